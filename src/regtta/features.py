@@ -1,0 +1,236 @@
+"""Any ``nn.Module`` seen as a feature extractor followed by a linear head.
+
+``f(x) = W g(x) + b``: a hook on the head's input gives the features ``g(x)`` and the outputs in one
+forward pass. Nothing of the model is rewritten, and no hook outlives the pass it was made for.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from regtta.errors import BatchError, HeadError, ModelError
+
+
+@dataclass(frozen=True)
+class Forward:
+    """One forward pass: ``features`` (B, D) entering the head, ``outputs`` as the model gave them."""
+
+    features: Tensor
+    outputs: Tensor
+
+
+@dataclass
+class _Call:
+    """One run of one linear layer, as a probe saw it."""
+
+    name: str
+    features: Tensor
+    outputs: Tensor
+
+
+class FeatureModel:
+    """``model`` with its head named: call it to get features and outputs together.
+
+    Args:
+        model: any module whose output comes from one ``nn.Linear``.
+        head: the name of that layer, as in ``model.named_modules()``.
+
+    Example:
+        >>> import torch
+        >>> net = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.ReLU(), torch.nn.Linear(5, 1))
+        >>> forward = FeatureModel(net, "2")(torch.zeros(4, 3))
+        >>> forward.features.shape, forward.outputs.shape
+        (torch.Size([4, 5]), torch.Size([4, 1]))
+    """
+
+    def __init__(self, model: nn.Module, head: str) -> None:
+        self.model = model
+        self.head_name = head
+        self.head = head_module(model, head)
+
+    def __call__(self, inputs: Tensor) -> Forward:
+        """Run the model on ``inputs`` (B, ...)."""
+        seen: list[Tensor] = []
+        handle = self.head.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
+        try:
+            outputs = run_model(self.model, inputs)
+        finally:
+            handle.remove()
+        return Forward(_only_features(self.model, self.head_name, seen, len(inputs)), outputs)
+
+
+def without_features(model: nn.Module) -> Callable[[Tensor], Forward]:
+    """``model`` for methods that look at no features: those of its forward passes are (B, 0)."""
+
+    def forward(inputs: Tensor) -> Forward:
+        outputs = run_model(model, inputs)
+        return Forward(outputs.new_empty(len(inputs), 0), outputs)
+
+    return forward
+
+
+def find_head(model: nn.Module, inputs: Tensor) -> str:
+    """Name of the linear layer whose output is the model's output, found by one forward pass.
+
+    The output may have been reshaped, squeezed or flattened on the way out, not changed in value.
+    The pass runs in eval mode and without gradients; modes and hooks are as before afterwards.
+
+    Example:
+        >>> import torch
+        >>> net = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.ReLU(), torch.nn.Linear(5, 1))
+        >>> find_head(net, torch.zeros(2, 3))
+        '2'
+    """
+    calls, outputs = _probe(model, inputs)
+    if not linear_layers(model):
+        raise HeadError(
+            f"Expected a linear head, found no nn.Linear in {type(model).__name__}. "
+            "regtta needs a model that ends in one nn.Linear: replace the last layer by one "
+            "(a 1×1 convolution on pooled features is the same map) and carry its weights over."
+        )
+    makers = [call for call in calls if _same_values(call.outputs, outputs)]
+    if not makers:
+        raise HeadError(
+            f"No nn.Linear of {type(model).__name__} gives the model's output of shape "
+            f"{tuple(outputs.shape)} unchanged. Pass head=<name> for the layer whose input to take "
+            f"as features; {_candidates(model)}"
+        )
+    name = makers[-1].name
+    _only_features(model, name, [c.features for c in calls if c.name == name], len(inputs))
+    return name
+
+
+def head_module(model: nn.Module, name: str) -> nn.Linear:
+    """The ``nn.Linear`` called ``name``, or an error that lists the linear layers there are."""
+    module = dict(model.named_modules()).get(name)
+    if isinstance(module, nn.Linear):
+        return module
+    found = "nothing" if module is None else type(module).__name__
+    raise HeadError(f"Expected nn.Linear at {name!r}, found {found}. Pass head=<name>; {_candidates(model)}")
+
+
+def linear_layers(model: nn.Module) -> list[str]:
+    """Names of all ``nn.Linear`` layers, in the order of ``named_modules``."""
+    return [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
+
+
+def inputs_of(batch: object, key: str | None = None) -> Tensor:
+    """The model's input inside ``batch``: a tensor, ``(x, ...)`` or a dict; the rest is dropped.
+
+    Args:
+        batch: what a loader yields.
+        key: where in a dict batch the input lies (the ``inputs=`` of the public calls).
+
+    Example:
+        >>> import torch
+        >>> inputs_of({"image": torch.zeros(2, 3), "age": torch.ones(2)}, "image").shape
+        torch.Size([2, 3])
+    """
+    if isinstance(batch, Mapping):
+        batch = _entry(batch, key)
+    elif key is not None:
+        raise BatchError(
+            f"inputs={key!r} names a key, but the batch is a {type(batch).__name__}, not a dict. "
+            "Leave inputs= out: the first element is taken."
+        )
+    if isinstance(batch, (tuple, list)) and batch:
+        batch = batch[0]
+    if not isinstance(batch, Tensor):
+        raise BatchError(
+            f"Expected a tensor of inputs, found {type(batch).__name__}. Give tensors, tuples that "
+            "begin with one, or dicts with inputs=<key> (torch.from_numpy turns arrays into tensors)."
+        )
+    if batch.ndim == 0:
+        raise BatchError("Expected inputs of shape (B, ...), found a single number.")
+    return batch
+
+
+def model_device(model: nn.Module) -> torch.device:
+    """Where the model's first parameter (or buffer) lies; the CPU for a model without any."""
+    for tensor in (*model.parameters(), *model.buffers()):
+        return tensor.device
+    return torch.device("cpu")
+
+
+def run_model(model: nn.Module, inputs: Tensor) -> Tensor:
+    """``model(inputs)``, with a clear error where it does not answer with one tensor."""
+    outputs = model(inputs)
+    if isinstance(outputs, Tensor):
+        return outputs
+    raise ModelError(
+        f"Expected the model to return a tensor, found {type(outputs).__name__}. Wrap it in a module "
+        "whose forward returns the prediction alone."
+    )
+
+
+@contextmanager
+def eval_mode(model: nn.Module) -> Iterator[None]:
+    """Everything in eval mode inside the block; every module's own mode back after it."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
+def _probe(model: nn.Module, inputs: Tensor) -> tuple[list[_Call], Tensor]:
+    calls: list[_Call] = []
+
+    def record(name: str) -> object:
+        # Cloned, since a model may go on to change the head's output in place.
+        return lambda _, args, out: calls.append(_Call(name, args[0], out.clone()))
+
+    handles = [
+        module.register_forward_hook(record(name))  # type: ignore[arg-type]
+        for name, module in model.named_modules()
+        if isinstance(module, nn.Linear)
+    ]
+    try:
+        with eval_mode(model), torch.no_grad():
+            return calls, run_model(model, inputs)
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _same_values(a: Tensor, b: Tensor) -> bool:
+    if a.numel() != b.numel() or a.shape[0] != b.shape[:1].numel():
+        return False
+    a, b = a.reshape(-1), b.reshape(-1)
+    return bool(((a == b) | (a.isnan() & b.isnan())).all())
+
+
+def _only_features(model: nn.Module, name: str, seen: list[Tensor], rows: int) -> Tensor:
+    """The one (B, D) tensor that entered the head, or the error that says why there is none."""
+    if len(seen) != 1:
+        runs = "does not run" if not seen else f"runs {len(seen)} times"
+        raise HeadError(
+            f"The head {name!r} {runs} in one forward pass; it must run once. Pass head=<name> of a "
+            f"layer that does, or wrap the model so that it does; {_candidates(model)}"
+        )
+    features = seen[0]
+    if features.ndim != 2 or features.shape[0] != rows:
+        raise HeadError(
+            f"Expected features of shape ({rows}, D) at the head {name!r}, one row a sample, found "
+            f"{tuple(features.shape)}. Pool to one vector a sample before the head, or pass "
+            f"head=<name> of another layer; {_candidates(model)}"
+        )
+    return features
+
+
+def _entry(batch: Mapping[object, object], key: str | None) -> object:
+    if key is None and len(batch) == 1:
+        return next(iter(batch.values()))
+    if key in batch:
+        return batch[key]
+    asked = "no inputs=<key> was given" if key is None else f"there is no key {key!r}"
+    raise BatchError(f"The batch is a dict and {asked}. Pass inputs=<key>; keys here: {list(batch)}.")
+
+
+def _candidates(model: nn.Module) -> str:
+    return f"linear layers here: {linear_layers(model)}."

@@ -1,0 +1,193 @@
+"""What every method is made of.
+
+A method is a frozen dataclass of hyperparameters. ``start`` returns the :class:`Rule` of one stream:
+a batch goes in, and out comes a loss to descend, a new head, or nothing. The adapter does the rest.
+Methods inherit from the two abstract classes here and from no other method.
+"""
+
+import functools
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from regtta.errors import HeadError, StatisticsError
+from regtta.features import Forward
+from regtta.options import check_choice, check_count, check_positive
+from regtta.parameters import BATCH_NORM_MODES, TRAINABLE, BatchNormMode, Trainable
+from regtta.statistics import SourceStatistics
+
+OptimizerFactory = Callable[..., torch.optim.Optimizer]
+OptimizerName = Literal["adam", "adamw", "sgd", "rmsprop"]
+
+OPTIMIZERS: Mapping[str, OptimizerFactory] = MappingProxyType(
+    {
+        "adam": torch.optim.Adam,
+        "adamw": torch.optim.AdamW,
+        "sgd": torch.optim.SGD,
+        "rmsprop": torch.optim.RMSprop,
+    }
+)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One batch as a rule sees it.
+
+    Attributes:
+        inputs: (B, ...) on the model's device.
+        features: (B, D) what enters the head; (B, 0) where the method needs no head.
+        outputs: what the model gave, of its own shape.
+        targets: labels, for the one method that takes them.
+        forward: runs the model again on other inputs, in the same mode.
+    """
+
+    inputs: Tensor
+    features: Tensor
+    outputs: Tensor
+    targets: Tensor | None
+    forward: Callable[[Tensor], Forward]
+
+
+@dataclass(frozen=True)
+class NewHead:
+    """A rule's answer that replaces the head: ``weight`` (O, D), and ``bias`` (O,) or as it is."""
+
+    weight: Tensor
+    bias: Tensor | None = None
+
+
+class Rule(ABC):
+    """A method at work on one stream. What it remembers of the stream lives here."""
+
+    @abstractmethod
+    def update(self, batch: Batch) -> Tensor | NewHead | None:
+        """A scalar loss to descend, a new head, or ``None`` for no change of parameters."""
+
+    def state_dict(self) -> dict[str, object]:
+        """What the rule remembers, as tensors and plain values; by default nothing."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:  # noqa: B027 - most rules forget
+        """Go on from what :meth:`state_dict` gave; by default from nothing."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What a stream begins with.
+
+    Attributes:
+        model: the adapter's own copy; for looking at, not for changing.
+        head: its head, where the method needs one.
+        source: the source's statistics, where there are any.
+    """
+
+    model: nn.Module
+    head: nn.Linear | None
+    source: SourceStatistics | None
+
+    def require_source(self) -> SourceStatistics:
+        """The statistics of a method that cannot do without (the adapter has seen to it)."""
+        if self.source is None:
+            raise StatisticsError("This method needs source statistics: regtta.collect(model, loader).")
+        return self.source
+
+    def require_head(self) -> nn.Linear:
+        """The head of a method that cannot do without (the adapter has seen to it)."""
+        if self.head is None:
+            raise HeadError("This method needs the model's head. Pass head=<name>.")
+        return self.head
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Precision for a rule's own arithmetic: the head's, but float32 at the least."""
+        return torch.promote_types(self.require_head().weight.dtype, torch.float32)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the head lies."""
+        return self.require_head().weight.device
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How the adapter is to carry a method out: what moves, by which optimizer, how often."""
+
+    trainable: Trainable = "none"
+    batch_norm: BatchNormMode = "source"
+    steps: int = 1
+    optimizer: Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer] | None = None
+
+
+class Method(ABC):
+    """A way of adapting. Abstract; concrete methods are frozen dataclasses.
+
+    Class attributes:
+        name: what users type.
+        paper: where it comes from.
+        needs_source: whether it works only with source statistics.
+        needs_head: whether it looks at features or at the head.
+        takes_targets: whether it learns from labels.
+    """
+
+    name: ClassVar[str]
+    paper: ClassVar[str]
+    needs_source: ClassVar[bool] = False
+    needs_head: ClassVar[bool] = False
+    takes_targets: ClassVar[bool] = False
+
+    @property
+    @abstractmethod
+    def schedule(self) -> Schedule:
+        """What the adapter moves, and how."""
+
+    @abstractmethod
+    def start(self, stage: Stage) -> Rule:
+        """The rule for one new stream."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradientMethod(Method):
+    """A method that descends a loss. Abstract.
+
+    Args:
+        lr: learning rate.
+        optimizer: ``"adam"``, ``"adamw"``, ``"sgd"``, ``"rmsprop"``, or any callable
+            ``(parameters, lr=...) -> torch.optim.Optimizer``, such as
+            ``functools.partial(torch.optim.SGD, momentum=0.9)``.
+        batch_norm: ``"batch"``, ``"debiased"`` or ``"source"``; see
+            :class:`regtta.parameters.BatchNormSwitch`.
+        trainable: ``"affine"``, ``"extractor"`` or ``"all"``; see
+            :func:`regtta.parameters.trainable_parameters`.
+        steps: gradient steps a batch.
+    """
+
+    lr: float = 1e-3
+    optimizer: OptimizerName | OptimizerFactory = "adam"
+    batch_norm: BatchNormMode = "batch"
+    trainable: Trainable = "affine"
+    steps: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant."""
+        check_positive("lr", self.lr)
+        check_count("steps", self.steps)
+        check_choice("batch_norm", self.batch_norm, BATCH_NORM_MODES)
+        check_choice("trainable", self.trainable, [w for w in TRAINABLE if w != "none"])
+        if not callable(self.optimizer):
+            check_choice("optimizer", self.optimizer, OPTIMIZERS.keys())
+
+    @property
+    def schedule(self) -> Schedule:
+        """The five fields every such method has."""
+        factory = self.optimizer if callable(self.optimizer) else OPTIMIZERS[self.optimizer]
+        return Schedule(
+            trainable=self.trainable,
+            batch_norm=self.batch_norm,
+            steps=self.steps,
+            optimizer=functools.partial(factory, lr=self.lr),
+        )

@@ -1,0 +1,83 @@
+"""Feature alignment: the naive form, on raw feature dimensions.
+
+The form that test-time adaptation of classifiers uses and that Adachi et al., "Test-time Adaptation for
+Regression by Subspace Alignment", ICLR 2025, start from and ablate against: no subspace, Gaussian
+moments of each raw dimension.
+"""
+
+import logging
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from regtta.errors import OptionError
+from regtta.methods.alignment import Alignment, AlignmentMethod
+from regtta.methods.base import Stage
+from regtta.options import check_count
+from regtta.statistics import SourceStatistics
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeatureAlignment(AlignmentMethod):
+    """Aligns mean and variance of raw feature dimensions with the source's.
+
+    ``L = Σ_d α_d · D(N(μ_d, σ²_d), N(μˢ_d, σˢ²_d))`` over the chosen dimensions d.
+
+    Args:
+        k: how many raw dimensions, those of largest source variance; ``None`` for all.
+        weighting: ``α_d = 1 + ‖W_{:,d}‖₂`` (the paper's ``1 + |w_d|`` for one output), else 1.
+        metric: ``"kl"`` (both directions, the paper's), ``"w2"`` or ``"l1"``.
+        unbiased: divide the batch's variance by B−1 (the paper's equations divide by B).
+        clip: leave out dimensions whose source variance is zero; without it they make the loss
+            diverge.
+        lr: learning rate.
+        optimizer: a name or a factory.
+        batch_norm: what BatchNorm does while adapting.
+        trainable: which parameters move.
+        steps: gradient steps a batch.
+
+    Example:
+        >>> FeatureAlignment(k=10, weighting=False).metric
+        'kl'
+    """
+
+    k: int | None = None
+
+    name: ClassVar[str] = "feature_alignment"
+    paper: ClassVar[str] = "the naive form in Adachi et al., ICLR 2025"
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant."""
+        super().__post_init__()
+        if self.k is not None:
+            check_count("k", self.k)
+
+    def alignment(self, stage: Stage) -> Alignment:
+        """The chosen raw dimensions, each moving the output by its own weight."""
+        source = stage.require_source()
+        chosen = chosen_dimensions(source, self.k, clip=self.clip)
+        at_device = chosen.to(stage.device)
+        return Alignment(
+            view=lambda features: features[:, at_device],
+            mean=source.mean[chosen],
+            variance=source.feature_variances[chosen],
+            effect=stage.require_head().weight.detach().cpu().double()[:, chosen],
+        )
+
+
+def chosen_dimensions(source: SourceStatistics, k: int | None, *, clip: bool) -> Tensor:
+    """(k,) indices of the raw dimensions of largest source variance, falling."""
+    if k is not None and k > source.dimensions:
+        raise OptionError(
+            f"Expected k between 1 and {source.dimensions}, the width of the features, found {k}. "
+            "k=None takes all."
+        )
+    order = source.feature_variances.argsort(descending=True, stable=True)
+    if clip:
+        order = order[source.valid_mask[order]]
+        if k is not None and k > len(order):
+            logger.warning("k=%d is beyond the %d valid dimensions: using those.", k, len(order))
+    return order[:k]

@@ -1,0 +1,158 @@
+"""Hyperparameters by name: checking them, replacing them, reading them from text."""
+
+import dataclasses
+import difflib
+import types
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from regtta.errors import OptionError
+
+T = TypeVar("T")
+
+
+def check_choice(name: str, value: object, choices: Collection[object]) -> None:
+    """Raise unless ``value`` is one of ``choices``."""
+    if value not in choices:
+        raise OptionError(
+            f"Expected {name} to be one of {sorted(map(str, choices))}, found {value!r}."
+            + _near(str(value), map(str, choices))
+        )
+
+
+def check_positive(name: str, value: float) -> None:
+    """Raise unless ``value`` is a number above zero."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        raise OptionError(f"Expected {name} to be a number above 0, found {value!r}.")
+
+
+def check_count(name: str, value: object) -> None:
+    """Raise unless ``value`` is a whole number of at least one."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise OptionError(f"Expected {name} to be a whole number of at least 1, found {value!r}.")
+
+
+def replace(options: T, changes: Mapping[str, object]) -> T:
+    """A copy of the dataclass ``options`` with ``changes``; an unknown name is an error.
+
+    Example:
+        >>> @dataclasses.dataclass(frozen=True)
+        ... class Options:
+        ...     rate: float = 0.1
+        >>> replace(Options(), {"rate": 0.2})
+        Options(rate=0.2)
+    """
+    for name in changes:
+        _type_of(type(options), name)
+    return dataclasses.replace(options, **changes)  # type: ignore[type-var]
+
+
+def parse_options(cls: type, assignments: Iterable[str]) -> dict[str, object]:
+    """Options of the dataclass ``cls`` out of texts like ``"k=25"``, read by the field's type.
+
+    Example:
+        >>> @dataclasses.dataclass
+        ... class Options:
+        ...     rate: float = 0.1
+        ...     k: int | Literal["auto"] = 3
+        >>> parse_options(Options, ["k=auto", "rate=1e-3"])
+        {'k': 'auto', 'rate': 0.001}
+    """
+    parsed: dict[str, object] = {}
+    for text in assignments:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise OptionError(f"Expected key=value, found {text!r}.")
+        parsed[name] = _read(name, value, _type_of(cls, name))
+    return parsed
+
+
+def field_types(cls: type) -> dict[str, Any]:
+    """The fields of a dataclass and their types; none for any other class."""
+    if not dataclasses.is_dataclass(cls):
+        return {}
+    hints = get_type_hints(cls)
+    return {item.name: hints[item.name] for item in dataclasses.fields(cls)}
+
+
+def _type_of(cls: type, name: str) -> object:
+    known = field_types(cls)
+    if name in known:
+        return known[name]
+    raise OptionError(
+        f"{cls.__name__} has no option {name!r}; it has {sorted(known) or 'none'}." + _near(name, known)
+    )
+
+
+_WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+
+
+def _read(name: str, text: str, kind: object) -> object:
+    """``text`` as the first of the types in ``kind`` that can read it."""
+    for option in _alternatives(kind):
+        if option is type(None) and text.lower() == "none":
+            return None
+        if get_origin(option) is Literal and text in get_args(option):
+            return text
+        if option is bool and text.lower() in _WORDS:
+            return _WORDS[text.lower()]
+        if option in (int, float):
+            try:
+                return option(text)
+            except ValueError:
+                continue
+        if option is str:
+            return text
+    raise OptionError(f"Cannot read {name}={text!r}: expected {describe(kind)}.")
+
+
+def described(options: object) -> dict[str, object]:
+    """A dataclass as its name and its options in plain values, the same in every process.
+
+    Example:
+        >>> @dataclasses.dataclass
+        ... class Options:
+        ...     rate: float = 0.1
+        >>> described(Options())
+        {'type': 'Options', 'rate': 0.1}
+    """
+    plain: dict[str, object] = {"type": type(options).__name__}
+    for name in field_types(type(options)):
+        value = getattr(options, name)
+        plain[name] = value if isinstance(value, _PLAIN) else _callable_name(value)
+    return plain
+
+
+_PLAIN = (str, int, float, bool, type(None))
+
+
+def _callable_name(value: object) -> str:
+    # The repr of a function holds its address, which is another one in every process.
+    return getattr(value, "__qualname__", None) or repr(value)
+
+
+def describe(kind: object) -> str:
+    """A type as a user would write its values.
+
+    Example:
+        >>> describe(int | Literal["auto"] | None)
+        'int | "auto" | none'
+    """
+    return " | ".join(_describe_one(option) for option in _alternatives(kind))
+
+
+def _describe_one(option: object) -> str:
+    if option is type(None):
+        return "none"
+    if get_origin(option) is Literal:
+        return " | ".join(f'"{value}"' for value in get_args(option))
+    return getattr(option, "__name__", str(option))
+
+
+def _alternatives(kind: object) -> tuple[Any, ...]:
+    return get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
+
+
+def _near(name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, list(known), n=3)
+    return f" Did you mean {' or '.join(repr(n) for n in near)}?" if near else ""

@@ -1,0 +1,180 @@
+"""What of a model may move while it adapts, and how to put it back.
+
+Three things can move: parameters chosen by the method, the running statistics of BatchNorm, and the
+head. Everything else is frozen, which also saves a third of the backward pass.
+"""
+
+import copy
+from collections.abc import Iterable, Sequence
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.instancenorm import _InstanceNorm
+
+from regtta.errors import ModelError
+
+Trainable = Literal["none", "affine", "extractor", "all"]
+BatchNormMode = Literal["batch", "debiased", "source"]
+
+TRAINABLE: tuple[str, ...] = get_args(Trainable)
+BATCH_NORM_MODES: tuple[str, ...] = get_args(BatchNormMode)
+
+_NORMS = (_BatchNorm, _InstanceNorm, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
+
+
+def private_copy(model: nn.Module) -> nn.Module:
+    """A deep copy of ``model``, or the error that says why there can be none."""
+    if not isinstance(model, nn.Module):
+        raise ModelError(f"Expected a torch.nn.Module, found {type(model).__name__}.")
+    try:
+        return copy.deepcopy(model)
+    except Exception as error:  # deepcopy passes on whatever a member raises
+        raise ModelError(
+            f"The model cannot be copied ({type(error).__name__}: {error}). regtta works on a copy so "
+            "that yours stays as it is: remove what copy.deepcopy rejects (open files, locks, "
+            "tensors that are no leaves)."
+        ) from error
+
+
+def trainable_parameters(
+    model: nn.Module, head: nn.Linear | None, which: Trainable
+) -> dict[str, nn.Parameter]:
+    """The parameters that may move, by name.
+
+    * ``"affine"``: scale and shift of BatchNorm, LayerNorm, GroupNorm, InstanceNorm and RMSNorm.
+    * ``"extractor"``: everything but the head.
+    * ``"all"``: everything.
+    * ``"none"``: nothing.
+
+    Example:
+        >>> net = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3), nn.Linear(3, 1))
+        >>> list(trainable_parameters(net, net[2], "affine"))
+        ['1.weight', '1.bias']
+        >>> list(trainable_parameters(net, net[2], "extractor"))
+        ['0.weight', '0.bias', '1.weight', '1.bias']
+    """
+    if which == "none":
+        return {}
+    at_head = set(map(id, head.parameters())) if head is not None else set()
+    chosen = _affine(model) if which == "affine" else None
+    picked = {
+        name: parameter
+        for name, parameter in model.named_parameters()
+        if (chosen is None or id(parameter) in chosen) and (which == "all" or id(parameter) not in at_head)
+    }
+    if not picked:
+        raise ModelError(_nothing_to_train(model, which))
+    return picked
+
+
+def batch_norms(model: nn.Module) -> list[_BatchNorm]:
+    """The BatchNorm layers of ``model``, in order."""
+    return [module for module in model.modules() if isinstance(module, _BatchNorm)]
+
+
+def freeze_all_but(model: nn.Module, moving: Iterable[nn.Parameter]) -> None:
+    """Let only ``moving`` need gradients."""
+    kept = set(map(id, moving))
+    for parameter in model.parameters():
+        parameter.requires_grad_(id(parameter) in kept)
+        parameter.grad = None
+
+
+class BatchNormSwitch:
+    """The BatchNorm layers of a model, between adapting and predicting.
+
+    Args:
+        layers: the BatchNorm layers.
+        mode: how they behave while adapting. ``"batch"`` normalises by the batch and updates the
+            running statistics with each layer's own momentum m. ``"debiased"`` does the same with
+            momentum ``m / (1 − (1−m)ⁿ)`` at the n-th update: the running average is then a weighted
+            mean of the target's batches alone, with nothing of the source left in it.
+            ``"source"`` leaves them as trained.
+    """
+
+    def __init__(self, layers: Sequence[_BatchNorm], mode: BatchNormMode) -> None:
+        self.layers = layers
+        self.mode = mode
+        self.updates = 0
+        self._momenta = [layer.momentum for layer in layers]
+
+    def adapting(self) -> None:
+        """Get ready for one forward pass that learns."""
+        if self.mode == "source":
+            return
+        self.updates += 1
+        for layer, momentum in zip(self.layers, self._momenta, strict=True):
+            layer.train()
+            if self.mode == "debiased":
+                layer.momentum = debiased_momentum(momentum, self.updates)
+
+    def predicting(self) -> None:
+        """Back to eval mode and to each layer's own momentum."""
+        for layer, momentum in zip(self.layers, self._momenta, strict=True):
+            layer.eval()
+            layer.momentum = momentum
+
+
+def debiased_momentum(momentum: float | None, update: int) -> float:
+    """Momentum that makes the running average at its ``update``-th value a mean of those values.
+
+    A layer whose momentum is ``None`` keeps a plain cumulative mean: ``1/n``.
+
+    Example:
+        >>> [round(debiased_momentum(0.1, n), 4) for n in (1, 2, 1000)]
+        [1.0, 0.5263, 0.1]
+    """
+    if momentum is None:
+        return 1.0 / update
+    return momentum / (1.0 - (1.0 - momentum) ** update)
+
+
+class Snapshot:
+    """Copies of some tensors, to be put back bit for bit.
+
+    Example:
+        >>> x = torch.ones(2)
+        >>> before = Snapshot([x])
+        >>> _ = x.zero_()
+        >>> before.restore(); x
+        tensor([1., 1.])
+    """
+
+    def __init__(self, tensors: Iterable[Tensor]) -> None:
+        self._live = [tensor.detach() for tensor in tensors]
+        self._kept = [tensor.clone() for tensor in self._live]
+
+    def update(self) -> None:
+        """Remember what the tensors are now."""
+        _copy(self._kept, self._live)
+
+    def restore(self) -> None:
+        """Make the tensors what they were when last remembered."""
+        _copy(self._live, self._kept)
+
+
+def _copy(into: list[Tensor], values: list[Tensor]) -> None:
+    if into:
+        torch._foreach_copy_(into, values)
+
+
+def _affine(model: nn.Module) -> set[int]:
+    return {
+        id(parameter)
+        for module in model.modules()
+        if isinstance(module, _NORMS)
+        for parameter in module.parameters(recurse=False)
+    }
+
+
+def _nothing_to_train(model: nn.Module, which: Trainable) -> str:
+    name = type(model).__name__
+    if which != "affine":
+        return f"{name} has no parameters that may move (trainable={which!r})."
+    return (
+        f"{name} has no normalisation layer with affine parameters (BatchNorm, LayerNorm, GroupNorm, "
+        'InstanceNorm, RMSNorm), and trainable="affine" moves those alone. Pass '
+        'trainable="extractor" to move all of the feature extractor.'
+    )

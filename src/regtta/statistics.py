@@ -1,0 +1,300 @@
+"""What is kept of the source data: the moments of its features, as a spectrum.
+
+The covariance ``Σ = V diag(λ) Vᵀ`` is kept whole (all D directions), so that statistics of parts of
+the data merge into those of the whole.
+
+Two counts describe how much of the feature space the source uses, as in Table 1 of the paper:
+
+* ``valid_dimensions``: raw dimensions with non-zero variance. Non-zero means a standard deviation
+  above 1e-12 of the dimension's mean, which is where float64 rounding ends.
+* ``rank``: the dimensions of the subspace, eigenvalues above ``λ₁ · D · 1.19e-7``. The factor is
+  float32's epsilon: a direction whose variance is lost in float32 features is not counted.
+"""
+
+import hashlib
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from regtta._version import __version__
+from regtta.errors import (
+    ForeignFileError,
+    HeadMismatchError,
+    ModelMismatchError,
+    NewerFormatError,
+    OptionError,
+)
+from regtta.files import read_safetensors, refuse_existing, write_safetensors
+from regtta.moments import Moments
+
+FORMAT_VERSION = 1
+RANK_TOLERANCE = torch.finfo(torch.float32).eps
+VALID_TOLERANCE = 1e-12
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Subspace:
+    """The k directions in which the source features vary most.
+
+    Attributes:
+        mean: (D,) the source's mean.
+        variances: (k,) falling eigenvalues.
+        basis: (D, k) orthonormal columns.
+    """
+
+    mean: Tensor
+    variances: Tensor
+    basis: Tensor
+
+    def to(self, device: torch.device, dtype: torch.dtype) -> "Subspace":
+        """The same subspace elsewhere, in another precision."""
+        return Subspace(
+            self.mean.to(device, dtype),
+            self.variances.to(device, dtype),
+            self.basis.to(device, dtype),
+        )
+
+    def project(self, features: Tensor) -> Tensor:
+        """Coordinates (B, k) of features (B, D): ``(z − μ) V``."""
+        return (features - self.mean) @ self.basis
+
+
+@dataclass(frozen=True, eq=False)
+class SourceStatistics:
+    """Moments of the source's features at one head of one model; made by :func:`regtta.collect`.
+
+    Attributes:
+        mean: (D,) float64.
+        variances: (D,) float64, eigenvalues of the unbiased covariance, falling.
+        basis: (D, D) float64, their eigenvectors as orthonormal columns. The component of largest
+            magnitude of each is positive.
+        feature_variances: (D,) float64, the variance of each raw dimension (the diagonal of Σ).
+        count: how many samples.
+        head: name of the linear layer whose input the features are.
+        fingerprint: of the model they were collected on.
+        extras: what single methods gathered beyond the moments, by ``"method/name"``.
+    """
+
+    mean: Tensor
+    variances: Tensor
+    basis: Tensor
+    feature_variances: Tensor
+    count: int
+    head: str
+    fingerprint: str
+    extras: Mapping[str, Tensor] = field(default_factory=dict)
+
+    @classmethod
+    def from_moments(
+        cls,
+        moments: Moments,
+        *,
+        head: str,
+        fingerprint: str,
+        extras: Mapping[str, Tensor] | None = None,
+    ) -> "SourceStatistics":
+        """Decompose the covariance of ``moments``, in float64 on the CPU."""
+        covariance = moments.covariance()
+        variances, basis = torch.linalg.eigh(covariance)
+        # eigh gives rising order, rounding below zero, and signs that depend on the library.
+        variances, basis = variances.flip(0).clamp_min(0), basis.flip(1)
+        largest = basis.gather(0, basis.abs().argmax(dim=0, keepdim=True))
+        return cls(
+            mean=moments.mean.cpu(),
+            variances=variances,
+            basis=basis * torch.where(largest < 0, -1.0, 1.0),
+            feature_variances=covariance.diagonal().clone(),
+            count=moments.count,
+            head=head,
+            fingerprint=fingerprint,
+            extras=dict(extras or {}),
+        )
+
+    @property
+    def dimensions(self) -> int:
+        """D, the width of the features."""
+        return len(self.mean)
+
+    @cached_property
+    def rank(self) -> int:
+        """Dimensions of the subspace: how many eigenvalues exceed ``λ₁ · D · 1.19e-7``."""
+        return int((self.variances > self.variances[0] * self.dimensions * RANK_TOLERANCE).sum())
+
+    @cached_property
+    def valid_dimensions(self) -> int:
+        """How many raw dimensions have non-zero variance."""
+        return int(self.valid_mask.sum())
+
+    @cached_property
+    def valid_mask(self) -> Tensor:
+        """(D,) true where a raw dimension has non-zero variance."""
+        return self.feature_variances.sqrt() > VALID_TOLERANCE * self.mean.abs()
+
+    def covariance(self) -> Tensor:
+        """(D, D) unbiased covariance, put together again from its spectrum."""
+        return (self.basis * self.variances) @ self.basis.T
+
+    def dimensions_for(self, share: float) -> int:
+        """How many leading directions carry ``share`` of the variance."""
+        carried = self.variances.cumsum(0) / self.variances.sum()
+        return min(int((carried < share).sum()) + 1, self.dimensions)
+
+    def top(self, k: int | Literal["auto"], clip: bool = True) -> Subspace:
+        """The ``k`` leading directions; ``"auto"`` takes the rank.
+
+        With ``clip`` a ``k`` beyond the rank is cut to it, with a logged warning: directions there
+        have no variance to divide by.
+
+        Example:
+            >>> moments = Moments.of(torch.tensor([[0.0, 0.0], [2.0, 0.0], [4.0, 0.0]]))
+            >>> source = SourceStatistics.from_moments(moments, head="fc", fingerprint="")
+            >>> source.top("auto").variances
+            tensor([4.], dtype=torch.float64)
+        """
+        if k == "auto":
+            k = self.rank
+        elif not 1 <= k <= self.dimensions:
+            raise OptionError(
+                f"Expected k between 1 and {self.dimensions}, the width of the features, found {k}. "
+                'k="auto" takes the rank.'
+            )
+        if clip and k > self.rank:
+            logger.warning(
+                "k=%d is beyond the rank %d of the source features: using %d.",
+                k,
+                self.rank,
+                self.rank,
+            )
+            k = self.rank
+        return Subspace(self.mean, self.variances[:k], self.basis[:, :k])
+
+    def merge(self, other: "SourceStatistics") -> "SourceStatistics":
+        """Statistics of both sets of samples together, as if collected in one pass.
+
+        Exact to float64 rounding. What single methods gathered beyond the moments does not merge.
+        """
+        self.check_head(other.head)
+        self.check_fingerprint(other.fingerprint)
+        if self.extras or other.extras:
+            logger.warning("Merging keeps the moments alone; dropped: %s.", sorted(self.extras))
+        return SourceStatistics.from_moments(
+            self._moments().merge(other._moments()), head=self.head, fingerprint=self.fingerprint
+        )
+
+    def check_fingerprint(self, fingerprint: str) -> None:
+        """Raise unless ``fingerprint`` is that of the model these were collected on."""
+        if fingerprint != self.fingerprint:
+            raise ModelMismatchError(
+                f"These statistics were collected on another model: expected fingerprint "
+                f"{self.fingerprint[:12]}…, found {fingerprint[:12]}…. Load the weights they belong to, "
+                "or collect again; allow_mismatch=True goes on regardless."
+            )
+
+    def check_head(self, head: str) -> None:
+        """Raise unless ``head`` is the layer these were collected at."""
+        if head != self.head:
+            raise HeadMismatchError(
+                f"These statistics were collected at the head {self.head!r}, not at {head!r}. Leave "
+                "head= out, or collect again with it; allow_mismatch=True goes on regardless."
+            )
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write a safetensors file that travels with the model; no source data is in it."""
+        about = {
+            "format": FORMAT_VERSION,
+            "regtta": __version__,
+            "count": self.count,
+            "head": self.head,
+            "fingerprint": self.fingerprint,
+        }
+        tensors = {name: getattr(self, name) for name in _TENSORS}
+        tensors |= {f"{_EXTRA}{name}": value for name, value in self.extras.items()}
+        path = refuse_existing(path, overwrite=overwrite)
+        write_safetensors(path, tensors, {"regtta.statistics": json.dumps(about)})
+
+    @classmethod
+    def load(cls, path: str | Path) -> "SourceStatistics":
+        """Read what :meth:`save` wrote."""
+        tensors, metadata = read_safetensors(path)
+        about = _about(Path(path), metadata)
+        _check_tensors(Path(path), tensors)
+        return cls(
+            **{name: tensors[name] for name in _TENSORS},
+            count=int(about["count"]),
+            head=str(about["head"]),
+            fingerprint=str(about["fingerprint"]),
+            extras={
+                name.removeprefix(_EXTRA): value for name, value in tensors.items() if name.startswith(_EXTRA)
+            },
+        )
+
+    def _moments(self) -> Moments:
+        return Moments(self.count, self.mean, self.covariance() * (self.count - 1))
+
+
+_TENSORS = ("mean", "variances", "basis", "feature_variances")
+_EXTRA = "extra/"
+
+
+def fingerprint(model: nn.Module) -> str:
+    """SHA-256 over the names, shapes and values of the model's state.
+
+    BatchNorm's batch counters are left out: they say how long a model was trained, not what it
+    computes.
+
+    Example:
+        >>> a, b = torch.nn.Linear(2, 1), torch.nn.Linear(2, 1)
+        >>> b.load_state_dict(a.state_dict())
+        <All keys matched successfully>
+        >>> fingerprint(a) == fingerprint(b)
+        True
+    """
+    digest = hashlib.sha256()
+    for name, value in sorted(model.state_dict().items()):
+        if isinstance(value, Tensor) and not name.endswith("num_batches_tracked"):
+            digest.update(f"{name}|{value.dtype}|{tuple(value.shape)}|".encode())
+            raw = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+            digest.update(raw.numpy().data)
+    return digest.hexdigest()
+
+
+def _about(path: Path, metadata: Mapping[str, str]) -> dict[str, Any]:
+    try:
+        about = json.loads(metadata["regtta.statistics"])
+        version = int(about["format"])
+        wanted = {"count", "head", "fingerprint"} - set(about)
+    except (KeyError, ValueError, TypeError) as error:
+        raise ForeignFileError(
+            f"{path} is a safetensors file, but not one of source statistics (model weights, perhaps?). "
+            "Make one with regtta.collect(model, loader).save(path)."
+        ) from error
+    if version > FORMAT_VERSION:
+        raise NewerFormatError(
+            f"{path} has format {version}, newer than {FORMAT_VERSION}, the newest that regtta "
+            f"{__version__} reads. Upgrade regtta (the file was written by {about.get('regtta')})."
+        )
+    if wanted:
+        raise ForeignFileError(f"{path} lacks {sorted(wanted)}: it was not written by regtta.")
+    return dict(about)
+
+
+def _check_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Shapes that belong together and finite values, or an error naming what is off."""
+    width = tensors["mean"].numel() if "mean" in tensors else 0
+    for name in _TENSORS:
+        shape = (width, width) if name == "basis" else (width,)
+        found = tensors.get(name)
+        if found is None or width == 0 or tuple(found.shape) != shape:
+            has = "nothing" if found is None else f"shape {tuple(found.shape)}"
+            raise ForeignFileError(f"{path}: expected {name!r} of shape {shape}, found {has}.")
+        if found.dtype != torch.float64 or not found.isfinite().all():
+            raise ForeignFileError(f"{path}: {name!r} is not finite float64: the file is damaged.")

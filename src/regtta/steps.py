@@ -1,0 +1,47 @@
+"""What the adapter says about each batch."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a batch was learned from, and if not, why."""
+
+    learned: bool
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Diagnostics:
+    """What one step did.
+
+    Attributes:
+        loss: on the batch, before the update; ``None`` for a method without one.
+        gradient_norm: of that loss over all parameters that move.
+        displacement: how far the parameters are from where the stream began,
+            ``‖θ − θ₀‖₂ / ‖θ₀‖₂``, after the step.
+        verdict: whether the batch was learned from.
+    """
+
+    loss: float | None
+    gradient_norm: float | None
+    displacement: float
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class Step:
+    """One batch of a stream.
+
+    Attributes:
+        index: of the batch, from 0.
+        predictions: from the forward pass whose loss then updates the model (the paper's online
+            protocol); from eval mode where the batch was not learned from.
+        diagnostics: what learning from it did.
+    """
+
+    index: int
+    predictions: Tensor
+    diagnostics: Diagnostics
