@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regtta.errors import BatchError, HeadMismatchError, MismatchError, StatisticsError
+from regtta.errors import BatchError, HeadMismatchError, MismatchError, OptionError, StatisticsError
 from regtta.features import (
     FeatureModel,
     Forward,
@@ -63,6 +63,10 @@ class Adapter:
         inputs: str | None = None,
         **overrides: object,
     ) -> None:
+        if not isinstance(method, Method):
+            raise OptionError(
+                f"Expected a method such as regtta.SSA(), found {method!r}. regtta.method(name) makes one."
+            )
         self.method = replace(method, overrides)
         self.source = source
         self.guards = tuple(guards)

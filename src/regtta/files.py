@@ -114,6 +114,7 @@ def _data_bytes(header: bytes) -> int:
     """How many bytes of data a safetensors header promises; 0 where it makes no sense at all."""
     try:
         entries = json.loads(header)
-        return max((e["data_offsets"][1] for k, e in entries.items() if k != "__metadata__"), default=0)
+        ends = (int(e["data_offsets"][1]) for k, e in entries.items() if k != "__metadata__")
+        return max(ends, default=0)
     except (ValueError, TypeError, KeyError, AttributeError, IndexError):
         return 0

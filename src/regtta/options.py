@@ -16,7 +16,7 @@ def check_choice(name: str, value: object, choices: Collection[object]) -> None:
     if value not in choices:
         raise OptionError(
             f"Expected {name} to be one of {sorted(map(str, choices))}, found {value!r}."
-            + _near(str(value), map(str, choices))
+            + did_you_mean(str(value), map(str, choices))
         )
 
 
@@ -80,7 +80,8 @@ def _type_of(cls: type, name: str) -> object:
     if name in known:
         return known[name]
     raise OptionError(
-        f"{cls.__name__} has no option {name!r}; it has {sorted(known) or 'none'}." + _near(name, known)
+        f"{cls.__name__} has no option {name!r}; it has {sorted(known) or 'none'}."
+        + did_you_mean(name, known)
     )
 
 
@@ -153,6 +154,12 @@ def _alternatives(kind: object) -> tuple[Any, ...]:
     return get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
 
 
-def _near(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A hint at the names closest to ``name``, to end an error with; empty where none is close.
+
+    Example:
+        >>> did_you_mean("metrik", ["metric", "k"])
+        " Did you mean 'metric'?"
+    """
     near = difflib.get_close_matches(name, list(known), n=3)
     return f" Did you mean {' or '.join(repr(n) for n in near)}?" if near else ""

@@ -141,7 +141,10 @@ class SourceStatistics:
 
     def covariance(self) -> Tensor:
         """(D, D) unbiased covariance, put together again from its spectrum."""
-        return (self.basis * self.variances) @ self.basis.T
+        covariance = (self.basis * self.variances) @ self.basis.T
+        # Known exactly: a dimension without variance stays one without through any merge.
+        covariance.diagonal().copy_(self.feature_variances)
+        return covariance
 
     def dimensions_for(self, share: float) -> int:
         """How many leading directions carry ``share`` of the variance."""
@@ -162,7 +165,7 @@ class SourceStatistics:
         """
         if k == "auto":
             k = self.rank
-        elif not 1 <= k <= self.dimensions:
+        elif k < 1 or (k > self.dimensions and not clip):
             raise OptionError(
                 f"Expected k between 1 and {self.dimensions}, the width of the features, found {k}. "
                 'k="auto" takes the rank.'
@@ -185,7 +188,9 @@ class SourceStatistics:
         self.check_head(other.head)
         self.check_fingerprint(other.fingerprint)
         if self.extras or other.extras:
-            logger.warning("Merging keeps the moments alone; dropped: %s.", sorted(self.extras))
+            logger.warning(
+                "Merging keeps the moments alone; dropped: %s.", sorted({*self.extras, *other.extras})
+            )
         return SourceStatistics.from_moments(
             self._moments().merge(other._moments()), head=self.head, fingerprint=self.fingerprint
         )

@@ -70,7 +70,7 @@ class FeatureAlignment(AlignmentMethod):
 
 def chosen_dimensions(source: SourceStatistics, k: int | None, *, clip: bool) -> Tensor:
     """(k,) indices of the raw dimensions of largest source variance, falling."""
-    if k is not None and k > source.dimensions:
+    if k is not None and k > source.dimensions and not clip:
         raise OptionError(
             f"Expected k between 1 and {source.dimensions}, the width of the features, found {k}. "
             "k=None takes all."

@@ -1,0 +1,227 @@
+"""``regtta adapt``: adapt a model to target data, and write what came of it."""
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import Tensor, nn
+
+from regtta.adapter import Adapter
+from regtta.commands.data.batches import Data
+from regtta.commands.data.opening import DataOptions, open_data
+from regtta.commands.data.shuffling import Shuffled, shuffle
+from regtta.commands.diagnostics import diagnostics_file
+from regtta.commands.models import floating_dtype, load_model
+from regtta.commands.outputs import check_outputs, check_suffix
+from regtta.commands.passes import Progress, Tally, adapting, predicting
+from regtta.commands.predictions import PREDICTION_SUFFIXES, PredictionSink, prediction_file, reordered
+from regtta.commands.protocols import Protocol
+from regtta.errors import BatchError, ModelError, OptionError, StatisticsError
+from regtta.files import write_safetensors
+from regtta.methods import METHODS, Method, method
+from regtta.metrics import Scores
+from regtta.options import check_choice, parse_options
+from regtta.statistics import SourceStatistics
+
+BATCH_SIZE = 64
+
+
+@dataclass(frozen=True)
+class AdaptOptions:
+    """What to adapt, on what, how, and what to write.
+
+    Attributes:
+        model: ``package.module:factory``.
+        data: the target data; labels in it are for scoring only.
+        weights: state dict to load first.
+        stats: source statistics, for methods that need them.
+        method: its name.
+        settings: its options, as ``key=value``.
+        protocol: online or offline.
+        head: name of the head, else that of the statistics.
+        device: where to run, else where the factory put the model.
+        shuffle_seed: visit the rows in the random order of this seed.
+        predictions: CSV or Parquet file to write.
+        adapted_weights: safetensors file to write.
+        diagnostics: JSON lines to write.
+        allow_mismatch: go on with statistics of another model or head.
+        force: replace files that exist.
+    """
+
+    model: str
+    data: DataOptions
+    weights: Path | None = None
+    stats: Path | None = None
+    method: str = "ssa"
+    settings: tuple[str, ...] = ()
+    protocol: Protocol = Protocol.online
+    head: str | None = None
+    device: str | None = None
+    shuffle_seed: int | None = None
+    predictions: Path | None = None
+    adapted_weights: Path | None = None
+    diagnostics: Path | None = None
+    allow_mismatch: bool = False
+    force: bool = False
+
+    @property
+    def outputs(self) -> dict[str, Path | None]:
+        """The files to write, by option."""
+        return {
+            "--predictions": self.predictions,
+            "--adapted-weights": self.adapted_weights,
+            "--diagnostics": self.diagnostics,
+        }
+
+
+@dataclass(frozen=True)
+class AdaptReport:
+    """What came of it.
+
+    Attributes:
+        method: its name.
+        protocol: whose predictions were written and scored.
+        samples: how many rows.
+        not_finite: how many predictions are NaN or infinite.
+        learned: batches learned from.
+        refused: how many batches were not, by reason, the most frequent first.
+        unscored: rows left out of the scores, since inputs or labels are missing there.
+        scores: of the unadapted model and of the predictions, where there were labels.
+        written: the files.
+    """
+
+    method: str
+    protocol: str
+    samples: int
+    not_finite: int
+    learned: int
+    refused: Mapping[str, int]
+    unscored: int
+    scores: tuple[Scores, Scores] | None
+    written: tuple[Path, ...]
+
+
+def adapt_model(options: AdaptOptions, progress: Progress | None = None) -> AdaptReport:
+    """Adapt and write; ``progress`` is told the samples seen and, where known, how many there are."""
+    _check_files(options)
+    chosen = chosen_method(options.method, options.settings)
+    source = _statistics(options.stats, chosen)
+    model = load_model(options.model, options.weights, options.device)
+    if options.adapted_weights is not None:
+        _refuse_unsaveable(model)
+    data = open_data(options.data, batch_size=BATCH_SIZE, dtype=floating_dtype(model))
+    _check_passes(options, data)
+    adapter = Adapter(model, chosen, source, head=options.head, allow_mismatch=options.allow_mismatch)
+    tally = Tally(model, scored=bool(data.target_names))
+    _run(options, data, adapter, tally, progress)
+    return AdaptReport(
+        method=chosen.name,
+        protocol=options.protocol.value,
+        samples=tally.predicted,
+        not_finite=tally.not_finite,
+        learned=tally.learned,
+        refused=dict(tally.refused.most_common()),
+        unscored=tally.unscored,
+        scores=tally.scores(),
+        written=tuple(path for path in options.outputs.values() if path is not None),
+    )
+
+
+def chosen_method(name: str, settings: tuple[str, ...] = ()) -> Method:
+    """The method called ``name``, with ``settings`` such as ``k=25``.
+
+    Example:
+        >>> chosen_method("ssa", ("k=25", "metric=w2")).metric
+        'w2'
+    """
+    check_choice("--method", name, METHODS.keys())
+    chosen = method(name, **parse_options(METHODS[name], settings))
+    if chosen.takes_targets:
+        raise OptionError(
+            f"{name} learns from labels, and the command line uses labels for scoring only. Use the "
+            "library: adapter.adapt(x, targets=y)."
+        )
+    return chosen
+
+
+def _run(
+    options: AdaptOptions, data: Data, adapter: Adapter, tally: Tally, progress: Progress | None
+) -> None:
+    """Adapt, predict again where the protocol says so, and write everything that was asked for."""
+    online = options.protocol is Protocol.online
+    visited = data if options.shuffle_seed is None else _shuffled(options, data)
+    with ExitStack() as files:
+        steps = files.enter_context(diagnostics_file(options.diagnostics)) if options.diagnostics else None
+        sink: PredictionSink | None = None
+        if options.predictions is not None:
+            sink = files.enter_context(prediction_file(options.predictions, data.target_names))
+            if online and isinstance(visited, Shuffled):
+                sink = files.enter_context(reordered(sink, visited.order))
+        for step, batch in adapting(adapter, visited, progress):
+            tally.stepped(step)
+            if steps is not None:
+                steps.write(step)
+            if online:
+                tally.answered(step.predictions, batch)
+                if sink is not None:
+                    sink.write(step.predictions, batch.targets)
+        if not online:
+            for predictions, batch in predicting(adapter, data, progress):
+                tally.answered(predictions, batch)
+                if sink is not None:
+                    sink.write(predictions, batch.targets)
+        _check_rows(options, tally)
+        if options.adapted_weights is not None:
+            write_safetensors(options.adapted_weights, adapter.export().state_dict())
+
+
+def _shuffled(options: AdaptOptions, data: Data) -> Shuffled:
+    if options.data.path is None:
+        raise OptionError("--shuffle-seed has no meaning for a loader. Shuffle in the loader.")
+    return shuffle(data, options.shuffle_seed or 0, options.data.batch_size or BATCH_SIZE)
+
+
+def _check_files(options: AdaptOptions) -> None:
+    if not any(options.outputs.values()):
+        raise OptionError(f"Nothing to write. Pass at least one of {', '.join(options.outputs)}.")
+    check_suffix("--predictions", options.predictions, PREDICTION_SUFFIXES)
+    # Weights are told from other files by this ending when they are loaded again.
+    check_suffix("--adapted-weights", options.adapted_weights, (".safetensors",))
+    read = (options.weights, options.stats, options.data.path)
+    check_outputs(options.outputs, inputs=read, force=options.force)
+
+
+def _statistics(path: Path | None, chosen: Method) -> SourceStatistics | None:
+    if path is not None:
+        return SourceStatistics.load(path)
+    if chosen.needs_source:
+        raise StatisticsError(
+            f"{chosen.name} needs source statistics. Make them where the source data lies, with regtta "
+            "collect, and pass --stats FILE."
+        )
+    return None
+
+
+def _refuse_unsaveable(model: nn.Module) -> None:
+    others = [name for name, value in model.state_dict().items() if not isinstance(value, Tensor)]
+    if others:
+        raise ModelError(f"--adapted-weights holds tensors alone, but {others[0]!r} in the model is none.")
+
+
+def _check_passes(options: AdaptOptions, data: Data) -> None:
+    if options.protocol is Protocol.offline and not data.again:
+        raise OptionError(
+            f"--protocol offline goes over the data twice, but {options.data.data} is an iterator, used up "
+            "after one pass. Give a function that returns a new one, a list or a DataLoader."
+        )
+
+
+def _check_rows(options: AdaptOptions, tally: Tally) -> None:
+    if tally.visited == 0:
+        raise BatchError(f"{options.data.data} has no rows: there is nothing to adapt to.")
+    if tally.visited != tally.predicted:
+        raise BatchError(
+            f"{options.data.data} gave {tally.visited} rows on its first pass and {tally.predicted} on its "
+            "second. --protocol offline needs the same data twice."
+        )

@@ -1,0 +1,1 @@
+"""The user's data: tables, arrays and loaders, all as batches."""

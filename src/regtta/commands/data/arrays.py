@@ -1,0 +1,100 @@
+"""NPZ archives: one array of inputs, and one of labels where asked for."""
+
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from regtta.commands.data.batches import LabelledBatch
+from regtta.errors import BatchError, FileError, OptionError
+from regtta.options import did_you_mean
+
+DEFAULT_INPUTS = "x"
+
+
+@dataclass(frozen=True, eq=False)
+class Arrays:
+    """Samples along the first axis of an array in memory.
+
+    Attributes:
+        path: the archive it came from.
+        inputs: (N, ...).
+        targets: (N,) or (N, O), or none.
+        target_names: the name of the labels' array.
+        batch_size: samples a batch.
+        dtype: of the inputs given to the model, whole numbers included; labels are float64.
+    """
+
+    path: Path
+    inputs: NDArray[np.generic]
+    targets: NDArray[np.generic] | None
+    target_names: tuple[str, ...]
+    batch_size: int
+    dtype: torch.dtype = torch.float32
+    again: ClassVar[bool] = True
+
+    @property
+    def rows(self) -> int:
+        """N."""
+        return len(self.inputs)
+
+    @property
+    def advice(self) -> str:
+        """What shape was taken."""
+        return (
+            f"The inputs in {self.path} have shape {self.inputs.shape}, one sample along the first axis. "
+            "Name another array with --inputs."
+        )
+
+    def batches(self) -> Iterator[LabelledBatch]:
+        """Inputs (B, ...) and labels."""
+        for start in range(0, len(self.inputs), self.batch_size):
+            part = slice(start, start + self.batch_size)
+            yield LabelledBatch(
+                _tensor(self.inputs[part]).to(self.dtype),
+                None if self.targets is None else _tensor(self.targets[part]),
+            )
+
+
+def open_arrays(
+    path: Path, *, inputs: str | None, target: str | None, batch_size: int, dtype: torch.dtype
+) -> Arrays:
+    """Array ``inputs`` (by default ``x``) of the archive, and the one called ``target``."""
+    try:
+        # Objects in an archive are pickles, which could run code.
+        archive = np.load(path, allow_pickle=False)
+        if not isinstance(archive, np.lib.npyio.NpzFile):
+            raise ValueError("it is one bare array, not an archive")  # noqa: TRY004 - told below
+        with archive:
+            x = _array(archive, inputs or DEFAULT_INPUTS, path, "--inputs")
+            y = None if target is None else _array(archive, target, path, "--target")
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+        text = " ".join(str(error).split()).rstrip(".")
+        raise FileError(
+            f"Could not read {path} as plain arrays: {text}. Save it with numpy.savez."
+        ) from error
+    if y is not None and len(y) != len(x):
+        raise BatchError(f"{path} holds {len(x)} samples but {len(y)} labels in {target!r}.")
+    return Arrays(path, x, y, () if target is None else (target,), batch_size, dtype)
+
+
+def _array(archive: "np.lib.npyio.NpzFile", name: str, path: Path, option: str) -> NDArray[np.generic]:
+    names = list(archive.files)
+    if name not in names:
+        hint = did_you_mean(name, names)
+        raise OptionError(f"{path} has no array {name!r}; it has {names}. Pass {option} NAME.{hint}")
+    values: NDArray[np.generic] = archive[name]
+    if values.dtype.kind not in "fiub":
+        raise BatchError(f"Array {name!r} of {path} is not numeric: it holds {values.dtype}.")
+    if values.ndim == 0:
+        raise BatchError(f"Expected array {name!r} of {path} to have shape (N, ...), found a single number.")
+    return values
+
+
+def _tensor(values: NDArray[np.generic]) -> torch.Tensor:
+    return torch.from_numpy(values.astype(np.float64))

@@ -1,0 +1,107 @@
+"""Data out of the user's own Python: a loader, or a function that returns one."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from regtta.commands.data.batches import LabelledBatch
+from regtta.commands.explaining import explaining
+from regtta.commands.imports import import_name
+from regtta.errors import BatchError, OptionError
+from regtta.features import inputs_of
+
+_END = object()
+
+
+@dataclass(frozen=True, eq=False)
+class Loader:
+    """Batches ``x``, ``(x, y, ...)`` or dicts, as a data loader yields them.
+
+    Attributes:
+        name: what the user typed.
+        source: an iterable, or a function without arguments that returns one; asked anew each pass.
+        inputs: the key of the input in dict batches.
+        target: the key of the labels in dict batches, or their position in tuples, such as ``"1"``.
+    """
+
+    name: str
+    source: Iterable[object] | Callable[[], object]
+    inputs: str | None = None
+    target: str | None = None
+    rows: None = None
+
+    @property
+    def target_names(self) -> tuple[str, ...]:
+        """The key of the labels; a position is called ``target``."""
+        if self.target is None:
+            return ()
+        return ("target",) if self.target.isdecimal() else (self.target,)
+
+    @property
+    def again(self) -> bool:
+        """Whether there is more than an iterator that is used up after one pass."""
+        return not isinstance(self.source, Iterator)
+
+    @property
+    def advice(self) -> str:
+        """Where to look."""
+        return f"Check what {self.name} yields against what the model takes."
+
+    def batches(self) -> Iterator[LabelledBatch]:
+        """Inputs and labels as the loader made them."""
+        batches = self._begin()
+        index = 0
+        while True:
+            with explaining(lambda at=index: f"--data {self.name} raised at its batch {at}"):  # type: ignore[misc]
+                batch = next(batches, _END)
+            if batch is _END:
+                return
+            yield LabelledBatch(inputs_of(batch, self.inputs), self._targets(batch))
+            index += 1
+
+    def _begin(self) -> Iterator[object]:
+        source: object = self.source
+        if callable(source) and not isinstance(source, Iterable):
+            with explaining(lambda: f"--data {self.name} raised", "It is called without arguments."):
+                source = source()
+        with explaining(lambda: f"--data {self.name} cannot be iterated"):
+            return iter(_iterable(source, self.name))
+
+    def _targets(self, batch: object) -> Tensor | None:
+        if self.target is None:
+            return None
+        found: object = None
+        if isinstance(batch, Mapping):
+            found, held = batch.get(self.target), f"a dict with the keys {list(batch)}"
+        elif isinstance(batch, tuple | list):
+            held = f"a {type(batch).__name__} of {len(batch)}"
+            if self.target.isdecimal() and int(self.target) < len(batch):
+                found = batch[int(self.target)]
+        else:
+            held = f"a {type(batch).__name__}"
+        if isinstance(found, Tensor):
+            return found
+        raise BatchError(
+            f"Expected a tensor of labels at --target {self.target}, found none: the batch is {held}. Name "
+            "the key in dict batches, or the position in tuples (1 for the second element)."
+        )
+
+
+def open_loader(name: str, *, inputs: str | None, target: str | None) -> Loader:
+    """The loader called ``package.module:name``."""
+    source = import_name(name, "--data")
+    if callable(source) and not isinstance(source, Iterable):
+        return Loader(name, source, inputs, target)
+    return Loader(name, _iterable(source, name), inputs, target)
+
+
+def _iterable(source: object, name: str) -> Iterable[object]:
+    if isinstance(source, Tensor):
+        raise OptionError(f"--data {name} is one tensor, not batches. Give batches: tensor.split(64).")
+    if not isinstance(source, Iterable):
+        raise OptionError(
+            f"Expected --data {name} to be an iterable of batches or a function that returns one, found "
+            f"{type(source).__name__}. Wrap a data set in torch.utils.data.DataLoader."
+        )
+    return source

@@ -1,0 +1,138 @@
+"""Tables: columns of numbers in a CSV or Parquet file."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from regtta.commands.data.batches import LabelledBatch
+from regtta.commands.data.formats import Format
+from regtta.errors import BatchError, OptionError
+from regtta.options import did_you_mean
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+_ROWS_AT_ONCE = 8192
+_LISTED_AT_MOST = 12
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of a file in batches; a pass holds one chunk of the file at a time.
+
+    Attributes:
+        path: the file.
+        format: how to read it.
+        columns: the inputs, in the order the model takes them.
+        target_names: the labels.
+        batch_size: rows a batch.
+        dtype: of the inputs; labels are float64.
+        rows: how many there are, where known.
+    """
+
+    path: Path
+    format: Format
+    columns: tuple[str, ...]
+    target_names: tuple[str, ...]
+    batch_size: int
+    dtype: torch.dtype = torch.float32
+    rows: int | None = None
+    again: ClassVar[bool] = True
+
+    @property
+    def advice(self) -> str:
+        """Which columns were taken."""
+        return (
+            f"{len(self.columns)} columns were taken as inputs: {_listed(self.columns)}. Pick others with "
+            "--columns, and name the label with --target to leave it out."
+        )
+
+    def batches(self) -> Iterator[LabelledBatch]:
+        """Inputs (B, columns) and labels (B,) or (B, O)."""
+        width = len(self.columns)
+        for values in rebatch(self._chunks(), self.batch_size):
+            targets = torch.from_numpy(values[:, width:])
+            yield LabelledBatch(
+                torch.from_numpy(values[:, :width]).to(self.dtype).contiguous(),
+                None if not self.target_names else targets.squeeze(1),
+            )
+
+    def _chunks(self) -> Iterator[NDArray[np.float64]]:
+        seen = 0
+        for frame in self.format.frames(self.path, (*self.columns, *self.target_names), _ROWS_AT_ONCE):
+            if len(frame):  # a column of nothing has no type to judge
+                yield _numbers(frame, self.path, seen)
+            seen += len(frame)
+
+
+def open_table(
+    path: Path,
+    kind: Format,
+    *,
+    columns: Sequence[str],
+    targets: Sequence[str],
+    batch_size: int,
+    dtype: torch.dtype,
+) -> Table:
+    """The table in ``path``; without ``columns``, all but the targets are inputs."""
+    header = kind.header(path)
+    for name in (*columns, *targets):
+        _check_there(name, header.columns, path)
+    twice = sorted({n for n in (*columns, *targets) if (*columns, *targets).count(n) > 1})
+    if twice:
+        raise OptionError(f"Column {twice[0]!r} is named twice in --columns and --target. Name it once.")
+    chosen = tuple(columns) or tuple(name for name in header.columns if name not in targets)
+    if not chosen:
+        raise BatchError(f"{path} has no column left for inputs: it holds {_listed(header.columns)}.")
+    return Table(path, kind, chosen, tuple(targets), batch_size, dtype, header.rows)
+
+
+def rebatch(chunks: Iterator[NDArray[np.float64]], size: int) -> Iterator[NDArray[np.float64]]:
+    """The rows of ``chunks`` in pieces of ``size`` rows, the last one shorter.
+
+    Example:
+        >>> [len(piece) for piece in rebatch(iter([np.zeros((3, 1)), np.zeros((4, 1))]), 2)]
+        [2, 2, 2, 1]
+    """
+    rest: NDArray[np.float64] | None = None
+    for chunk in chunks:
+        whole = chunk if rest is None else np.concatenate([rest, chunk])
+        full = len(whole) - len(whole) % size
+        for start in range(0, full, size):
+            yield whole[start : start + size]
+        rest = whole[full:]
+    if rest is not None and len(rest):
+        yield rest
+
+
+def _numbers(frame: "DataFrame", path: Path, rows_before: int) -> NDArray[np.float64]:
+    """(rows, columns) float64, empty cells as NaN; an error that names a column of anything else."""
+    import pandas as pd
+
+    for name in frame.columns:
+        column = frame[name]
+        if not pd.api.types.is_numeric_dtype(column.dtype):
+            unread = pd.to_numeric(column, errors="coerce").isna() & column.notna()
+            where = int(unread.to_numpy().argmax())
+            raise BatchError(
+                f"Column {name!r} of {path} is not numeric: row {rows_before + where + 1} holds "
+                f"{str(column.iloc[where])!r}. Leave it out with --columns, or turn it into numbers."
+            )
+    # A copy, since pandas' own memory is read-only and tensors are not.
+    return frame.to_numpy(dtype=np.float64, na_value=np.nan, copy=True)
+
+
+def _check_there(name: str, there: Sequence[str], path: Path) -> None:
+    if name not in there:
+        hint = did_you_mean(name, there)
+        raise OptionError(f"{path} has no column {name!r}; it has {_listed(there)}.{hint}")
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _LISTED_AT_MOST} more" if len(names) > _LISTED_AT_MOST else ""
+    return ", ".join(names[:_LISTED_AT_MOST]) + more

@@ -1,0 +1,117 @@
+"""``regtta methods``: what the methods are, what they need, and what can be set."""
+
+import dataclasses
+import inspect
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import get_args, get_origin
+
+from regtta.methods import METHODS, Method
+from regtta.options import check_choice, describe, field_types
+
+
+@dataclass(frozen=True)
+class OptionReport:
+    """One hyperparameter: ``key=value`` for ``--set``."""
+
+    name: str
+    type: str
+    default: object
+    meaning: str
+
+
+@dataclass(frozen=True)
+class MethodReport:
+    """One method.
+
+    Attributes:
+        name: for ``--method``.
+        summary: one line.
+        needs: ``source statistics``, ``head``, ``labels``; empty for nothing.
+        paper: where it comes from.
+        options: its hyperparameters.
+    """
+
+    name: str
+    summary: str
+    needs: tuple[str, ...]
+    paper: str
+    options: tuple[OptionReport, ...]
+
+    def plain(self) -> dict[str, object]:
+        """As JSON has it."""
+        return dataclasses.asdict(self)
+
+
+def list_methods() -> tuple[MethodReport, ...]:
+    """All methods, in the order of the table."""
+    return tuple(describe_method(name) for name in METHODS)
+
+
+def describe_method(name: str) -> MethodReport:
+    """The method called ``name``.
+
+    Example:
+        >>> describe_method("source").needs
+        ()
+    """
+    check_choice("the method", name, METHODS.keys())
+    cls = METHODS[name]
+    needs = {
+        "source statistics": cls.needs_source,
+        "head": cls.needs_head,
+        "labels": cls.takes_targets,
+    }
+    return MethodReport(
+        name=name,
+        summary=_plain(inspect.cleandoc(cls.__doc__ or "").split("\n")[0]),
+        needs=tuple(what for what, needed in needs.items() if needed),
+        paper=cls.paper,
+        options=_options(cls),
+    )
+
+
+def argument_meanings(docstring: str) -> dict[str, str]:
+    """What the ``Args:`` of a docstring say of each argument, on one line.
+
+    Example:
+        >>> argument_meanings('''Does it.
+        ...
+        ...     Args:
+        ...         k: how many,
+        ...             at most.
+        ...         lr: rate.
+        ... ''')
+        {'k': 'how many, at most.', 'lr': 'rate.'}
+    """
+    block = re.search(r"^Args:\n((?:[ ]+.*\n?|\n)*)", inspect.cleandoc(docstring), re.MULTILINE)
+    if block is None:
+        return {}
+    lines = inspect.cleandoc(block.group(1))
+    entries = re.findall(r"^(\w+): ((?:.*)(?:\n[ ]+.*)*)", lines, re.MULTILINE)
+    return {name: _plain(" ".join(text.split())) for name, text in entries}
+
+
+def _options(cls: type[Method]) -> tuple[OptionReport, ...]:
+    defaults = cls()
+    meanings: dict[str, str] = {}
+    for ancestor in reversed(cls.__mro__):  # a class speaks of its own options last, and so wins
+        meanings |= argument_meanings(ancestor.__doc__ or "")
+    return tuple(
+        OptionReport(name, _typed_by_hand(kind), getattr(defaults, name), meanings.get(name, ""))
+        for name, kind in field_types(cls).items()
+    )
+
+
+def _typed_by_hand(kind: object) -> str:
+    """The type of an option, without what only Python can pass."""
+    alternatives = [part for part in get_args(kind) if get_origin(part) is not Callable]
+    if get_origin(kind) is None or len(alternatives) == len(get_args(kind)):
+        return describe(kind)
+    return " | ".join(describe(part) for part in alternatives)
+
+
+def _plain(text: str) -> str:
+    """Text without reStructuredText's marks: code in double backticks, and roles."""
+    return re.sub(r":\w+:`~?([^`]*)`", r"\1", text.replace("``", ""))

@@ -1,0 +1,67 @@
+"""Files that a command writes: nothing is lost by accident, and none is ever half there."""
+
+import os
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from regtta.errors import ExistingFileError, FileError, OptionError
+from regtta.files import refuse_existing
+
+
+def check_outputs(outputs: Mapping[str, Path | None], *, inputs: Sequence[Path | None], force: bool) -> None:
+    """Raise, before any work is done, if one of the outputs could not be written or would cost a file.
+
+    Args:
+        outputs: by the option that names each; ``None`` where it was not given.
+        inputs: files that are read, and so never written to.
+        force: whether files that exist may be replaced.
+    """
+    given = {option: path for option, path in outputs.items() if path is not None}
+    read = {path.resolve() for path in inputs if path is not None}
+    written: dict[Path, str] = {}
+    for option, path in given.items():
+        if path.resolve() in read:
+            raise OptionError(f"{option} {path} is also an input. Write to another path.")
+        if path.resolve() in written:
+            raise OptionError(f"{option} and {written[path.resolve()]} both name {path}. Take two paths.")
+        if path.is_dir():
+            raise OptionError(f"{option} {path} is a folder. Name a file.")
+        refuse_existing(path, overwrite=force, remedy="--force")
+        if not os.access(path.parent, os.W_OK):
+            raise FileError(f"The folder {path.parent.resolve()} cannot be written to ({option} {path}).")
+        written[path.resolve()] = option
+
+
+def check_suffix(option: str, path: Path | None, endings: Sequence[str]) -> None:
+    """Raise unless the name of ``path`` ends in one of ``endings``."""
+    if path is not None and path.suffix not in endings:
+        raise OptionError(f"Expected {option} to end in {' or '.join(endings)}, found {path}.")
+
+
+def check_folder(path: Path, *, force: bool) -> None:
+    """Raise if ``path`` is in use: a file, or a folder with something in it (unless ``force``)."""
+    if path.exists() and not path.is_dir():
+        raise OptionError(f"{path} is a file. Name a folder that is new or empty.")
+    if path.is_dir() and any(path.iterdir()) and not force:
+        raise ExistingFileError(f"{path} is not empty. Choose another folder, or pass --force.")
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[Path]:
+    """A path to write to in the block; what is there moves to ``path`` only if the block ends well."""
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        os.close(handle)
+    except OSError as error:
+        raise FileError(f"Could not write {path}: {error}.") from error
+    draft = Path(name)
+    try:
+        yield draft
+        draft.chmod(0o644)
+        draft.replace(path)
+    except OSError as error:
+        raise FileError(f"Could not write {path}: {error}.") from error
+    finally:
+        draft.unlink(missing_ok=True)

@@ -1,0 +1,164 @@
+"""Files of predictions, CSV or Parquet, written as they come."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
+
+import torch
+from torch import Tensor
+
+from regtta.commands.outputs import written_whole
+from regtta.errors import ModelError, OptionError
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+PREDICTION_SUFFIXES = (".csv", ".parquet")
+_ROWS_AT_ONCE = 65_536
+
+
+class PredictionSink(Protocol):
+    """Takes predictions batch by batch."""
+
+    def write(self, predictions: Tensor, targets: Tensor | None) -> None:
+        """Add a batch: predictions (B,) or (B, O), and labels where there are any."""
+
+
+class _Appender(Protocol):
+    def append(self, frame: "DataFrame") -> None: ...
+
+
+class PredictionWriter:
+    """One row a sample: ``prediction`` (or ``prediction_0``, …), and the labels under their names."""
+
+    def __init__(self, appender: _Appender, target_names: tuple[str, ...]) -> None:
+        self._appender = appender
+        self._target_names = target_names
+        self._waiting: list[DataFrame] = []
+        self._rows = 0
+
+    def write(self, predictions: Tensor, targets: Tensor | None) -> None:
+        """Add a batch."""
+        self._waiting.append(prediction_frame(predictions, targets, self._target_names))
+        self._rows += len(predictions)
+        if self._rows >= _ROWS_AT_ONCE:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what has gathered."""
+        import pandas as pd
+
+        if self._waiting:
+            self._appender.append(pd.concat(self._waiting, ignore_index=True))
+        self._waiting, self._rows = [], 0
+
+
+class _Reordered:
+    def __init__(self) -> None:
+        self.predictions: list[Tensor] = []
+        self.targets: list[Tensor] = []
+
+    def write(self, predictions: Tensor, targets: Tensor | None) -> None:
+        self.predictions.append(predictions.detach().cpu())
+        if targets is not None:
+            self.targets.append(targets)
+
+
+@contextmanager
+def reordered(sink: PredictionSink, order: Tensor) -> Iterator[PredictionSink]:
+    """Takes predictions of rows visited in another order, and passes them on in their own at the end.
+
+    Args:
+        sink: what takes them in the end.
+        order: (N,) which row was visited when.
+    """
+    kept = _Reordered()
+    yield kept
+    if kept.predictions:
+        back = order.argsort()
+        targets = torch.cat(kept.targets)[back] if kept.targets else None
+        sink.write(torch.cat(kept.predictions)[back], targets)
+
+
+@contextmanager
+def prediction_file(path: Path, target_names: tuple[str, ...]) -> Iterator[PredictionWriter]:
+    """A writer of predictions to ``path``, which appears whole when the block ends well."""
+    with written_whole(path) as draft, ExitStack() as stack:
+        appender: _Appender
+        if path.suffix == ".parquet":
+            appender = _Parquet(draft, stack)
+        else:
+            appender = _Csv(stack.enter_context(draft.open("w", encoding="utf-8", newline="")))
+        writer = PredictionWriter(appender, target_names)
+        yield writer
+        writer.flush()
+
+
+def prediction_frame(
+    predictions: Tensor, targets: Tensor | None, target_names: tuple[str, ...]
+) -> "DataFrame":
+    """A batch as a frame.
+
+    Example:
+        >>> prediction_frame(torch.zeros(1, 2), torch.ones(1), ("age",)).columns.tolist()
+        ['prediction_0', 'prediction_1', 'age']
+    """
+    import pandas as pd
+
+    values = _columns(predictions)
+    names = _names("prediction", values.shape[1])
+    data = {name: values[:, i].numpy() for i, name in enumerate(names)}
+    if targets is not None:
+        labels = _columns(targets)
+        own = (
+            target_names if len(target_names) == labels.shape[1] else _names(target_names[0], labels.shape[1])
+        )
+        clash = next((name for name in own if name in data), None)
+        if clash is not None:
+            raise OptionError(f"The label {clash!r} would hide the predictions. Rename it in the data.")
+        data |= {name: labels[:, i].numpy() for i, name in enumerate(own)}
+    return pd.DataFrame(data)
+
+
+class _Csv:
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+        self._begun = False
+
+    def append(self, frame: "DataFrame") -> None:
+        # A model that answered NaN is told apart from a cell that was never filled.
+        frame.to_csv(self._file, index=False, header=not self._begun, na_rep="nan", lineterminator="\n")
+        self._begun = True
+
+
+class _Parquet:
+    def __init__(self, path: Path, stack: ExitStack) -> None:
+        self._path, self._stack = path, stack
+        self._writer: Any = None
+
+    def append(self, frame: "DataFrame") -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        table = pa.Table.from_pandas(frame, preserve_index=False)
+        if self._writer is None:
+            self._writer = self._stack.enter_context(pq.ParquetWriter(self._path, table.schema))
+        self._writer.write_table(table)
+
+
+def _columns(values: Tensor) -> Tensor:
+    """(B, O) on the CPU, in a precision that numpy knows."""
+    values = values.detach().cpu()
+    if not 1 <= values.ndim <= 2:
+        raise ModelError(
+            f"Expected predictions of shape (B,) or (B, O), found {tuple(values.shape)}. Flatten them in "
+            "the model's forward."
+        )
+    if values.dtype in (torch.bfloat16, torch.float16):
+        values = values.float()
+    return values.unsqueeze(1) if values.ndim == 1 else values
+
+
+def _names(name: str, count: int) -> tuple[str, ...]:
+    return (name,) if count == 1 else tuple(f"{name}_{i}" for i in range(count))

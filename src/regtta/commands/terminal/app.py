@@ -1,0 +1,229 @@
+"""The typer application: parse, call, print."""
+
+import logging
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from regtta._version import __version__
+from regtta.commands.protocols import Protocol
+from regtta.commands.terminal.arguments import (
+    AdaptBatchSize,
+    AsJson,
+    CollectBatchSize,
+    Columns,
+    Data,
+    Device,
+    Force,
+    Head,
+    Inputs,
+    Model,
+    Weights,
+)
+from regtta.commands.terminal.complaints import EchoWarnings, OneLineErrors
+from regtta.commands.terminal.examples import help_with_examples
+
+app = typer.Typer(
+    cls=OneLineErrors,
+    rich_markup_mode="rich",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"regtta {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[  # noqa: ARG001 - the callback answers
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+    traceback: Annotated[  # noqa: ARG001 - read where errors are told
+        bool, typer.Option("--traceback", help="Show where an error came from, not only what it says.")
+    ] = False,
+) -> None:
+    """Adapts trained regression models to shifted, unlabelled data."""
+    logger = logging.getLogger("regtta")
+    if not any(isinstance(handler, EchoWarnings) for handler in logger.handlers):
+        logger.addHandler(EchoWarnings(logging.WARNING))
+
+
+@app.command(
+    help=help_with_examples(
+        "Collect source statistics.\n\nDone once, where the source data lies: they travel with the model, "
+        "and hold no sample of the data.",
+        "collect",
+    )
+)
+def collect(
+    *,
+    model: Model,
+    data: Data,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="Statistics to write, .safetensors.")],
+    weights: Weights = None,
+    columns: Columns = "",
+    target: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The label in the data, left out of the inputs.")
+    ] = None,
+    inputs: Inputs = None,
+    head: Head = None,
+    batch_size: CollectBatchSize = None,
+    device: Device = None,
+    force: Force = False,
+) -> None:
+    """Collect source statistics."""
+    from regtta.commands.collect import CollectOptions, collect_statistics
+    from regtta.commands.data.opening import DataOptions, split_names
+    from regtta.commands.terminal import show
+
+    chosen = DataOptions(data, split_names(columns), target, inputs, batch_size)
+    options = CollectOptions(model, chosen, out, weights, head, device, force)
+    with show.progress_bar("collecting") as progress:
+        report = collect_statistics(options, progress)
+    show.collected(report)
+
+
+@app.command(
+    help=help_with_examples(
+        "Adapt a model to unlabelled target data.\n\nWrites its predictions, its new weights, a log of every "
+        "step, or all three. With --target, scores before and after are printed; labels are used for nothing "
+        "else.",
+        "adapt",
+    )
+)
+def adapt(
+    *,
+    model: Model,
+    data: Data,
+    weights: Weights = None,
+    stats: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Source statistics, for methods that need them.")
+    ] = None,
+    method: Annotated[str, typer.Option(metavar="NAME", help="See regtta methods.")] = "ssa",
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Option of the method, repeatable; see regtta methods NAME."
+        ),
+    ] = None,
+    protocol: Annotated[
+        Protocol,
+        typer.Option(help="online: predict while adapting. offline: adapt on all data, then predict it."),
+    ] = Protocol.online,
+    columns: Columns = "",
+    target: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Label to score by: column (or columns A,B), array, key of dict batches, or position in "
+            "tuple batches (1 for y in (x, y)).",
+        ),
+    ] = None,
+    inputs: Inputs = None,
+    head: Head = None,
+    batch_size: AdaptBatchSize = None,
+    device: Device = None,
+    shuffle_seed: Annotated[
+        int | None, typer.Option(metavar="N", help="Visit the rows of a file in a random order.")
+    ] = None,
+    predictions: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Predictions to write, .csv or .parquet.")
+    ] = None,
+    adapted_weights: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Adapted state dict to write, .safetensors.")
+    ] = None,
+    diagnostics: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Log of the steps to write, one JSON object a line.")
+    ] = None,
+    allow_mismatch: Annotated[
+        bool, typer.Option("--allow-mismatch", help="Go on with statistics of another model or head.")
+    ] = False,
+    force: Force = False,
+) -> None:
+    """Adapt a model to target data."""
+    from regtta.commands.adapt import AdaptOptions, adapt_model
+    from regtta.commands.data.opening import DataOptions, split_names
+    from regtta.commands.terminal import show
+
+    options = AdaptOptions(
+        model=model,
+        data=DataOptions(data, split_names(columns), target, inputs, batch_size),
+        weights=weights,
+        stats=stats,
+        method=method,
+        settings=tuple(settings or ()),
+        protocol=protocol,
+        head=head,
+        device=device,
+        shuffle_seed=shuffle_seed,
+        predictions=predictions,
+        adapted_weights=adapted_weights,
+        diagnostics=diagnostics,
+        allow_mismatch=allow_mismatch,
+        force=force,
+    )
+    with show.progress_bar("adapting") as progress:
+        report = adapt_model(options, progress)
+    show.adapted(report)
+
+
+@app.command(
+    help=help_with_examples("Show what source statistics say: counts, rank and spectrum.", "inspect")
+)
+def inspect(
+    stats: Annotated[Path, typer.Argument(metavar="FILE", help="Source statistics.")], as_json: AsJson = False
+) -> None:
+    """Show source statistics."""
+    from regtta.commands.inspect import inspect_statistics
+    from regtta.commands.terminal import show
+
+    report = inspect_statistics(stats)
+    if as_json:
+        show.json(report.plain())
+    else:
+        show.inspected(report)
+
+
+@app.command(help=help_with_examples("List the methods; with a name, all that can be set of one.", "methods"))
+def methods(
+    name: Annotated[str | None, typer.Argument(help="One method.")] = None, as_json: AsJson = False
+) -> None:
+    """List the methods."""
+    from regtta.commands.methods import describe_method, list_methods
+    from regtta.commands.terminal import show
+
+    if name is not None:
+        report = describe_method(name)
+        show.json(report.plain()) if as_json else show.method(report)
+        return
+    reports = list_methods()
+    show.json([report.plain() for report in reports]) if as_json else show.methods(reports)
+
+
+@app.command(
+    help=help_with_examples("Train on handwritten digits, degrade them, adapt, and write a report.", "demo")
+)
+def demo(
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder to write to, new or empty.")] = Path(
+        "regtta-demo"
+    ),
+    seed: Annotated[int, typer.Option(metavar="N", help="Everything random follows from it.")] = 0,
+    sources: Annotated[int, typer.Option(min=1, metavar="N", help="How many source models.")] = 3,
+    force: Force = False,
+) -> None:
+    """Show what adaptation does."""
+    from rich.console import Console
+
+    from regtta.commands.outputs import check_folder
+
+    check_folder(out, force=force)
+    from regtta.experiments.demo import run_demo
+
+    run_demo(out=out, seed=seed, sources=sources, console=Console())

@@ -1,0 +1,39 @@
+"""Command lines shown in the help, in an order in which they can be run one after the other.
+
+They take a folder with ``mymodel.py`` (a function ``make`` that returns the model, a list ``batches``
+of ``(x, y)``), its ``weights.safetensors``, and ``source.csv`` and ``target.csv`` with a column ``y``.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+_MODEL = "--model mymodel:make --weights weights.safetensors"
+
+EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "collect": (
+            f"regtta collect {_MODEL} \\\n    --data source.csv --target y --out stats.safetensors",
+            f"regtta collect {_MODEL} \\\n    --data mymodel:batches --out from-loader.safetensors",
+        ),
+        "adapt": (
+            f"regtta adapt {_MODEL} \\\n    --stats stats.safetensors --set k=auto \\\n"
+            "    --data target.csv --target y --predictions predictions.csv",
+            f"regtta adapt {_MODEL} \\\n    --stats stats.safetensors --set k=2 --set lr=1e-4 \\\n"
+            "    --protocol offline --data target.csv --target y \\\n"
+            "    --adapted-weights adapted.safetensors --diagnostics steps.jsonl",
+            f"regtta adapt {_MODEL} \\\n    --method bn_adapt --data mymodel:batches --target 1 \\\n"
+            "    --predictions from-loader.parquet",
+        ),
+        "inspect": ("regtta inspect stats.safetensors", "regtta inspect stats.safetensors --json"),
+        "methods": ("regtta methods", "regtta methods ssa"),
+        "demo": ("regtta demo --out regtta-demo --seed 1",),
+    }
+)
+
+
+def help_with_examples(text: str, command: str) -> str:
+    """The help of ``command``: ``text``, then its examples, whose line breaks stay as they are."""
+    # Typer keeps the lines of a paragraph that begins with \b; its markup takes a backslash before a
+    # bracket alone for an escape, so that those at the ends of lines come through.
+    lines = "\n".join(f"$ {example}" for example in EXAMPLES[command])
+    return f"{text}\n\n[bold]Examples[/bold]\n\n\b\n{lines}"

@@ -1,0 +1,184 @@
+"""Reports on the terminal."""
+
+import json as json_module
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from regtta.commands.adapt import AdaptReport
+    from regtta.commands.collect import CollectReport
+    from regtta.commands.inspect import StatisticsReport
+    from regtta.commands.methods import MethodReport
+    from regtta.commands.passes import Progress as Told
+    from regtta.metrics import Scores
+
+_DIRECTIONS_SHOWN = 10
+_REASONS_SHOWN = 5
+_BAR_WIDTH = 24
+
+
+@contextmanager
+def progress_bar(what: str) -> Iterator["Told | None"]:
+    """A bar on stderr while the block runs, told samples seen and in all; none off a terminal."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield None
+        return
+    columns = (
+        SpinnerColumn(),
+        TextColumn(what),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("samples"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda seen, total: bar.update(task, completed=seen, total=total)
+
+
+def collected(report: "CollectReport") -> None:
+    """What ``regtta collect`` did."""
+    _facts(
+        ("samples", f"{report.samples:,}"),
+        ("head", report.head),
+        ("dimensions", f"{report.dimensions:,}"),
+        ("valid", f"{report.valid_dimensions:,}"),
+        ("rank", f"{report.rank:,}"),
+        ("written", str(report.out)),
+    )
+
+
+def adapted(report: "AdaptReport") -> None:
+    """What ``regtta adapt`` did, and whether it helped."""
+    batches = report.learned + sum(report.refused.values())
+    _facts(
+        ("method", f"{report.method}, {report.protocol}"),
+        ("samples", f"{report.samples:,}"),
+        ("learned from", f"{report.learned:,} of {_counted(batches, 'batch', 'batches')}"),
+    )
+    reasons = list(report.refused.items())
+    for reason, count in reasons[:_REASONS_SHOWN]:
+        _facts(("refused", f"{count:,}: {reason}"))
+    if len(reasons) > _REASONS_SHOWN:
+        rest = sum(count for _, count in reasons[_REASONS_SHOWN:])
+        _facts(("refused", f"{rest:,}: for other reasons"))
+    if report.not_finite:
+        _facts(("not finite", f"{_counted(report.not_finite, 'prediction', 'predictions')}"))
+    if report.scores is not None:
+        if report.unscored:
+            _facts(("not scored", f"{_counted(report.unscored, 'row', 'rows')} with missing values"))
+        _scores(f"{report.method}, {report.protocol}", *report.scores)
+    for path in report.written:
+        _facts(("written", str(path)))
+
+
+def inspected(report: "StatisticsReport") -> None:
+    """What ``regtta inspect`` read."""
+    _facts(
+        ("samples", f"{report.samples:,}"),
+        ("head", report.head),
+        ("dimensions", f"{report.dimensions:,}"),
+        ("valid", f"{report.valid_dimensions:,}"),
+        ("rank", f"{report.rank:,}"),
+        ("fingerprint", report.fingerprint),
+        *([("extras", ", ".join(report.extras))] if report.extras else []),
+    )
+    table = _table("", "variance>", "share>", "cumulative>", "")
+    largest = max((direction.share for direction in report.spectrum), default=0.0) or 1.0
+    for index, direction in enumerate(report.spectrum[:_DIRECTIONS_SHOWN], start=1):
+        bar = "█" * max(round(direction.share / largest * _BAR_WIDTH), 0)
+        table.add_row(
+            str(index),
+            f"{direction.variance:.4g}",
+            f"{direction.share:.2%}",
+            f"{direction.cumulative:.2%}",
+            bar,
+        )
+    hidden = len(report.spectrum) - _DIRECTIONS_SHOWN
+    if hidden > 0:
+        table.add_row("…", "", "", "", f"{hidden:,} more")
+    _print(table)
+    for share, count in report.directions_for.items():
+        _facts((f"{share * 100:g} %", f"of the variance in {_counted(count, 'direction', 'directions')}"))
+
+
+def methods(reports: Sequence["MethodReport"]) -> None:
+    """All methods, one a row."""
+    table = _table("name", "what it does", "needs", "paper")
+    for report in reports:
+        table.add_row(report.name, report.summary, _needs(report), report.paper)
+    _print(table)
+
+
+def method(report: "MethodReport") -> None:
+    """One method and its options."""
+    _facts(
+        ("name", report.name), ("does", report.summary), ("needs", _needs(report)), ("paper", report.paper)
+    )
+    if not report.options:
+        _facts(("options", "none"))
+        return
+    table = _table("--set", "type", "default", "meaning")
+    for option in report.options:
+        table.add_row(option.name, option.type, str(option.default).lower(), option.meaning)
+    _print(table)
+
+
+def json(value: object) -> None:
+    """A report for other programs."""
+    Console(soft_wrap=True, highlight=False, markup=False).print(
+        json_module.dumps(value, indent=2, allow_nan=False, ensure_ascii=False)
+    )
+
+
+def _scores(name: str, before: "Scores", after: "Scores") -> None:
+    table = _table("", "R²>", "RMSE>", "MAE>", "Pearson>")
+    for row, scores in (("unadapted", before), (name, after)):
+        values = (scores.r2, scores.rmse, scores.mae, scores.pearson)
+        table.add_row(row, *(f"{value:.4f}" for value in values))
+    _print(table)
+
+
+def _needs(report: "MethodReport") -> str:
+    return ", ".join(report.needs) or "nothing"
+
+
+def _counted(count: int, one: str, many: str) -> str:
+    return f"{count:,} {one if count == 1 else many}"
+
+
+def _facts(*facts: tuple[str, str]) -> None:
+    """A line each: what it is, and its value, never broken, so that paths can be copied."""
+    console = Console(soft_wrap=True)
+    for name, value in facts:
+        console.print(Text(f"{name:<13}", style="dim") + Text(value), highlight=False)
+
+
+def _table(*columns: str) -> Table:
+    """An empty table; a column whose title ends in ``>`` is aligned to the right."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in columns:
+        right = title.endswith(">")
+        table.add_column(Text(title.removesuffix(">")), justify="right" if right else "left")
+    return table
+
+
+def _print(table: Table) -> None:
+    console = Console(highlight=False, markup=False)
+    console.print()
+    console.print(table)
+    console.print()

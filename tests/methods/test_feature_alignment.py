@@ -1,0 +1,67 @@
+import logging
+
+import numpy as np
+import pytest
+import torch
+
+import regtta
+import zoo
+from regtta.errors import OptionError
+from regtta.methods.feature_alignment import chosen_dimensions
+
+
+def with_dead_features():
+    model = zoo.mlp(2)
+    with torch.no_grad():
+        model[4].weight[:3] = 0
+        model[4].bias[:3] = -1
+    return model, regtta.collect(model, zoo.table(400).split(50))
+
+
+@pytest.mark.parametrize("weighting", [True, False])
+@pytest.mark.parametrize("k", [None, 4])
+def test_the_loss_against_numpy(k, weighting):
+    model, source = with_dead_features()
+    inputs = zoo.table(30, shift=0.4, seed=8)
+    with torch.no_grad():
+        sources, targets = (zoo.numpy64(model[:6](x)) for x in (zoo.table(400), inputs))
+    mean, variance = sources.mean(0), sources.var(0, ddof=1)
+    dims = np.argsort(-variance, kind="stable")
+    dims = dims[variance[dims] > 0][:k]
+    alpha = 1 + np.linalg.norm(zoo.numpy64(model[6].weight)[:, dims], axis=0) if weighting else 1
+    m, s = targets.mean(0)[dims], targets.var(0, ddof=1)[dims]
+    gap = (m - mean[dims]) ** 2
+    expected = 0.5 * (alpha * ((gap + s) / variance[dims] + (gap + variance[dims]) / s - 2)).sum()
+    method = regtta.FeatureAlignment(k=k, weighting=weighting, batch_norm="source")
+    step = regtta.Adapter(model, method, source).adapt(inputs)
+    assert step.diagnostics.loss == pytest.approx(expected, rel=1e-4)
+
+
+def test_the_dimensions_of_largest_variance_are_chosen_and_dead_ones_left_out(caplog):
+    _, source = with_dead_features()
+    order = chosen_dimensions(source, None, clip=True)
+    assert len(order) == source.valid_dimensions == 9
+    assert (source.feature_variances[order].diff() <= 0).all()
+    assert not {0, 1, 2} & set(order.tolist())
+    assert chosen_dimensions(source, 4, clip=True).tolist() == order[:4].tolist()
+    assert len(chosen_dimensions(source, None, clip=False)) == 12
+    assert not caplog.records
+    with caplog.at_level(logging.WARNING, "regtta"):
+        assert len(chosen_dimensions(source, 10, clip=True)) == 9
+    assert "k=10 is beyond the 9 valid dimensions" in caplog.text
+
+
+def test_without_clipping_dead_dimensions_diverge():
+    model, source = with_dead_features()
+    adapter = regtta.Adapter(model, regtta.FeatureAlignment(clip=False), source)
+    step = adapter.adapt(zoo.table(20, shift=1.0))
+    assert not np.isfinite(step.diagnostics.loss)
+    assert not step.diagnostics.verdict.learned
+
+
+def test_a_k_there_cannot_be():
+    model, source = with_dead_features()
+    with pytest.raises(OptionError, match="between 1 and 12, the width of the features, found 13"):
+        regtta.Adapter(model, regtta.FeatureAlignment(k=13, clip=False), source)
+    with pytest.raises(OptionError, match="k to be a whole number"):
+        regtta.FeatureAlignment(k=0)

@@ -1,0 +1,159 @@
+import logging
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import regtta
+import zoo
+from regtta.errors import OptionError
+from regtta.features import FeatureModel
+from regtta.methods import Batch, Stage
+from regtta.methods.alignment import significance
+
+
+def start(method, outputs=1, dtype=torch.float32):
+    model = zoo.mlp(outputs)
+    source = regtta.collect(model, zoo.table(400).split(50))
+    model = model.to(dtype)
+    return model, source, method.start(Stage(model, model[6], source))
+
+
+def batch_of(model, inputs):
+    forward = FeatureModel(model, "6")
+    out = forward(inputs)
+    return Batch(inputs, out.features, out.outputs, None, forward)
+
+
+def loss_by_hand(features, weight, source, k, *, weighting, metric, unbiased):
+    """Equations 6 to 8 of the paper in numpy, from the covariance up."""
+    covariance = zoo.numpy64(source.covariance())
+    values, vectors = np.linalg.eigh(covariance)
+    lam, V = values[::-1][:k], vectors[:, ::-1][:, :k].T  # V is (k, D), as in the paper
+    alpha = 1 + np.linalg.norm(weight @ V.T, axis=0) if weighting else np.ones(k)
+    projected = (V @ (features - zoo.numpy64(source.mean)).T).T
+    m, s = projected.mean(0), projected.var(0, ddof=1 if unbiased else 0)
+    if metric == "kl":
+        there = 0.5 * (np.log(s / lam) + (m**2 + lam) / s - 1)
+        back = 0.5 * (np.log(lam / s) + (m**2 + s) / lam - 1)
+        return (alpha * (there + back)).sum()
+    if metric == "w2":
+        return (alpha * (m**2 + (np.sqrt(s) - np.sqrt(lam)) ** 2)).sum()
+    return (alpha * (np.abs(m) + np.abs(np.sqrt(s) - np.sqrt(lam)))).sum()
+
+
+@pytest.mark.parametrize("metric", ["kl", "w2", "l1"])
+@pytest.mark.parametrize("weighting", [True, False])
+@pytest.mark.parametrize("unbiased", [True, False])
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_the_loss_is_the_papers(metric, weighting, unbiased, outputs):
+    method = regtta.SSA(k=4, metric=metric, weighting=weighting, unbiased=unbiased)
+    model, source, rule = start(method, outputs, torch.float64)
+    batch = batch_of(model, zoo.table(30, shift=0.7, seed=5).double())
+    expected = loss_by_hand(
+        zoo.numpy64(batch.features),
+        zoo.numpy64(model[6].weight),
+        source,
+        4,
+        weighting=weighting,
+        metric=metric,
+        unbiased=unbiased,
+    )
+    assert rule.update(batch).item() == pytest.approx(expected, rel=1e-6)
+    single_model, _, single = start(method, outputs, torch.float32)
+    loss = single.update(batch_of(single_model, zoo.table(30, shift=0.7, seed=5)))
+    assert loss.item() == pytest.approx(expected, rel=1e-4)
+
+
+def test_a_worked_example():
+    # Source: variance 4 along x, 1 along y, mean 0. Head: y = 2x. Batch: x in {1, 3}, y in {-1, 1}.
+    head = nn.Linear(2, 1, bias=False)
+    with torch.no_grad():
+        head.weight.copy_(torch.tensor([[2.0, 0.0]]))
+    points = torch.tensor([[6.0, 0.0], [-6.0, 0.0], [0.0, 3.0], [0.0, -3.0]], dtype=torch.float64) / 18**0.5
+    points *= 3**0.5
+    source = regtta.collect(nn.Sequential(head).double(), [points])
+    assert source.variances.tolist() == pytest.approx([4.0, 1.0])
+    rule = regtta.SSA(k=2).start(Stage(head, head, source))
+    features = torch.tensor([[1.0, -1.0], [3.0, 1.0]], dtype=torch.float64)
+    # x: mean 2, variance 2, alpha 3: 3/2 ((4+2)/4 + (4+4)/2 - 2) = 5.25
+    # y: mean 0, variance 2, alpha 1: 1/2 (2/1 + 1/2 - 2) = 0.25
+    batch = Batch(features, features, features, None, lambda x: x)
+    assert rule.update(batch).item() == pytest.approx(5.5)
+
+
+def test_significance_of_several_outputs_is_the_norm():
+    weight, basis = torch.randn(3, 6, dtype=torch.float64), torch.linalg.qr(torch.randn(6, 6).double())[0]
+    expected = [1 + np.linalg.norm(weight.numpy() @ basis[:, d].numpy()) for d in range(6)]
+    np.testing.assert_allclose(significance(weight @ basis), expected, rtol=1e-12)
+    single = significance(weight[:1] @ basis)
+    np.testing.assert_allclose(single, 1 + np.abs((weight[0] @ basis).numpy()), rtol=1e-12)
+
+
+def test_gradients_through_the_model_agree_with_finite_differences():
+    model, _, rule = start(regtta.SSA(k=3), dtype=torch.float64)
+    inputs = zoo.table(12, shift=0.5, seed=3).double()
+    parameter = model[4].bias
+
+    def loss(bias):
+        with torch.no_grad():
+            parameter.copy_(bias)
+        return rule.update(batch_of(model, inputs))
+
+    base = parameter.detach().clone()
+    (gradient,) = torch.autograd.grad(loss(base), parameter)
+    step = 1e-6
+    for index in range(len(base)):
+        up, down = base.clone(), base.clone()
+        up[index] += step
+        down[index] -= step
+        numeric = (loss(up).item() - loss(down).item()) / (2 * step)
+        assert gradient[index].item() == pytest.approx(numeric, rel=1e-4, abs=1e-6)
+
+
+def test_k_beyond_the_rank_is_cut_with_a_warning_or_diverges_when_told_to(caplog):
+    model = zoo.mlp()
+    with torch.no_grad():  # two dead features: the rank is at most 10 of 12
+        model[4].weight[:2] = 0
+        model[4].bias[:2] = -1
+    source = regtta.collect(model, zoo.table(400).split(50))
+    assert source.rank <= 10
+    with caplog.at_level(logging.WARNING, "regtta"):
+        clipped = regtta.Adapter(model, regtta.SSA(k=12), source)
+    assert f"k=12 is beyond the rank {source.rank}" in caplog.text
+    automatic = regtta.Adapter(model, regtta.SSA(k="auto"), source)
+    inputs = zoo.table(20, shift=1.0)
+    losses = [a.adapt(inputs).diagnostics.loss for a in (clipped, automatic)]
+    assert losses[0] == losses[1]
+    assert np.isfinite(losses[0])
+
+    step = regtta.Adapter(model, regtta.SSA(k=12, clip=False), source).adapt(inputs)
+    assert not np.isfinite(step.diagnostics.loss)
+    assert step.diagnostics.verdict.reason == "the loss is not finite"
+    assert step.predictions.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"k": 0}, "k to be a whole number"),
+        ({"k": 2.5}, "k to be a whole number"),
+        ({"metric": "mmd"}, r"metric to be one of \['kl', 'l1', 'w2'\]"),
+        ({"lr": 0}, "lr to be a number above 0"),
+        ({"steps": 0}, "steps to be a whole number"),
+        ({"optimizer": "adan"}, "Did you mean 'adam'"),
+        ({"batch_norm": "train"}, "batch_norm to be one of"),
+        ({"trainable": "none"}, "trainable to be one of"),
+    ],
+)
+def test_options_that_cannot_be_meant(options, message):
+    with pytest.raises(OptionError, match=message):
+        regtta.SSA(**options)
+
+
+def test_a_k_wider_than_the_features():
+    model = zoo.mlp()
+    source = regtta.collect(model, zoo.table(400).split(50))
+    with pytest.raises(OptionError, match="between 1 and 12, the width of the features, found 13"):
+        regtta.Adapter(model, regtta.SSA(k=13, clip=False), source)

@@ -1,0 +1,539 @@
+import copy
+import dataclasses
+import functools
+import math
+
+import pytest
+import torch
+from torch import nn
+
+import regtta
+import zoo
+from regtta.errors import (
+    BatchError,
+    HeadError,
+    HeadMismatchError,
+    MismatchError,
+    ModelError,
+    ModelMismatchError,
+    OptionError,
+    StatisticsError,
+)
+from regtta.guards import Guard
+from regtta.methods import Method, NewHead, Rule, Schedule
+
+
+def make(method=None, model=None, stream=None, **options):
+    model = model or zoo.mlp()
+    source = regtta.collect(model, zoo.table(400).split(50))
+    return regtta.Adapter(model, method or regtta.SSA(k=4), source, **options)
+
+
+def shifted(batches=6, size=16, seed=2):
+    return zoo.table(batches * size, shift=1.0, scale=1.5, seed=seed).split(size)
+
+
+def test_adapting_is_adam_on_the_affine_parameters_written_out():
+    """The whole loop again in plain torch, from the paper's algorithm."""
+    model = zoo.mlp()
+    source = regtta.collect(model, zoo.table(400).split(50))
+    adapter = regtta.Adapter(model, regtta.SSA(k=4), source)
+
+    plain = copy.deepcopy(model).eval()
+    norms = [plain[1], plain[4]]
+    for norm in norms:
+        norm.train()
+    optimizer = torch.optim.Adam([p for n in norms for p in n.parameters()], lr=1e-3)
+    basis, lam = source.basis[:, :4].float(), source.variances[:4].float()
+    alpha = 1 + (plain[6].weight.detach() @ basis).abs().squeeze(0)
+    for x in shifted():
+        features = plain[:6](x)
+        outputs = plain[6](features)
+        projected = (features - source.mean.float()) @ basis
+        m, s = projected.mean(0), projected.var(0)
+        loss = (alpha * ((m**2 + lam) / s + (m**2 + s) / lam - 2)).sum() / 2
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        step = adapter.adapt(x)
+        torch.testing.assert_close(step.predictions, outputs.detach(), rtol=1e-5, atol=1e-6)
+        assert step.diagnostics.loss == pytest.approx(loss.item(), rel=1e-5)
+        grads = torch.cat([p.grad.flatten() for n in norms for p in n.parameters()])
+        assert step.diagnostics.gradient_norm == pytest.approx(grads.norm().item(), rel=1e-4)
+    for name, value in adapter.export().state_dict().items():
+        torch.testing.assert_close(value, plain.state_dict()[name], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("mode", [True, False])
+def test_the_users_model_is_untouched_by_everything(mode):
+    model = zoo.mlp().train(mode)
+    model[0].weight.requires_grad_(False)
+    model[3].register_forward_hook(lambda *_: None)
+    before = zoo.frozen_view(model)
+    adapter = make(model=model)
+    list(adapter.run(shifted()))
+    adapter.predict(zoo.table(4))
+    adapter.load_state_dict(adapter.state_dict())
+    adapter.reset()
+    adapter.export()
+    adapter.adapt(torch.full((3, 5), torch.nan))
+    zoo.assert_untouched(before, model)
+
+
+def test_predictions_are_made_before_learning_and_predict_changes_nothing():
+    adapter = make()
+    x = shifted(1)[0]
+    expected = copy.deepcopy(adapter.export()).train()
+    with torch.no_grad():
+        before = expected(x)
+    torch.testing.assert_close(adapter.adapt(x).predictions, before, rtol=1e-6, atol=1e-7)
+    state = adapter.state_dict()
+    first, second = adapter.predict(x), adapter.predict(x)
+    assert torch.equal(first, second)
+    assert not first.requires_grad
+    assert_same_state(state, adapter.state_dict())
+    assert not torch.equal(first, before)
+
+
+def test_steps_are_numbered_and_their_loss_falls_on_a_stationary_stream():
+    steps = list(make(lr=1e-2).run(shifted(60)))
+    assert [step.index for step in steps] == list(range(60))
+    losses = [step.diagnostics.loss for step in steps]
+    assert sum(losses[-10:]) < 0.5 * sum(losses[:10])
+    displacements = [step.diagnostics.displacement for step in steps]
+    assert 0 < displacements[0] < displacements[-1]
+    assert all(step.diagnostics.verdict == regtta.Verdict(learned=True) for step in steps)
+    assert not steps[0].predictions.requires_grad
+
+
+def test_only_what_moves_has_gradients_and_moves():
+    adapter = make()
+    begun = adapter.export().state_dict()
+    list(adapter.run(shifted()))
+    live = adapter._model
+    assert {n for n, p in live.named_parameters() if p.requires_grad} == {
+        "1.weight",
+        "1.bias",
+        "4.weight",
+        "4.bias",
+    }
+    assert all(p.grad is None for p in live.parameters() if not p.requires_grad)
+    moved = {n for n, v in adapter.export().state_dict().items() if not torch.equal(v, begun[n])}
+    assert moved == {
+        f"{layer}.{part}"
+        for layer in (1, 4)
+        for part in ("weight", "bias", "running_mean", "running_var", "num_batches_tracked")
+    }
+
+
+def test_the_whole_extractor_moves_and_the_head_does_not():
+    adapter = make(trainable="extractor", batch_norm="source")
+    begun = adapter.export().state_dict()
+    list(adapter.run(shifted()))
+    moved = {n for n, v in adapter.export().state_dict().items() if not torch.equal(v, begun[n])}
+    assert {"0.weight", "3.weight", "1.weight"} <= moved
+    assert not {n for n in moved if n.startswith("6.") or "running" in n}
+
+
+def test_batch_norm_as_trained_predicts_like_the_model():
+    model = zoo.mlp()
+    adapter = make(model=model, batch_norm="source")
+    x = shifted(1)[0]
+    with torch.no_grad():
+        expected = model(x)
+    torch.testing.assert_close(adapter.adapt(x).predictions, expected, rtol=1e-6, atol=1e-7)
+
+
+def test_debiased_counts_the_streams_updates_alone():
+    model = zoo.mlp()
+    adapter = make(model=model, batch_norm="debiased", lr=1e-12)
+    x, y = shifted(2)
+    adapter.adapt(x)
+    adapter.adapt(x[:1])  # refused: must not count as an update
+    adapter.adapt(y)
+    with torch.no_grad():
+        means = [model[0](batch).mean(0) for batch in (x, y)]
+    expected = (0.9 * means[0] + means[1]) / 1.9
+    torch.testing.assert_close(adapter.export()[1].running_mean, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_several_steps_a_batch_are_that_many_updates_of_the_same_batch():
+    x = shifted(1)[0]
+    thrice, once = make(steps=3), make()
+    reported = thrice.adapt(x)
+    first = once.adapt(x)
+    once.adapt(x)
+    once.adapt(x)
+    assert torch.equal(reported.predictions, first.predictions)
+    assert reported.diagnostics.loss == first.diagnostics.loss
+    assert torch.equal(thrice.predict(x), once.predict(x))
+    assert reported.diagnostics.displacement > first.diagnostics.displacement
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    ["sgd", "adamw", "rmsprop", torch.optim.Adagrad, functools.partial(torch.optim.SGD, momentum=0.9)],
+)
+def test_any_optimizer(optimizer):
+    adapters = make(optimizer=optimizer), make()
+    for adapter in adapters:
+        list(adapter.run(shifted()))
+    x = zoo.table(5)
+    assert not torch.equal(adapters[0].predict(x), adapters[1].predict(x))
+
+
+def test_sgd_is_the_gradient_times_the_learning_rate():
+    adapter = make(optimizer="sgd", lr=0.01)
+    begun = adapter.state_dict()["tensors"]
+    norm = adapter.adapt(shifted(1)[0]).diagnostics.gradient_norm
+    now = adapter.state_dict()["tensors"]
+    names = ["1.weight", "1.bias", "4.weight", "4.bias"]
+    moved = torch.cat([now[n] - begun[n] for n in names]).norm().item()
+    assert moved == pytest.approx(0.01 * norm, rel=1e-3)
+
+
+# --- bad batches ---------------------------------------------------------------------------------
+
+
+def nan_rows():
+    x = shifted(1)[0].clone()
+    x[3] = torch.nan
+    x[7, 0] = torch.inf
+    return x
+
+
+BAD = {
+    "nan": (nan_rows, "2 of 16 samples are not finite"),
+    "single": (lambda: shifted(1)[0][:1], "a batch of 1 has no variance"),
+    "constant": (lambda: shifted(1)[0][:1].repeat(9, 1), "all samples are the same"),
+    "empty": (lambda: shifted(1)[0][:0], "a batch of 0 has no variance"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+@pytest.mark.parametrize(
+    "method", [regtta.SSA(k=4), regtta.SSA(k=4, batch_norm="debiased"), regtta.BNAdapt()]
+)
+def test_a_bad_batch_is_predicted_and_costs_nothing(kind, method):
+    bad, reason = BAD[kind][0](), BAD[kind][1]
+    adapter, spared = make(method), make(method)
+    for x in shifted(3):
+        adapter.adapt(x)
+        spared.adapt(x)
+    state = adapter.state_dict()
+    expected = adapter.predict(bad)
+    step = adapter.adapt(bad)
+    assert step.diagnostics.verdict == regtta.Verdict(learned=False, reason=reason)
+    assert step.diagnostics.loss is None
+    rows = bad.isfinite().all(dim=1)
+    assert torch.equal(step.predictions[rows], expected[rows])
+    assert step.predictions[rows].isfinite().all()
+    assert_same_state(state | {"index": 4}, adapter.state_dict())
+    for x in shifted(3, seed=9):
+        assert torch.equal(adapter.adapt(x).predictions, spared.adapt(x).predictions)
+
+
+def test_a_batch_that_breaks_the_forward_costs_nothing():
+    adapter, spared = make(), make()
+    x, y = shifted(2)
+    state = adapter.state_dict()
+    seen = []
+
+    def burst(module, args, out):
+        seen.append(1)
+        raise RuntimeError("out of memory")
+
+    handle = adapter._model[5].register_forward_hook(burst)
+    with pytest.raises(RuntimeError, match="out of memory"):
+        adapter.adapt(x)
+    handle.remove()
+    assert seen
+    assert_same_state(state, adapter.state_dict())
+    assert not any(module.training for module in adapter._model.modules())
+    assert torch.equal(adapter.adapt(y).predictions, spared.adapt(y).predictions)
+
+
+def test_a_loss_that_is_not_finite_is_taken_back_and_predicted_as_ever():
+    adapter = make(guards=regtta.guards.DEFAULT)
+    x = shifted(1)[0]
+    x = torch.cat([x[:1].repeat(8, 1), x[:1] * (1 + 1e-30)])  # differs nowhere in float32 features
+    x[0, 0] += 1e-7
+    state = adapter.state_dict()
+    expected = adapter.predict(x)
+    adapter._rule.mean = adapter._rule.mean * torch.nan
+    step = adapter.adapt(x)
+    assert math.isnan(step.diagnostics.loss)
+    assert step.diagnostics.verdict.reason == "the loss is not finite"
+    assert torch.equal(step.predictions, expected)
+    assert_same_state(state | {"index": 1}, adapter.state_dict())
+
+
+def test_guards_are_the_users_to_choose():
+    class Never(Guard):
+        def admits(self, inputs):
+            return "not today"
+
+    step = make(guards=[Never()]).adapt(shifted(1)[0])
+    assert step.diagnostics.verdict.reason == "not today"
+    assert make(guards=[]).adapt(shifted(1)[0][:1].repeat(9, 1)).diagnostics.verdict.learned
+
+
+def test_a_later_step_of_several_that_is_refused_is_taken_back_alone():
+    calls = []
+
+    class Twice(Guard):
+        def judge(self, outcome):
+            calls.append(outcome)
+            return "enough" if len(calls) == 3 else None
+
+    x = shifted(1)[0]
+    adapter, twice = make(guards=[Twice()], steps=5), make(steps=2)
+    step = adapter.adapt(x)
+    twice.adapt(x)
+    assert len(calls) == 3
+    assert step.diagnostics.verdict.learned
+    assert torch.equal(adapter.predict(x), twice.predict(x))
+
+
+# --- streams -------------------------------------------------------------------------------------
+
+
+def assert_same_state(a, b):
+    assert a.keys() == b.keys()
+    for key in a.keys() - {"tensors", "optimizer", "rule"}:
+        assert a[key] == b[key], key
+    for name in a["tensors"]:
+        assert torch.equal(a["tensors"][name], b["tensors"][name]), name
+    left, right = a["optimizer"].get("state", {}), b["optimizer"].get("state", {})
+    assert left.keys() == right.keys()
+    for index in left:
+        for name in left[index]:
+            assert torch.equal(left[index][name], right[index][name])
+
+
+@pytest.mark.parametrize(
+    "method", [regtta.SSA(k=4), regtta.SSA(k=4, batch_norm="debiased"), regtta.BNAdapt(), regtta.Source()]
+)
+def test_reset_is_a_new_adapter(method):
+    used, new = make(method), make(method)
+    list(used.run(shifted(5)))
+    used.reset()
+    assert_same_state(used.state_dict(), new.state_dict())
+    for x in shifted(5, seed=4):
+        a, b = used.adapt(x), new.adapt(x)
+        assert a.index == b.index
+        assert a.diagnostics == b.diagnostics
+        assert torch.equal(a.predictions, b.predictions)
+
+
+@pytest.mark.parametrize("method", [regtta.SSA(k=4), regtta.SSA(k=4, batch_norm="debiased", optimizer="sgd")])
+def test_a_stopped_stream_goes_on_as_if_never_stopped(method, tmp_path):
+    whole, first, second = make(method), make(method), make(method)
+    stream = shifted(8)
+    steps = list(whole.run(stream))
+    list(first.run(stream[:3]))
+    torch.save(first.state_dict(), tmp_path / "state.pt")
+    list(second.run(shifted(2, seed=7)))  # whatever it did before does not matter
+    second.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
+    for step, x in zip(steps[3:], stream[3:], strict=True):
+        again = second.adapt(x)
+        assert again.index == step.index
+        assert again.diagnostics == step.diagnostics
+        assert torch.equal(again.predictions, step.predictions)
+
+
+def test_a_state_is_a_copy():
+    adapter = make()
+    adapter.adapt(shifted(1)[0])
+    state = adapter.state_dict()
+    kept = copy.deepcopy(state)
+    list(adapter.run(shifted(3)))
+    assert_same_state(state, kept)
+    adapter.load_state_dict(state)
+    list(adapter.run(shifted(3)))
+    assert_same_state(state, kept)
+
+
+def test_states_that_do_not_belong():
+    adapter = make()
+    state = adapter.state_dict()
+    with pytest.raises(MismatchError, match="another method"):
+        make(lr=1e-4).load_state_dict(state)
+    with pytest.raises(MismatchError, match="another model"):
+        make(model=zoo.mlp(seed=3)).load_state_dict(state)
+    state["tensors"].pop("1.weight")
+    with pytest.raises(MismatchError, match="other parameters"):
+        adapter.load_state_dict(state)
+
+
+def test_export_is_a_plain_independent_model():
+    model = zoo.mlp()
+    model[0].weight.requires_grad_(False)
+    adapter = make(model=model, batch_norm="debiased")
+    list(adapter.run(shifted(2)))
+    x = zoo.table(9)
+    expected = adapter.predict(x)
+    exported = adapter.export()
+    assert type(exported) is nn.Sequential
+    assert [p.requires_grad for p in exported.parameters()] == [p.requires_grad for p in model.parameters()]
+    assert all(p.grad is None for p in exported.parameters())
+    assert not any(m._forward_pre_hooks or m.training for m in exported.modules())
+    assert [getattr(m, "momentum", None) for m in exported] == [getattr(m, "momentum", None) for m in model]
+    list(adapter.run(shifted(2)))
+    with torch.no_grad():
+        assert torch.equal(exported(x), expected)
+
+
+# --- what goes in --------------------------------------------------------------------------------
+
+
+def test_every_kind_of_batch():
+    x = shifted(1)[0]
+    expected = make().adapt(x).predictions
+    assert torch.equal(make().adapt((x, torch.ones(16))).predictions, expected)
+    assert torch.equal(make(inputs="x").adapt({"x": x, "y": 1}).predictions, expected)
+    assert torch.equal(make(inputs="x").predict({"x": x}), make().predict(x))
+    with pytest.raises(BatchError, match=r"keys here: \['x', 'y'\]"):
+        make().adapt({"x": x, "y": 1})
+
+
+def test_targets_are_for_the_oracle_alone():
+    with pytest.raises(BatchError, match="ssa adapts without labels"):
+        make().adapt(shifted(1)[0], targets=torch.ones(16))
+
+
+def test_overrides_reach_the_method_and_unknown_ones_are_errors():
+    assert make(lr=0.5, k=2).method == regtta.SSA(k=2, lr=0.5)
+    with pytest.raises(OptionError, match="no option 'leraning_rate'"):
+        make(leraning_rate=1)
+
+
+@pytest.mark.parametrize("method", ["ssa", regtta.SSA, None])
+def test_what_is_no_method(method):
+    with pytest.raises(OptionError, match=r"Expected a method such as regtta.SSA\(\), found"):
+        regtta.Adapter(zoo.mlp(), method)
+
+
+def test_statistics_that_do_not_belong():
+    model, other = zoo.mlp(), zoo.mlp(seed=4)
+    source = regtta.collect(model, zoo.table(400).split(50))
+    with pytest.raises(StatisticsError, match=r"SSA needs source statistics.*regtta.collect"):
+        regtta.Adapter(model, regtta.SSA())
+    with pytest.raises(ModelMismatchError, match=r"another model.*allow_mismatch=True"):
+        regtta.Adapter(other, regtta.SSA(k=4), source)
+    with pytest.raises(HeadMismatchError, match="'6', not at '3'"):
+        regtta.Adapter(model, regtta.SSA(k=4), source, head="3")
+    with pytest.raises(HeadMismatchError, match="takes 20 features, but the statistics are of 12"):
+        regtta.Adapter(zoo.mlp(width=20), regtta.SSA(k=4), source, allow_mismatch=True)
+    with pytest.raises(HeadError, match="Expected nn.Linear at '5'"):
+        regtta.Adapter(model, regtta.SSA(k=4), source, head="5", allow_mismatch=True)
+    for adapter in (
+        regtta.Adapter(other, regtta.SSA(k=4), source, allow_mismatch=True),
+        regtta.Adapter(model, regtta.SSA(k=4), source, head="3", allow_mismatch=True),
+        regtta.Adapter(model, regtta.SSA(k=4), source, head="6"),
+    ):
+        assert adapter.adapt(shifted(1)[0]).diagnostics.verdict.learned
+
+
+def test_a_model_without_norm_layers():
+    model = nn.Sequential(nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 1))
+    source = regtta.collect(model, zoo.table(100).split(50))
+    with pytest.raises(ModelError, match=r'no normalisation layer.*trainable="extractor"'):
+        regtta.Adapter(model, regtta.SSA(k=2), source)
+    step = regtta.Adapter(model, regtta.SSA(k=2), source, trainable="extractor").adapt(shifted(1)[0])
+    assert step.diagnostics.verdict.learned
+
+
+def test_source_predicts_as_the_model_and_says_that_it_learned_nothing():
+    model, x = zoo.mlp(), shifted(1)[0]
+    adapter = regtta.Adapter(model, regtta.Source())
+    step = adapter.adapt(x)
+    with torch.no_grad():
+        assert torch.equal(step.predictions, model(x))
+    assert step.diagnostics == regtta.Diagnostics(
+        None, None, 0.0, regtta.Verdict(learned=False, reason="source changes nothing")
+    )
+
+
+class Halved(Rule):
+    """Halves the head at every batch."""
+
+    def __init__(self, head):
+        self.head = head
+        self.seen = 0
+
+    def update(self, batch):
+        self.seen += len(batch.features)
+        return NewHead(self.head.weight / 2, None if self.head.bias is None else self.head.bias + 1)
+
+    def state_dict(self):
+        return {"seen": self.seen}
+
+    def load_state_dict(self, state):
+        self.seen = state["seen"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Halving(Method):
+    name = "halving"
+    paper = ""
+    needs_head = True
+
+    @property
+    def schedule(self):
+        return Schedule()
+
+    def start(self, stage):
+        return Halved(stage.require_head())
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_rule_may_give_a_new_head_and_remember_things(bias):
+    model = nn.Sequential(nn.Linear(5, 4), nn.Linear(4, 1, bias=bias))
+    adapter = regtta.Adapter(model, Halving())
+    with pytest.raises(MismatchError, match="has not found its head yet"):
+        adapter.state_dict()
+    x = zoo.table(8)
+    adapter.reset()  # nothing to forget yet
+    step = adapter.adapt(x)
+    with torch.no_grad():
+        assert torch.equal(step.predictions, model(x))
+    assert step.diagnostics.verdict.learned
+    adapter.adapt(x)
+    exported = adapter.export()
+    torch.testing.assert_close(exported[1].weight, model[1].weight / 4)
+    if bias:
+        torch.testing.assert_close(exported[1].bias, model[1].bias + 2)
+    assert torch.equal(exported[0].weight, model[0].weight)
+    assert adapter.state_dict()["rule"] == {"seen": 16}
+    adapter.reset()
+    assert adapter.state_dict()["rule"] == {"seen": 0}
+    assert torch.equal(adapter.export()[1].weight, model[1].weight)
+
+
+def test_what_a_refused_step_taught_the_rule_is_forgotten():
+    class No(Guard):
+        def judge(self, outcome):
+            return "no"
+
+    adapter = regtta.Adapter(nn.Sequential(nn.Linear(5, 4), nn.Linear(4, 1)), Halving(), guards=[No()])
+    adapter.adapt(zoo.table(8))
+    assert adapter.state_dict()["rule"] == {"seen": 0}
+
+
+def test_half_precision_models_adapt_with_a_float32_loss():
+    model = zoo.mlp().bfloat16()
+    source = regtta.collect(model, zoo.table(400).bfloat16().split(50))
+    adapter = regtta.Adapter(model, regtta.SSA(k=3), source)
+    step = adapter.adapt(shifted(1)[0].bfloat16())
+    assert step.predictions.dtype == torch.bfloat16
+    assert math.isfinite(step.diagnostics.loss)
+    assert adapter._rule.alpha.dtype == torch.float32
+
+
+def test_dropout_stays_off_while_adapting():
+    model = zoo.cnn()
+    source = regtta.collect(model, zoo.images(100).split(25))
+    runs = [regtta.Adapter(model, regtta.SSA(k=3), source) for _ in range(2)]
+    for x in zoo.images(40, shift=0.3).split(10):
+        assert torch.equal(runs[0].adapt(x).predictions, runs[1].adapt(x).predictions)

@@ -1,0 +1,43 @@
+"""The Python in the README and in the docs runs as it stands there."""
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+import zoo
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "CONTRIBUTING.md"]
+
+
+def blocks(page, language):
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), flags=re.S | re.M)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_python_blocks_run_in_order(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    model = zoo.mlp()
+    names = {
+        "model": model,
+        "source_loader": zoo.table(300).split(50),
+        "stream": zoo.table(60, shift=1.0).split(20),
+        "x": zoo.table(8),
+        "torch": torch,
+    }
+    for block in blocks(page, "python"):
+        exec(compile(block, str(page), "exec"), names)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_between_files_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#:]+?)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+        assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_readme_shows_the_three_lines():
+    text = "\n".join(blocks(ROOT / "README.md", "python"))
+    for call in ("regtta.collect(", "regtta.Adapter(", ".adapt("):
+        assert call in text

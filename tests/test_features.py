@@ -1,0 +1,216 @@
+import pytest
+import timm
+import torch
+import torchvision
+from torch import nn
+
+import zoo
+from regtta.errors import BatchError, HeadError, ModelError
+from regtta.features import FeatureModel, find_head, inputs_of, model_device, without_features
+
+
+class Custom(nn.Module):
+    """A head with a name of its own, an unused linear, and one that runs after it on the side."""
+
+    def __init__(self, finish) -> None:
+        super().__init__()
+        self.unused = nn.Linear(4, 1)
+        self.body = nn.Linear(5, 4)
+        self.score = nn.Linear(4, 1)
+        self.side = nn.Linear(4, 7)
+        self.finish = finish
+
+    def forward(self, x):
+        z = self.body(x).relu()
+        y = self.score(z)
+        self.side(z)
+        return self.finish(y)
+
+
+FAMILIES = {
+    "timm resnet": (lambda: timm.create_model("resnet10t", num_classes=1), 64, "fc"),
+    "timm efficientnet": (
+        lambda: timm.create_model("efficientnet_lite0", num_classes=1, drop_rate=0.2),
+        64,
+        "classifier",
+    ),
+    "timm convnext": (lambda: timm.create_model("convnext_atto", num_classes=2), 64, "head.fc"),
+    "timm vit": (
+        lambda: timm.create_model("vit_tiny_patch16_224", img_size=32, num_classes=1, drop_rate=0.1),
+        32,
+        "head",
+    ),
+    "torchvision resnet": (lambda: torchvision.models.resnet18(num_classes=1), 64, "fc"),
+    "torchvision efficientnet": (
+        lambda: torchvision.models.efficientnet_b0(num_classes=3),
+        64,
+        "classifier.1",
+    ),
+    "torchvision convnext": (lambda: torchvision.models.convnext_tiny(num_classes=1), 64, "classifier.2"),
+    "torchvision vit": (
+        lambda: torchvision.models.VisionTransformer(32, 16, 2, 2, 48, 96, dropout=0.1, num_classes=1),
+        32,
+        "heads.head",
+    ),
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_finds_the_head_of_every_family_and_its_features_make_the_output(family):
+    make, size, name = FAMILIES[family]
+    model = make().train()
+    before = zoo.frozen_view(model)
+    inputs = torch.randn(3, 3, size, size)
+    assert find_head(model, inputs) == name
+    zoo.assert_untouched(before, model)
+
+    model.eval()
+    with torch.no_grad():
+        forward = FeatureModel(model, name)(inputs)
+        head = model.get_submodule(name)
+        again = forward.features @ head.weight.T + head.bias
+    assert forward.features.shape == (3, head.in_features)
+    torch.testing.assert_close(again, forward.outputs)
+    zoo.assert_untouched(before, model.train())
+
+
+@pytest.mark.parametrize(
+    "finish",
+    [
+        lambda y: y,
+        lambda y: y.squeeze(-1),
+        lambda y: y.flatten(),
+        lambda y: y.unsqueeze(-1),
+        lambda y: y.clone(),
+    ],
+    ids=["plain", "squeezed", "flattened", "unsqueezed", "copied"],
+)
+def test_finds_the_head_of_a_custom_module_however_the_output_is_shaped(finish):
+    assert find_head(Custom(finish), torch.randn(6, 5)) == "score"
+
+
+def test_a_head_that_gives_nan_is_still_found():
+    inputs = torch.randn(6, 5)
+    inputs[2] = torch.nan
+    assert find_head(Custom(lambda y: y.squeeze(-1)), inputs) == "score"
+
+
+def test_several_outputs():
+    assert find_head(zoo.mlp(3), zoo.table(4)) == "6"
+
+
+def test_an_output_changed_after_the_head_asks_for_the_name_and_lists_the_layers():
+    for finish in (lambda y: y * 2 + 1, lambda y: y.mul_(2)):
+        with pytest.raises(HeadError, match=r"Pass head=<name>.*'unused', 'body', 'score', 'side'"):
+            find_head(Custom(finish), torch.randn(6, 5))
+        assert FeatureModel(Custom(finish), "score")(torch.randn(6, 5)).features.shape == (6, 4)
+
+
+def test_a_model_without_a_linear_layer():
+    with pytest.raises(HeadError, match="found no nn.Linear"):
+        find_head(nn.Sequential(nn.Conv2d(3, 1, 16), nn.Flatten()), zoo.images(2))
+
+
+def test_a_head_that_runs_twice():
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.head = nn.Linear(5, 5)
+
+        def forward(self, x):
+            return self.head(self.head(x))
+
+    for run in (find_head, lambda m, x: FeatureModel(m, "head")(x)):
+        with pytest.raises(HeadError, match=r"'head' runs 2 times.*linear layers here: \['head'\]"):
+            run(Twice(), torch.randn(2, 5))
+
+
+def test_a_head_that_never_runs():
+    with pytest.raises(HeadError, match="'unused' does not run"):
+        FeatureModel(Custom(lambda y: y), "unused")(torch.randn(2, 5))
+
+
+def test_features_that_are_not_one_row_a_sample():
+    class Tokens(nn.Module):
+        def __init__(self, flatten: bool) -> None:
+            super().__init__()
+            self.head = nn.Linear(5, 1)
+            self.flatten = flatten
+
+        def forward(self, x):
+            return self.head(x.flatten(0, 1) if self.flatten else x)
+
+    for model in (Tokens(False), Tokens(True)):
+        with pytest.raises(HeadError, match=r"Expected features of shape \(2, D\) at the head 'head'"):
+            FeatureModel(model, "head")(torch.randn(2, 7, 5))
+    with pytest.raises(HeadError, match=r"found \(2, 7, 5\)"):
+        find_head(Tokens(False), torch.randn(2, 7, 5))
+
+
+def test_a_name_that_is_no_linear_layer():
+    with pytest.raises(HeadError, match=r"Expected nn.Linear at '1', found BatchNorm1d.*\['0', '3', '6'\]"):
+        FeatureModel(zoo.mlp(), "1")
+    with pytest.raises(HeadError, match="Expected nn.Linear at 'fc', found nothing"):
+        FeatureModel(zoo.mlp(), "fc")
+
+
+def test_hooks_are_gone_even_when_the_forward_fails():
+    model = zoo.mlp()
+    before = zoo.frozen_view(model)
+    for run in (lambda x: find_head(model, x), FeatureModel(model, "6")):
+        with pytest.raises(RuntimeError):
+            run(torch.randn(2, 99))
+    zoo.assert_untouched(before, model)
+
+
+def test_the_probe_leaves_a_mix_of_modes_as_it_was():
+    model = zoo.cnn()
+    model[1].train()
+    before = zoo.frozen_view(model)
+    find_head(model, zoo.images(4))
+    zoo.assert_untouched(before, model)
+
+
+def test_a_model_that_returns_no_tensor():
+    class Answers(nn.Module):
+        def forward(self, x):
+            return {"y": x}
+
+    with pytest.raises(ModelError, match="return a tensor, found dict"):
+        find_head(Answers(), torch.randn(2, 5))
+
+
+def test_without_features_runs_any_model():
+    forward = without_features(nn.Sequential(nn.Conv2d(3, 1, 16), nn.Flatten()))(zoo.images(4))
+    assert forward.outputs.shape == (4, 1)
+    assert forward.features.shape == (4, 0)
+
+
+def test_inputs_of_every_kind_of_batch():
+    x, y = torch.randn(3, 2), torch.randn(3)
+    for batch, key in [(x, None), ((x, y), None), ([x, y], None), ({"a": x}, None), ({"a": x, "b": y}, "a")]:
+        assert inputs_of(batch, key) is x
+
+
+@pytest.mark.parametrize(
+    ("batch", "key", "message"),
+    [
+        ({"a": 1, "b": 2}, None, r"no inputs=<key> was given.*\['a', 'b'\]"),
+        ({"a": 1, "b": 2}, "c", r"no key 'c'.*\['a', 'b'\]"),
+        ((torch.zeros(2), 1), "a", "names a key, but the batch is a tuple"),
+        ((), None, "found tuple"),
+        ("text", None, "found str"),
+        ({"a": [[1.0]]}, "a", "found list"),
+        (torch.tensor(1.0), None, "found a single number"),
+    ],
+)
+def test_inputs_that_cannot_be_read(batch, key, message):
+    with pytest.raises(BatchError, match=message):
+        inputs_of(batch, key)
+
+
+def test_model_device():
+    assert model_device(zoo.mlp()) == torch.device("cpu")
+    assert model_device(nn.Linear(2, 1, device="meta")) == torch.device("meta")
+    assert model_device(nn.BatchNorm1d(2, affine=False, device="meta")) == torch.device("meta")
+    assert model_device(nn.ReLU()) == torch.device("cpu")

@@ -1,0 +1,73 @@
+import pytest
+import torch
+from torch import nn
+
+import zoo
+from regtta.moving import MovingParts
+
+
+def parts_of(which="affine"):
+    model = zoo.mlp()
+    return model, MovingParts(model, model[6], which)
+
+
+def test_it_holds_parameters_that_move_the_head_and_all_buffers():
+    model, parts = parts_of()
+    assert set(parts.trainable) == {"1.weight", "1.bias", "4.weight", "4.bias"}
+    assert set(parts.tensors()) == set(parts.trainable) | {"6.weight", "6.bias"} | {
+        name for name, _ in model.named_buffers()
+    }
+    assert {n for n, p in model.named_parameters() if p.requires_grad} == set(parts.trainable)
+    assert parts.tensors()["1.weight"] is model[1].weight
+
+
+def test_displacement_is_the_relative_distance_from_the_start():
+    model, parts = parts_of()
+    assert parts.displacement() == 0
+    moved = [model[1].weight, model[1].bias, model[4].weight, model[4].bias, model[6].weight, model[6].bias]
+    began = torch.cat([p.detach().flatten() for p in moved]).double()
+    with torch.no_grad():
+        model[4].bias += 0.5
+        model[6].weight *= 1.5
+        model[0].weight += 100  # frozen: not counted
+    now = torch.cat([p.detach().flatten() for p in moved]).double()
+    assert parts.displacement() == pytest.approx(((now - began).norm() / began.norm()).item(), rel=1e-6)
+
+
+def test_displacement_of_a_model_that_starts_at_zero_or_moves_nothing():
+    model = nn.Sequential(nn.LayerNorm(2, bias=False), nn.Linear(2, 1))
+    nn.init.zeros_(model[0].weight)
+    for parameter in model[1].parameters():
+        nn.init.zeros_(parameter)
+    parts = MovingParts(model, model[1], "affine")
+    assert parts.displacement() == 0
+    with torch.no_grad():
+        model[0].weight += 1
+    assert parts.displacement() > 1e30
+    assert MovingParts(nn.Sequential(nn.ReLU()), None, "none").displacement() == 0
+
+
+def test_origin_and_buffers_come_back():
+    model, parts = parts_of()
+    start = {name: value.clone() for name, value in model.state_dict().items()}
+    parts.remember_buffers()
+    with torch.no_grad():
+        model[1].running_mean += 1
+        model[1].num_batches_tracked += 1
+        model[4].weight += 1
+        model[6].bias += 1
+    parts.restore_buffers()
+    assert torch.equal(model[1].running_mean, start["1.running_mean"])
+    assert torch.equal(model[1].num_batches_tracked, start["1.num_batches_tracked"])
+    assert not torch.equal(model[4].weight, start["4.weight"])
+    parts.restore_origin()
+    assert all(torch.equal(value, start[name]) for name, value in model.state_dict().items())
+
+
+def test_loading_writes_into_the_live_tensors():
+    model, parts = parts_of()
+    values = {name: torch.full_like(tensor, 2) for name, tensor in parts.tensors().items()}
+    parts.load(values)
+    assert (model[1].weight == 2).all()
+    assert (model[4].running_var == 2).all()
+    assert model[4].num_batches_tracked == 2

@@ -1,0 +1,115 @@
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Literal
+
+import pytest
+import torch
+
+from regtta.errors import OptionError
+from regtta.options import (
+    check_choice,
+    check_count,
+    check_positive,
+    describe,
+    described,
+    field_types,
+    parse_options,
+    replace,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    rate: float = 0.1
+    k: int | Literal["auto"] = 3
+    width: int | None = None
+    weighting: bool = True
+    name: str = "x"
+    metric: Literal["kl", "w2"] = "kl"
+    optimizer: Literal["adam"] | Callable[..., object] = "adam"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("rate=1e-3", {"rate": 1e-3}),
+        ("k=25", {"k": 25}),
+        ("k=auto", {"k": "auto"}),
+        ("width=none", {"width": None}),
+        ("width=7", {"width": 7}),
+        ("weighting=false", {"weighting": False}),
+        ("weighting=Yes", {"weighting": True}),
+        ("weighting=0", {"weighting": False}),
+        ("name=a=b", {"name": "a=b"}),
+        ("metric=w2", {"metric": "w2"}),
+        ("optimizer=adam", {"optimizer": "adam"}),
+    ],
+)
+def test_texts_are_read_by_the_fields_type(text, expected):
+    parsed = parse_options(Options, [text])
+    assert parsed == expected
+    assert [type(v) for v in parsed.values()] == [type(v) for v in expected.values()]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("k=2.5", "Cannot read k='2.5': expected int | \"auto\""),
+        ("weighting=maybe", "expected bool"),
+        ("metric=kl2", 'expected "kl" | "w2"'),
+        ("rate", "Expected key=value, found 'rate'"),
+        ("wieghting=true", "Did you mean 'weighting'?"),
+        ("zzz=1", "Options has no option 'zzz'; it has ['k', 'metric'"),
+    ],
+)
+def test_texts_that_cannot_be_read(text, message):
+    with pytest.raises(OptionError) as error:
+        parse_options(Options, [text])
+    assert message in str(error.value)
+
+
+def test_replace_names_the_near_ones():
+    assert replace(Options(), {"k": 5, "rate": 0.5}) == Options(k=5, rate=0.5)
+    with pytest.raises(OptionError, match=r"no option 'metrik'.*Did you mean 'metric'\?"):
+        replace(Options(), {"metrik": "kl"})
+
+
+def test_checks():
+    check_choice("metric", "kl", ("kl", "w2"))
+    with pytest.raises(
+        OptionError, match=r"metric to be one of \['kl', 'w2'\], found 'kll'. Did you mean 'kl'"
+    ):
+        check_choice("metric", "kll", ("kl", "w2"))
+    check_positive("lr", 1e-9)
+    for wrong in (0, -1.0, float("nan"), True, "1"):
+        with pytest.raises(OptionError, match="lr to be a number above 0"):
+            check_positive("lr", wrong)
+    check_count("steps", 1)
+    for wrong in (0, 1.0, True, "1"):
+        with pytest.raises(OptionError, match="steps to be a whole number"):
+            check_count("steps", wrong)
+
+
+def test_field_types_of_what_is_no_dataclass():
+    assert field_types(int) == {}
+
+
+def test_described_is_the_same_in_every_process():
+    def factory(parameters, lr):
+        return torch.optim.SGD(parameters, lr)
+
+    plain = described(Options(optimizer=factory))
+    assert plain["type"] == "Options"
+    assert plain["rate"] == 0.1
+    assert "0x" not in str(plain)
+    assert plain["optimizer"].endswith("factory")
+    partial = described(Options(optimizer=functools.partial(torch.optim.SGD, momentum=0.9)))
+    assert "momentum=0.9" in partial["optimizer"]
+    assert described(Options(optimizer=torch.optim.SGD))["optimizer"] == "SGD"
+
+
+def test_describe_writes_types_as_values_are_typed():
+    assert describe(int | None) == "int | none"
+    assert describe(Literal["a", "b"]) == '"a" | "b"'
+    assert describe(float) == "float"
