@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo test lint format bench clean
+.PHONY: demo test lint format docs bench clean
 
 demo: $(INSTALLED)
 	$(BIN)/regtta demo --out regtta-demo --force
@@ -21,6 +21,9 @@ lint: $(INSTALLED)
 format: $(INSTALLED)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: $(INSTALLED)
+	$(BIN)/python docs/make_methods.py
 
 bench: $(INSTALLED)
 	$(BIN)/python benchmarks/collect_memory.py

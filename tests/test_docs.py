@@ -1,6 +1,7 @@
 """The Python in the README and in the docs runs as it stands there."""
 
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -41,3 +42,8 @@ def test_the_readme_shows_the_three_lines():
     text = "\n".join(blocks(ROOT / "README.md", "python"))
     for call in ("regtta.collect(", "regtta.Adapter(", ".adapt("):
         assert call in text
+
+
+def test_the_page_of_methods_is_what_the_table_gives():
+    maker = runpy.run_path(str(ROOT / "docs" / "make_methods.py"))
+    assert (ROOT / "docs" / "methods.md").read_text(encoding="utf-8") == maker["page"](), "run make docs"

@@ -44,7 +44,7 @@ def test_displacement_of_a_model_that_starts_at_zero_or_moves_nothing():
     with torch.no_grad():
         model[0].weight += 1
     assert parts.displacement() > 1e30
-    assert MovingParts(nn.Sequential(nn.ReLU()), None, "none").displacement() == 0
+    assert MovingParts(nn.Sequential(nn.ReLU()), None, None).displacement() == 0
 
 
 def test_origin_and_buffers_come_back():

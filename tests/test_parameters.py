@@ -34,7 +34,7 @@ def test_affine_parameters_of_every_norm_layer_and_of_nothing_else():
     assert "head.weight" not in trainable_parameters(model, model["head"], "extractor")
     assert "conv.weight" in trainable_parameters(model, model["head"], "extractor")
     assert set(trainable_parameters(model, model["head"], "all")) == {n for n, _ in model.named_parameters()}
-    assert trainable_parameters(model, model["head"], "none") == {}
+    assert trainable_parameters(model, model["head"], None) == {}
     assert "head.weight" in trainable_parameters(model, None, "extractor")
 
 

@@ -15,7 +15,7 @@ class MovingParts:
         trainable: what the optimizer steps, by name.
     """
 
-    def __init__(self, model: nn.Module, head: nn.Linear | None, which: Trainable) -> None:
+    def __init__(self, model: nn.Module, head: nn.Linear | None, which: Trainable | None) -> None:
         self.trainable = trainable_parameters(model, head, which)
         freeze_all_but(model, self.trainable.values())
         at_head = set() if head is None else set(head.parameters())

@@ -15,7 +15,7 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 
 from regtta.errors import ModelError
 
-Trainable = Literal["none", "affine", "extractor", "all"]
+Trainable = Literal["affine", "extractor", "all"]
 BatchNormMode = Literal["batch", "debiased", "source"]
 
 TRAINABLE: tuple[str, ...] = get_args(Trainable)
@@ -39,14 +39,14 @@ def private_copy(model: nn.Module) -> nn.Module:
 
 
 def trainable_parameters(
-    model: nn.Module, head: nn.Linear | None, which: Trainable
+    model: nn.Module, head: nn.Linear | None, which: Trainable | None
 ) -> dict[str, nn.Parameter]:
     """The parameters that may move, by name.
 
     * ``"affine"``: scale and shift of BatchNorm, LayerNorm, GroupNorm, InstanceNorm and RMSNorm.
     * ``"extractor"``: everything but the head.
     * ``"all"``: everything.
-    * ``"none"``: nothing.
+    * ``None``: nothing.
 
     Example:
         >>> net = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3), nn.Linear(3, 1))
@@ -55,7 +55,7 @@ def trainable_parameters(
         >>> list(trainable_parameters(net, net[2], "extractor"))
         ['0.weight', '0.bias', '1.weight', '1.bias']
     """
-    if which == "none":
+    if which is None:
         return {}
     at_head = set(map(id, head.parameters())) if head is not None else set()
     chosen = _affine(model) if which == "affine" else None

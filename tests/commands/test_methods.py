@@ -70,3 +70,8 @@ def test_json(regtta):
     assert one == every[list(METHODS).index("ssa")]
     clip = next(option for option in one["options"] if option["name"] == "clip")
     assert (clip["type"], clip["default"]) == ("bool", True)
+
+
+def test_a_single_meaning_over_two_lines_is_whole():
+    meanings = argument_meanings(METHODS["bn_adapt"].__doc__)
+    assert meanings["batch_norm"].endswith("however short the stream.")

@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 import re
+import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import get_args, get_origin
@@ -88,7 +89,7 @@ def argument_meanings(docstring: str) -> dict[str, str]:
     block = re.search(r"^Args:\n((?:[ ]+.*\n?|\n)*)", inspect.cleandoc(docstring), re.MULTILINE)
     if block is None:
         return {}
-    lines = inspect.cleandoc(block.group(1))
+    lines = textwrap.dedent(block.group(1))
     entries = re.findall(r"^(\w+): ((?:.*)(?:\n[ ]+.*)*)", lines, re.MULTILINE)
     return {name: _plain(" ".join(text.split())) for name, text in entries}
 

@@ -117,7 +117,7 @@ class Stage:
 class Schedule:
     """How the adapter is to carry a method out: what moves, by which optimizer, how often."""
 
-    trainable: Trainable = "none"
+    trainable: Trainable | None = None
     batch_norm: BatchNormMode = "source"
     steps: int = 1
     optimizer: Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer] | None = None
@@ -177,7 +177,7 @@ class GradientMethod(Method):
         check_positive("lr", self.lr)
         check_count("steps", self.steps)
         check_choice("batch_norm", self.batch_norm, BATCH_NORM_MODES)
-        check_choice("trainable", self.trainable, [w for w in TRAINABLE if w != "none"])
+        check_choice("trainable", self.trainable, TRAINABLE)
         if not callable(self.optimizer):
             check_choice("optimizer", self.optimizer, OPTIMIZERS.keys())
 

@@ -5,12 +5,12 @@ WACV 2021. Nothing had to change for regression: no label and no output is looke
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from regtta.errors import ModelError
 from regtta.methods.base import Batch, Method, Rule, Schedule, Stage
 from regtta.options import check_choice
-from regtta.parameters import BatchNormMode, batch_norms
+from regtta.parameters import batch_norms
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +22,7 @@ class BNAdapt(Method):
             nothing of the source in them, however short the stream.
     """
 
-    batch_norm: BatchNormMode = "batch"
+    batch_norm: Literal["batch", "debiased"] = "batch"
 
     name: ClassVar[str] = "bn_adapt"
     paper: ClassVar[str] = "Benz et al., WACV 2021"
