@@ -84,6 +84,13 @@ def test_alignment_loss_against_numpy(name, unbiased):
     assert loss.item() == pytest.approx((weights * expected).sum(), rel=1e-12)
 
 
+def test_the_batchs_variance_is_the_unbiased_one_unless_told():
+    values = torch.tensor([[0.0], [2.0]], dtype=torch.float64)
+    zero, one = torch.zeros(1), torch.ones(1)
+    assert alignment_loss(values - 1, zero, 2 * one, one).item() == 0
+    assert alignment_loss(values - 1, zero, one, one, unbiased=False).item() == 0
+
+
 @pytest.mark.parametrize("name", METRICS)
 def test_alignment_loss_gradient_agrees_with_finite_differences(name):
     generator = torch.Generator().manual_seed(0)

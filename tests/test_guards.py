@@ -33,6 +33,7 @@ def test_varied_inputs():
     x[2, 1] = 1e-6
     assert VariedInputs().admits(x) is None
     assert VariedInputs().admits(torch.zeros(0, 2)) is None
+    assert VariedInputs().admits(torch.ones(1, 2)) == "all samples are the same"
 
 
 def test_finite_step():

@@ -41,6 +41,12 @@ def test_a_column_and_a_row_of_labels_are_the_same():
     )
 
 
+def test_one_sample_at_a_time():
+    p, t = torch.randn(9), torch.randn(9)
+    assert scored(p, t, 1).compute().count == 9
+    assert scored(p, t, 1).compute().r2 == pytest.approx(scored(p, t).compute().r2, rel=1e-9)
+
+
 def test_merging_is_scoring_both():
     p, t = torch.randn(20, 2), torch.randn(20, 2)
     left, right = scored(p[:7], t[:7]), scored(p[7:], t[7:])

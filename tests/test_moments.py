@@ -73,6 +73,10 @@ def test_merging_changes_neither_side():
     assert torch.equal(a.mean, kept[2])
 
 
+def test_two_samples_are_enough():
+    assert Moments.of(torch.tensor([[0.0], [2.0]])).covariance().item() == 2
+
+
 def test_one_sample_has_no_covariance():
     with pytest.raises(StatisticsError, match="at least 2 source samples for a covariance, found 1"):
         Moments.of(torch.randn(1, 2)).covariance()

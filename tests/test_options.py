@@ -56,6 +56,7 @@ def test_texts_are_read_by_the_fields_type(text, expected):
     ("text", "message"),
     [
         ("k=2.5", "Cannot read k='2.5': expected int | \"auto\""),
+        ("width=seven", "expected int | none"),
         ("weighting=maybe", "expected bool"),
         ("metric=kl2", 'expected "kl" | "w2"'),
         ("rate", "Expected key=value, found 'rate'"),

@@ -210,6 +210,9 @@ def test_a_newer_format_and_damaged_contents(tmp_path):
     rewritten(path, lambda t: {k: v for k, v in t.items() if k != "basis"})
     with pytest.raises(ForeignFileError, match="expected 'basis' of shape \\(6, 6\\), found nothing"):
         SourceStatistics.load(path)
+    rewritten(path, lambda t: {k: v for k, v in t.items() if k != "mean"})
+    with pytest.raises(ForeignFileError, match="expected 'mean'"):
+        SourceStatistics.load(path)
     rewritten(path, lambda t: t | {"variances": torch.zeros(3, dtype=torch.float64)})
     with pytest.raises(ForeignFileError, match="'variances' of shape \\(6,\\), found shape \\(3,\\)"):
         SourceStatistics.load(path)

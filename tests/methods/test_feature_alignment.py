@@ -65,3 +65,5 @@ def test_a_k_there_cannot_be():
         regtta.Adapter(model, regtta.FeatureAlignment(k=13, clip=False), source)
     with pytest.raises(OptionError, match="k to be a whole number"):
         regtta.FeatureAlignment(k=0)
+    with pytest.raises(OptionError, match="metric to be one of"):
+        regtta.FeatureAlignment(metric="mmd")

@@ -1,0 +1,1 @@
+"""Studies made with the library; an extra that the core never imports."""

@@ -1,0 +1,180 @@
+"""The panels of the picture, one function each."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from regtta.experiments.demo.recipe import CLEAN, SOURCE, Arm
+from regtta.experiments.demo.study import SourceModel, scene_images
+from regtta.experiments.demo.summary import Spread, Study, number
+from regtta.methods import SSA, BNAdapt, FeatureAlignment, Method, Source
+
+SMALL, NORMAL = 8.5, 9.5  # points
+FLOOR = -0.5  # R² below it is drawn at the edge, with its value beside it
+_GREY = "#555555"
+_GROUP = 0.74  # share of a stream's column that its marks take
+
+
+@dataclass(frozen=True)
+class Look:
+    """A marker whose shape and lightness tell it apart where colours cannot."""
+
+    marker: str
+    colour: str
+    size: float
+
+
+# Colours of Okabe and Ito, which the colour-blind can tell apart.
+_LOOKS: dict[type[Method], Look] = {
+    Source: Look("X", "#000000", 8),
+    BNAdapt: Look("s", "#D55E00", 6.5),
+    FeatureAlignment: Look("^", "#56B4E9", 7.5),
+    SSA: Look("o", "#0072B2", 7.5),
+}
+_OTHER = Look("D", "#CC79A7", 6.5)
+
+
+def draw_digit(axes: Axes, study: Study, example: SourceModel, scene: str) -> None:
+    """One digit of the target as the scanner of ``scene`` gives it."""
+    images = scene_images(study.recipe, scene, example)
+    # The first two, if there is one: even in 8×8 pixels it is plainly a two.
+    shown = int((example.target.labels == 2).int().argmax())
+    axes.imshow(images[shown, 0].numpy(), cmap="gray", vmin=0, vmax=1)
+    degradation = study.recipe.degradations.get(scene)
+    setting = "as trained on" if degradation is None else degradation.setting
+    # Two texts: the lines of a single one would shift with the height of their letters.
+    axes.set_title(scene, fontsize=NORMAL, fontweight="bold", pad=16)
+    axes.text(0.5, 1.05, setting, transform=axes.transAxes, ha="center", fontsize=SMALL)
+    axes.set_xticks([])
+    axes.set_yticks([])
+
+
+def draw_scores(axes: Axes, study: Study) -> None:
+    """Offline R² of every method on every stream."""
+    _prepare(axes, study, "offline R²")
+    clean = study.spread(CLEAN, SOURCE).mean
+    if clean is not None:
+        axes.axhline(clean, color=_GREY, linewidth=0.9, linestyle=(0, (4, 3)), zorder=1)
+        axes.text(
+            _end(study), clean + 0.02, "Source on clean digits", ha="right", fontsize=SMALL, color=_GREY
+        )
+    arms = study.recipe.arms
+    for column, scene in enumerate(study.recipe.scenes):
+        for arm, x in zip(arms, _positions(column, len(arms)), strict=True):
+            _draw_score(axes, x, study.spread(scene, arm.name), arm)
+    axes.set_ylim(FLOOR, 1.08)
+    axes.axhline(0, color=_GREY, linewidth=0.9, zorder=1)
+
+
+def draw_gains(axes: Axes, study: Study) -> None:
+    """What each method that aligns features adds to BN-adapt with the same running statistics."""
+    _prepare(axes, study, "ΔR² to BN-adapt")
+    axes.axhline(0, color="#D55E00", linewidth=1.2, zorder=1)
+    arms = [arm for arm in study.recipe.arms if arm.rival not in (None, SOURCE) and not _is_bn(arm)]
+    for column, scene in enumerate(study.recipe.scenes):
+        for arm, x in zip(arms, _positions(column, len(arms)), strict=True):
+            gap = study.difference(scene, arm.name, str(arm.rival))
+            if gap.mean is None:
+                _say_diverged(axes, x, gap)
+            else:
+                _draw_spread(axes, x, gap.mean, gap, arm)
+    axes.margins(y=0.15)
+    axes.text(
+        0.005,
+        0.97,
+        "above the line: better than BN-adapt",
+        transform=axes.transAxes,
+        va="top",
+        fontsize=SMALL,
+        color=_GREY,
+    )
+
+
+def legend_handles(study: Study) -> list[Line2D]:
+    """One handle for each method, in the order of the marks."""
+    return [
+        Line2D([], [], linestyle="none", label=arm.label, markersize=_look(arm).size, **_marker(arm))
+        for arm in study.recipe.arms
+    ]
+
+
+def _draw_score(axes: Axes, x: float, spread: Spread, arm: Arm) -> None:
+    if spread.mean is None:
+        _say_diverged(axes, x, spread)
+        return
+    if min(*spread.finite, spread.mean - (spread.sd or 0)) < FLOOR:
+        axes.plot(
+            x, FLOOR, marker="v", color=_look(arm).colour, markersize=6, linestyle="none", clip_on=False
+        )
+    if spread.mean < FLOOR:
+        axes.plot([x, x], [FLOOR, FLOOR + 0.2], color=_look(arm).colour, linewidth=1.2)
+        axes.text(x + 0.04, FLOOR + 0.1, number(spread.mean), va="center", fontsize=SMALL)
+    else:
+        _draw_spread(axes, x, spread.mean, spread, arm)
+
+
+def _draw_spread(axes: Axes, x: float, mean: float, spread: Spread, arm: Arm) -> None:
+    """Mean, ±1 sd, and the single source models."""
+    look = _look(arm)
+    if spread.sd is not None:
+        low, high = mean - spread.sd, mean + spread.sd
+        axes.plot([x, x], [low, high], color=look.colour, linewidth=1.2, zorder=2)
+        axes.plot([x] * len(spread.finite), spread.finite, ".", color=_GREY, markersize=2.5, zorder=4)
+    axes.plot(x, mean, linestyle="none", markersize=look.size, zorder=3, **_marker(arm))
+
+
+def _say_diverged(axes: Axes, x: float, spread: Spread) -> None:
+    axes.text(
+        x,
+        0.5,
+        spread.text(),
+        transform=axes.get_xaxis_transform(),
+        rotation=90,
+        fontsize=SMALL,
+        ha="center",
+        va="center",
+    )
+
+
+def _prepare(axes: Axes, study: Study, label: str) -> None:
+    """A band for each stream, its column under its digit."""
+    count = len(study.recipe.scenes)
+    axes.set_xlim(-0.5, count - 0.5)
+    axes.set_xticks([])
+    for column in range(1, count, 2):
+        axes.axvspan(column - 0.5, column + 0.5, color="#f1f1f1", zorder=0, linewidth=0)
+    axes.set_ylabel(label, fontsize=NORMAL)
+    axes.tick_params(axis="y", labelsize=SMALL)
+    for side in ("top", "right", "bottom"):
+        axes.spines[side].set_visible(False)
+
+
+def _end(study: Study) -> float:
+    return len(study.recipe.scenes) - 0.52
+
+
+def _positions(column: int, count: int) -> Sequence[float]:
+    step = _GROUP / max(count - 1, 1)
+    return [column + step * (index - (count - 1) / 2) for index in range(count)]
+
+
+def _look(arm: Arm) -> Look:
+    return _LOOKS.get(type(arm.method), _OTHER)
+
+
+def _marker(arm: Arm) -> dict[str, Any]:
+    look = _look(arm)
+    hollow = arm.method.schedule.batch_norm == "batch"
+    return {
+        "marker": look.marker,
+        "color": look.colour,
+        "markerfacecolor": "white" if hollow else look.colour,
+        "markeredgewidth": 1.5 if hollow else 1.0,
+    }
+
+
+def _is_bn(arm: Arm) -> bool:
+    return isinstance(arm.method, BNAdapt)
