@@ -59,7 +59,7 @@ def difference_block(study: Study, protocol: str, score: str, against: str | Non
 
 
 def terminal_table(study: Study, width: int) -> Table:
-    """R² in both protocols, and offline what each method adds to its rival, in ``width`` columns.
+    """All scores offline, R² online, and what each method adds to its rival, in ``width`` columns.
 
     Where a line is too short for ``mean ±sd``, the two stand under each other.
     """
@@ -69,7 +69,8 @@ def terminal_table(study: Study, width: int) -> Table:
     blocks = (
         replace(score_block(study, "offline", "r2"), title="R² offline"),
         Block("R² online", tuple(row for row in online.rows if row[0] in once)),
-        replace(difference_block(study, "offline", "r2"), title="Δ offline"),
+        replace(difference_block(study, "offline", "r2"), title="Δ R² offline"),
+        *(score_block(study, "offline", score) for score in SCORES if score != "r2"),
     )
     widest = max(len(cell) for block in blocks for row in block.rows for cell in row[1:])
     label = max(len(arm.label) for arm in study.recipe.arms) + len(_INDENT)
