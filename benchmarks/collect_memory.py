@@ -42,10 +42,7 @@ def main() -> None:
     if arguments.samples is not None:
         print(peak_after(arguments.samples))
         return
-    peaks = {
-        size: int(subprocess.check_output([sys.executable, __file__, "--samples", str(size)]))
-        for size in SIZES
-    }
+    peaks = {size: int(subprocess.check_output([sys.executable, __file__, "--samples", str(size)])) for size in SIZES}
     for size, peak in peaks.items():
         print(f"{size:>9,} samples: peak {peak / 1024:6.0f} MiB, ratio {peak / peaks[SIZES[0]]:.3f}")
     print(json.dumps({"benchmark": "collect_memory", "width": WIDTH, "peak_kib": peaks}))

@@ -14,6 +14,26 @@ INTRODUCTION = """\
 
 Made from the table of methods by `make docs`; `regtta methods` prints the same. In the library a method is an
 object, `regtta.SSA(k=25)` or `regtta.method("ssa", k=25)`; on the command line, `--method ssa --set k=25`.
+
+**Sums.** `regtta.method("tent+ssa", k=25)` descends the sum of both losses, `"tent+0.5*ssa"` a weighted one. What moves, by
+which optimizer, and BatchNorm's mode are the sum's own, by default its first term's; any other option goes to every term
+that has it.
+
+**Passes over the source.** One pass of `regtta.collect(model, loader)` gives the moments, which is all that `ssa`,
+`feature_alignment` and `rsd` need (RSD's bases follow from mean and covariance). Histograms for `feature_restoration` need
+the range of every dimension first, so `collect(model, loader, methods=[regtta.FeatureRestoration()])` makes two passes.
+`TTT(branch=layer)` adds none: the branch was trained with the model and is only stored. All of it lies in one file.
+
+**Several outputs.** `ssa` and `feature_alignment` weigh a dimension by the norm of its effect on all outputs,
+`α_d = 1 + ‖W v_d‖₂`, which is the paper's for one. `prototype` has one prototype and refuses several outputs; `tent` needs
+several logits.
+
+**Other layers.** Everything but `bn_adapt` works on models with LayerNorm, GroupNorm or InstanceNorm instead of BatchNorm.
+
+**Classifiers.** `ssa` aligns the features of a classifier too, alone or with Tent; the paper sets α = 1 there:
+`regtta.method("tent+ssa", weighting=False)`.
+
+DANN (Ganin et al. 2016) trains with source and target together, so it is no test-time method and not in this table.
 """
 
 

@@ -211,9 +211,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("kind", BAD)
-@pytest.mark.parametrize(
-    "method", [regtta.SSA(k=4), regtta.SSA(k=4, batch_norm="debiased"), regtta.BNAdapt()]
-)
+@pytest.mark.parametrize("method", [regtta.SSA(k=4), regtta.SSA(k=4, batch_norm="debiased"), regtta.BNAdapt()])
 def test_a_bad_batch_is_predicted_and_costs_nothing(kind, method):
     bad, reason = BAD[kind][0](), BAD[kind][1]
     adapter, spared = make(method), make(method)

@@ -87,9 +87,7 @@ def test_without_typer_the_line_says_what_to_install():
     failed = python("import sys; sys.modules['typer'] = None; from regtta.cli import main; main()")
     assert failed.returncode == 2
     assert failed.stderr.count("\n") == 1
-    assert (
-        'typer is not installed. Install what this command needs: pip install "regtta[cli]"' in failed.stderr
-    )
+    assert 'typer is not installed. Install what this command needs: pip install "regtta[cli]"' in failed.stderr
 
 
 @pytest.mark.parametrize("missing", ["typer", "regtta.commands.terminal.arguments"])

@@ -18,9 +18,7 @@ def double(*values):
 
 def kl_by_integration(m, s, m0, s0):
     p, q = scipy_stats.norm(m, s**0.5), scipy_stats.norm(m0, s0**0.5)
-    return integrate.quad(lambda x: p.pdf(x) * (p.logpdf(x) - q.logpdf(x)), m - 12 * s**0.5, m + 12 * s**0.5)[
-        0
-    ]
+    return integrate.quad(lambda x: p.pdf(x) * (p.logpdf(x) - q.logpdf(x)), m - 12 * s**0.5, m + 12 * s**0.5)[0]
 
 
 @pytest.mark.parametrize(("m", "s", "m0", "s0"), [(0.3, 1.7, -0.4, 0.6), (2.0, 0.2, 1.0, 3.0)])
@@ -78,9 +76,7 @@ def test_alignment_loss_against_numpy(name, unbiased):
         "w2": (m - mean0) ** 2 + (np.sqrt(s) - np.sqrt(variance0)) ** 2,
         "l1": np.abs(m - mean0) + np.abs(np.sqrt(s) - np.sqrt(variance0)),
     }[name]
-    loss = alignment_loss(
-        *map(torch.from_numpy, (values, mean0, variance0, weights)), metric=name, unbiased=unbiased
-    )
+    loss = alignment_loss(*map(torch.from_numpy, (values, mean0, variance0, weights)), metric=name, unbiased=unbiased)
     assert loss.item() == pytest.approx((weights * expected).sum(), rel=1e-12)
 
 
@@ -96,6 +92,4 @@ def test_alignment_loss_gradient_agrees_with_finite_differences(name):
     generator = torch.Generator().manual_seed(0)
     values = torch.randn(5, 3, dtype=torch.float64, generator=generator, requires_grad=True)
     mean0, variance0, weights = torch.rand(3, 3, dtype=torch.float64, generator=generator) + 0.5
-    assert torch.autograd.gradcheck(
-        lambda v: alignment_loss(v, mean0, variance0, weights, metric=name), values
-    )
+    assert torch.autograd.gradcheck(lambda v: alignment_loss(v, mean0, variance0, weights, metric=name), values)

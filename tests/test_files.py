@@ -64,9 +64,7 @@ def test_a_header_of_nonsense_is_foreign(tmp_path):
             read_safetensors(path)
 
 
-@pytest.mark.parametrize(
-    "wrap", [lambda s: s, lambda s: {"state_dict": s, "epoch": 3}, lambda s: {"model": s}]
-)
+@pytest.mark.parametrize("wrap", [lambda s: s, lambda s: {"state_dict": s, "epoch": 3}, lambda s: {"model": s}])
 def test_weights_from_torch_save_however_nested(tmp_path, wrap):
     state = torch.nn.Linear(2, 1).state_dict()
     torch.save(wrap(state), tmp_path / "w.pt")

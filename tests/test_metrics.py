@@ -36,9 +36,7 @@ def test_against_scikit_learn_and_scipy_in_batches_of_any_size(seed, size, outpu
 
 def test_a_column_and_a_row_of_labels_are_the_same():
     p, t = torch.randn(8), torch.randn(8)
-    assert (
-        scored(p, t).compute() == scored(p.unsqueeze(1), t).compute() == scored(p, t.unsqueeze(1)).compute()
-    )
+    assert scored(p, t).compute() == scored(p.unsqueeze(1), t).compute() == scored(p, t.unsqueeze(1)).compute()
 
 
 def test_one_sample_at_a_time():

@@ -48,9 +48,7 @@ def test_float32_and_half_are_summed_in_float64():
     np.testing.assert_allclose(moments.mean, data.double().numpy().mean(0), rtol=1e-12)
 
 
-floats = arrays.arrays(
-    np.float64, st.tuples(st.integers(2, 12), st.just(3)), elements=st.floats(-1e3, 1e3, width=32)
-)
+floats = arrays.arrays(np.float64, st.tuples(st.integers(2, 12), st.just(3)), elements=st.floats(-1e3, 1e3, width=32))
 
 
 @settings(deadline=None)

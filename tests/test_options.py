@@ -10,6 +10,7 @@ from regtta.errors import OptionError
 from regtta.options import (
     check_choice,
     check_count,
+    check_not_negative,
     check_positive,
     describe,
     described,
@@ -78,14 +79,16 @@ def test_replace_names_the_near_ones():
 
 def test_checks():
     check_choice("metric", "kl", ("kl", "w2"))
-    with pytest.raises(
-        OptionError, match=r"metric to be one of \['kl', 'w2'\], found 'kll'. Did you mean 'kl'"
-    ):
+    with pytest.raises(OptionError, match=r"metric to be one of \['kl', 'w2'\], found 'kll'. Did you mean 'kl'"):
         check_choice("metric", "kll", ("kl", "w2"))
     check_positive("lr", 1e-9)
     for wrong in (0, -1.0, float("nan"), True, "1"):
         with pytest.raises(OptionError, match="lr to be a number above 0"):
             check_positive("lr", wrong)
+    check_not_negative("mismatch", 0)
+    for wrong in (-1e-9, float("nan"), True, "1"):
+        with pytest.raises(OptionError, match="mismatch to be a number of at least 0"):
+            check_not_negative("mismatch", wrong)
     check_count("steps", 1)
     for wrong in (0, 1.0, True, "1"):
         with pytest.raises(OptionError, match="steps to be a whole number"):
@@ -108,6 +111,14 @@ def test_described_is_the_same_in_every_process():
     partial = described(Options(optimizer=functools.partial(torch.optim.SGD, momentum=0.9)))
     assert "momentum=0.9" in partial["optimizer"]
     assert described(Options(optimizer=torch.optim.SGD))["optimizer"] == "SGD"
+
+
+def test_described_looks_into_tuples_and_dataclasses():
+    @dataclasses.dataclass(frozen=True)
+    class Outer:
+        parts: tuple[object, ...] = (Options(k=1), 2.0)
+
+    assert described(Outer())["parts"] == [described(Options(k=1)), 2.0]
 
 
 def test_describe_writes_types_as_values_are_typed():

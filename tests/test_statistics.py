@@ -43,9 +43,7 @@ def test_spectrum_is_that_of_scikit_learns_pca():
     overlap = np.abs(pca.components_[:4] @ source.basis[:, :4].numpy())
     np.testing.assert_allclose(overlap, np.eye(4), atol=1e-8)
     projected = source.top(4).project(torch.from_numpy(data))
-    np.testing.assert_allclose(
-        np.abs(projected.numpy()), np.abs(pca.transform(data)[:, :4]), rtol=1e-6, atol=1e-9
-    )
+    np.testing.assert_allclose(np.abs(projected.numpy()), np.abs(pca.transform(data)[:, :4]), rtol=1e-6, atol=1e-9)
 
 
 def test_variances_fall_and_the_basis_is_orthonormal_with_settled_signs():

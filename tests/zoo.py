@@ -72,8 +72,10 @@ def table(rows: int, *, shift: float = 0.0, scale: float = 1.0, inputs: int = 5,
 
 
 def images(rows: int, *, shift: float = 0.0, scale: float = 1.0, seed: int = 1) -> Tensor:
+    """Noise over a ramp from top to bottom, so that an image has a right way up."""
     generator = torch.Generator().manual_seed(seed)
-    return torch.rand(rows, 3, 16, 16, generator=generator) * scale + shift
+    noise = torch.rand(rows, 3, 16, 16, generator=generator)
+    return (noise + torch.linspace(0, 1, 16)[:, None]) / 2 * scale + shift
 
 
 def frozen_view(model: nn.Module) -> dict[str, object]:

@@ -14,7 +14,22 @@ if TYPE_CHECKING:
     from regtta.adapter import Adapter
     from regtta.collecting import collect
     from regtta.errors import RegttaError
-    from regtta.methods import METHODS, SSA, BNAdapt, FeatureAlignment, Source, method
+    from regtta.methods import (
+        METHODS,
+        RSD,
+        SSA,
+        TTT,
+        BNAdapt,
+        FeatureAlignment,
+        FeatureRestoration,
+        Oracle,
+        Prototype,
+        Source,
+        Sum,
+        Tent,
+        VarianceMinimization,
+        method,
+    )
     from regtta.metrics import RegressionMetrics
     from regtta.statistics import SourceStatistics, fingerprint
     from regtta.steps import Diagnostics, Step, Verdict
@@ -24,13 +39,21 @@ _HOMES = {
     "BNAdapt": "methods",
     "Diagnostics": "steps",
     "FeatureAlignment": "methods",
+    "FeatureRestoration": "methods",
     "METHODS": "methods",
+    "Oracle": "methods",
+    "Prototype": "methods",
+    "RSD": "methods",
     "RegressionMetrics": "metrics",
     "RegttaError": "errors",
     "SSA": "methods",
     "Source": "methods",
     "SourceStatistics": "statistics",
     "Step": "steps",
+    "Sum": "methods",
+    "TTT": "methods",
+    "Tent": "methods",
+    "VarianceMinimization": "methods",
     "Verdict": "steps",
     "collect": "collecting",
     "fingerprint": "statistics",
@@ -39,16 +62,24 @@ _HOMES = {
 
 __all__ = [
     "METHODS",
+    "RSD",
     "SSA",
+    "TTT",
     "Adapter",
     "BNAdapt",
     "Diagnostics",
     "FeatureAlignment",
+    "FeatureRestoration",
+    "Oracle",
+    "Prototype",
     "RegressionMetrics",
     "RegttaError",
     "Source",
     "SourceStatistics",
     "Step",
+    "Sum",
+    "Tent",
+    "VarianceMinimization",
     "Verdict",
     "__version__",
     "collect",

@@ -18,7 +18,7 @@ from regtta.features import (
     without_features,
 )
 from regtta.guards import DEFAULT, Guard, Outcome
-from regtta.methods import Batch, Method, NewHead, Rule, Stage
+from regtta.methods import Batch, Method, NewHead, Rule, Skip, Stage, Update
 from regtta.moving import MovingParts
 from regtta.options import described, replace
 from regtta.parameters import BatchNormSwitch, batch_norms, private_copy
@@ -219,7 +219,7 @@ class Adapter:
                 self._rule.load_state_dict(remembered)
         return outcome, forward.outputs.detach() if taken else None, reason
 
-    def _ask_rule(self, inputs: Tensor, targets: Tensor | None) -> tuple[Forward, Tensor | NewHead | None]:
+    def _ask_rule(self, inputs: Tensor, targets: Tensor | None) -> tuple[Forward, Update]:
         self._batch_norm.adapting()
         try:
             with torch.set_grad_enabled(bool(self._started.trainable)):
@@ -229,7 +229,7 @@ class Adapter:
         finally:
             self._batch_norm.predicting()
 
-    def _differentiate(self, update: Tensor | NewHead | None) -> Outcome:
+    def _differentiate(self, update: Update) -> Outcome:
         """Gradients of a loss, and its two numbers in one read from the device."""
         if not isinstance(update, Tensor) or self._optimizer is None:
             return Outcome(None, None)
@@ -240,8 +240,10 @@ class Adapter:
         loss, gradient_norm = torch.stack([update.detach().double(), norm.double()]).tolist()
         return Outcome(loss, gradient_norm)
 
-    def _apply(self, update: Tensor | NewHead | None) -> str | None:
+    def _apply(self, update: Update) -> str | None:
         """Carry the rule's answer out; the reason where there is nothing to carry out."""
+        if isinstance(update, Skip):
+            return update.reason
         if isinstance(update, NewHead):
             head = self._stage.require_head()
             with torch.no_grad():

@@ -1,12 +1,13 @@
 """Gathering source statistics in streaming passes over the source data."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from regtta.errors import StatisticsError
-from regtta.features import FeatureModel, find_head, inputs_of, model_device
+from regtta.features import FeatureModel, Forward, find_head, inputs_of, model_device
+from regtta.gathering import Gatherer, Gathers
 from regtta.moments import Moments
 from regtta.parameters import private_copy
 from regtta.statistics import SourceStatistics, fingerprint
@@ -17,6 +18,7 @@ def collect(
     loader: Iterable[object],
     *,
     head: str | None = None,
+    methods: Sequence[Gathers] = (),
     inputs: str | None = None,
     device: torch.device | str | None = None,
     progress: Callable[[int], None] | None = None,
@@ -30,9 +32,11 @@ def collect(
         model: a trained model that ends in a linear head.
         loader: batches ``x``, ``(x, y)`` or dicts; targets are dropped.
         head: name of the head; ``None`` finds it by probing the first batch.
+        methods: whose needs beyond the moments to gather as well. Feature restoration needs a second pass over the
+            data, and so a loader that can be iterated again.
         inputs: the key of the input in dict batches.
         device: where to run; ``None`` stays on the model's device.
-        progress: called after each batch with the number of samples seen so far.
+        progress: called after each batch with the number of samples seen so far, over all passes.
 
     Example:
         >>> import torch, regtta
@@ -41,34 +45,82 @@ def collect(
         >>> source.count, source.head, source.basis.shape
         (100, '2', torch.Size([8, 8]))
     """
-    model = private_copy(model).eval()
-    target = model_device(model) if device is None else torch.device(device)
-    model.to(target)
+    gatherers = {method.name: found for method in methods if (found := method.gatherer()) is not None}
+    passes = max([1, *(gatherer.passes for gatherer in gatherers.values())])
+    _check_passes(loader, passes, gatherers)
+    features = _SourceFeatures(model, head, inputs, device)
     moments: Moments | None = None
-    forward: FeatureModel | None = None
-    with torch.no_grad():
-        for index, batch in enumerate(loader):
-            x = inputs_of(batch, inputs).to(target)
-            if len(x) == 0:
-                continue
-            if forward is None:
-                forward = FeatureModel(model, head or find_head(model, x))
-            seen = Moments.of(_finite(forward(x).features, index))
-            moments = seen if moments is None else moments.merge(seen)
+    seen = 0
+    for number in range(passes):
+        for forward in features.over(loader):
+            if number == 0:
+                batch = Moments.of(forward.features)
+                moments = batch if moments is None else moments.merge(batch)
+            for gatherer in gatherers.values():
+                if number < gatherer.passes:
+                    gatherer.see(forward, number)
+            seen += len(forward.features)
             if progress is not None:
-                progress(moments.count)
-    if moments is None or forward is None:
+                progress(seen)
+    if moments is None:
         raise StatisticsError(
             "The source loader gave no samples. Give one that yields batches of inputs; an iterator "
             "that was used up before is empty."
         )
-    return SourceStatistics.from_moments(moments, head=forward.head_name, fingerprint=fingerprint(model))
+    if seen != passes * moments.count:
+        raise StatisticsError(
+            f"The source loader gave {moments.count} samples in its first pass and {seen} over {passes} passes. "
+            "Give one that yields the same samples each time."
+        )
+    extras = {f"{name}/{key}": value for name, g in gatherers.items() for key, value in g.result().items()}
+    return features.statistics(moments, extras)
 
 
-def _finite(features: Tensor, index: int) -> Tensor:
+class _SourceFeatures:
+    """The features of a private copy of the model, batch by batch."""
+
+    def __init__(self, model: nn.Module, head: str | None, key: str | None, device: torch.device | str | None) -> None:
+        self._model = private_copy(model).eval()
+        self._device = model_device(self._model) if device is None else torch.device(device)
+        self._model.to(self._device)
+        self._head = head
+        self._key = key
+
+    @torch.no_grad()
+    def over(self, loader: Iterable[object]) -> Iterator[Forward]:
+        """One pass."""
+        for index, batch in enumerate(loader):
+            inputs = inputs_of(batch, self._key).to(self._device)
+            if len(inputs) == 0:
+                continue
+            if self._head is None:
+                self._head = find_head(self._model, inputs)
+            forward = FeatureModel(self._model, self._head)(inputs)
+            _check_finite(forward.features, index)
+            yield forward
+
+    def statistics(self, moments: Moments, extras: dict[str, Tensor]) -> SourceStatistics:
+        """What was gathered, with the mark of the model it was gathered on."""
+        return SourceStatistics.from_moments(
+            moments,
+            head=self._head or "",
+            fingerprint=fingerprint(self._model),
+            extras={name: value.detach().cpu() for name, value in extras.items()},
+        )
+
+
+def _check_passes(loader: Iterable[object], passes: int, gatherers: dict[str, Gatherer]) -> None:
+    if passes > 1 and isinstance(loader, Iterator):
+        needy = [name for name, gatherer in gatherers.items() if gatherer.passes > 1]
+        raise StatisticsError(
+            f"{', '.join(needy)} needs {passes} passes over the source, but the loader is an iterator, used up after "
+            "one. Give a list, a DataLoader or anything else that can be iterated again."
+        )
+
+
+def _check_finite(features: Tensor, index: int) -> None:
     if not bool(features.isfinite().all()):
         raise StatisticsError(
             f"The model gives non-finite features on source batch {index}. Source data must be clean: "
             "drop those samples, or check the model's weights."
         )
-    return features

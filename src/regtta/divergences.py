@@ -1,13 +1,15 @@
-"""Distances between one-dimensional Gaussians, as pure functions on tensors.
+"""Distances between distributions of features, as pure functions on tensors.
 
-Each takes the means and variances of two Gaussians a dimension, all of one shape (K,), and gives
-the distance of every dimension, (K,). They are differentiable in every argument and keep its dtype.
+They are differentiable in every argument and keep its dtype. Those between Gaussians take the means and
+variances of two Gaussians a dimension, all of one shape (K,), and give the distance of every dimension,
+(K,).
 """
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Literal
 
+import torch
 from torch import Tensor
 
 Metric = Literal["kl", "w2", "l1"]
@@ -80,3 +82,64 @@ def alignment_loss(
     mean = values.mean(dim=0)
     variance = values.var(dim=0, correction=1 if unbiased else 0)
     return (weights * METRICS[metric](mean, variance, mean0, variance0)).sum()
+
+
+def soft_histogram(values: Tensor, low: Tensor, high: Tensor, bins: int, temperature: float) -> Tensor:
+    """Bin probabilities (K, bins) of each column of ``values`` (B, K), differentiable in the values.
+
+    A value ``u`` in [0, 1], scaled by its column's range ``low..high`` (K,), belongs to bin j of n with
+    ``softmax_j((j·u − Σ_{i<j} i/n) / temperature)``, j = 1..n: as the temperature falls, to the one bin it lies
+    in. Values beyond the range belong to the outermost bins.
+
+    Example:
+        >>> values = torch.tensor([[0.1], [0.2], [0.9], [7.0]])
+        >>> soft_histogram(values, torch.zeros(1), torch.ones(1), 2, 0.01)
+        tensor([[0.5000, 0.5000]])
+    """
+    scaled = ((values - low) / (high - low)).unsqueeze(-1)
+    steps = torch.arange(bins, dtype=values.dtype, device=values.device)
+    edges = (steps / bins).cumsum(0)
+    return torch.softmax((steps * scaled - edges) / temperature, dim=-1).mean(dim=0)
+
+
+def histogram_divergence(histogram: Tensor, histogram0: Tensor, epsilon: float) -> Tensor:
+    """KL(p‖q) + KL(q‖p) = ``Σ_j (p_j − q_j) log(p_j / q_j)`` of each row of bin probabilities (K, bins).
+
+    ``epsilon`` is added to every probability: an empty bin has no logarithm.
+
+    Example:
+        >>> p, q = torch.tensor([[0.5, 0.5]]), torch.tensor([[0.25, 0.75]])
+        >>> histogram_divergence(p, q, 0.0)
+        tensor([0.2747])
+    """
+    p, q = histogram + epsilon, histogram0 + epsilon
+    return ((p - q) * (p.log() - q.log())).sum(dim=-1)
+
+
+def subspace_distance(basis: Tensor, basis0: Tensor) -> tuple[Tensor, Tensor]:
+    """How far two subspaces, spanned by orthonormal columns (D, n), are apart; two scalars.
+
+    With ``basisᵀ basis0 = P cos(Θ) Qᵀ``: the sum of the sines of the principal angles Θ, and the mismatch of the
+    bases themselves, ``‖|P| − |Q|‖_F``.
+
+    Example:
+        >>> x, y = torch.eye(3)[:, :1], torch.eye(3)[:, 1:2]
+        >>> [round(value.item(), 3) for value in subspace_distance(x, y)]
+        [1.0, 0.0]
+    """
+    p, cosines, q = torch.linalg.svd(basis.T @ basis0)
+    # Rounding may put a cosine past 1, and the root has no slope at 0.
+    squares = (1 - cosines**2).clamp_min(torch.finfo(cosines.dtype).eps)
+    mismatch: Tensor = torch.linalg.matrix_norm(p.abs() - q.T.abs())
+    return squares.sqrt().sum(), mismatch
+
+
+def entropy(logits: Tensor) -> Tensor:
+    """Entropy (B,) of the class probabilities that logits (B, C) stand for: ``−Σ_c p_c log p_c``.
+
+    Example:
+        >>> entropy(torch.zeros(1, 4)).exp()
+        tensor([4.])
+    """
+    logs = torch.log_softmax(logits, dim=-1)
+    return -(logs.exp() * logs).sum(dim=-1)

@@ -34,9 +34,7 @@ def refuse_existing(path: str | Path, *, overwrite: bool, remedy: str = "overwri
     return path
 
 
-def write_safetensors(
-    path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None
-) -> None:
+def write_safetensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
     """Write ``tensors`` to ``path`` in one move: a reader sees the old file or the whole new one."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     os.close(handle)

@@ -92,9 +92,7 @@ class RegressionMetrics:
 
 def _fit(predictions: Tensor, targets: Tensor) -> bool:
     return (
-        1 <= predictions.ndim <= 2
-        and 1 <= targets.ndim <= 2
-        and _columns(predictions).shape == _columns(targets).shape
+        1 <= predictions.ndim <= 2 and 1 <= targets.ndim <= 2 and _columns(predictions).shape == _columns(targets).shape
     )
 
 

@@ -48,8 +48,7 @@ class Moments:
         """(D, D) unbiased covariance, on the CPU."""
         if self.count < 2:
             raise StatisticsError(
-                f"Expected at least 2 source samples for a covariance, found {self.count}. "
-                "Collect over more data."
+                f"Expected at least 2 source samples for a covariance, found {self.count}. Collect over more data."
             )
         return (self.scatter / (self.count - 1)).cpu()
 

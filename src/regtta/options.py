@@ -26,6 +26,12 @@ def check_positive(name: str, value: float) -> None:
         raise OptionError(f"Expected {name} to be a number above 0, found {value!r}.")
 
 
+def check_not_negative(name: str, value: float) -> None:
+    """Raise unless ``value`` is a number of at least zero."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
+        raise OptionError(f"Expected {name} to be a number of at least 0, found {value!r}.")
+
+
 def check_count(name: str, value: object) -> None:
     """Raise unless ``value`` is a whole number of at least one."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
@@ -42,8 +48,10 @@ def replace(options: T, changes: Mapping[str, object]) -> T:
         >>> replace(Options(), {"rate": 0.2})
         Options(rate=0.2)
     """
+    known = field_types(type(options))
     for name in changes:
-        _type_of(type(options), name)
+        if name not in known:
+            raise unknown_option(type(options).__name__, name, known)
     return dataclasses.replace(options, **changes)  # type: ignore[type-var]
 
 
@@ -58,12 +66,19 @@ def parse_options(cls: type, assignments: Iterable[str]) -> dict[str, object]:
         >>> parse_options(Options, ["k=auto", "rate=1e-3"])
         {'k': 'auto', 'rate': 0.001}
     """
+    return parse_as(cls.__name__, field_types(cls), assignments)
+
+
+def parse_as(owner: str, known: Mapping[str, Any], assignments: Iterable[str]) -> dict[str, object]:
+    """The same for options that ``known`` gives the types of, whoever ``owner`` is."""
     parsed: dict[str, object] = {}
     for text in assignments:
         name, equals, value = text.partition("=")
         if not equals:
             raise OptionError(f"Expected key=value, found {text!r}.")
-        parsed[name] = _read(name, value, _type_of(cls, name))
+        if name not in known:
+            raise unknown_option(owner, name, known)
+        parsed[name] = _read(name, value, known[name])
     return parsed
 
 
@@ -75,14 +90,9 @@ def field_types(cls: type) -> dict[str, Any]:
     return {item.name: hints[item.name] for item in dataclasses.fields(cls)}
 
 
-def _type_of(cls: type, name: str) -> object:
-    known = field_types(cls)
-    if name in known:
-        return known[name]
-    raise OptionError(
-        f"{cls.__name__} has no option {name!r}; it has {sorted(known) or 'none'}."
-        + did_you_mean(name, known)
-    )
+def unknown_option(owner: str, name: str, known: Iterable[str]) -> OptionError:
+    """The error for an option that ``owner`` does not have."""
+    return OptionError(f"{owner} has no option {name!r}; it has {sorted(known) or 'none'}." + did_you_mean(name, known))
 
 
 _WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
@@ -119,15 +129,20 @@ def described(options: object) -> dict[str, object]:
     """
     plain: dict[str, object] = {"type": type(options).__name__}
     for name in field_types(type(options)):
-        value = getattr(options, name)
-        plain[name] = value if isinstance(value, _PLAIN) else _callable_name(value)
+        plain[name] = _plain(getattr(options, name))
     return plain
 
 
 _PLAIN = (str, int, float, bool, type(None))
 
 
-def _callable_name(value: object) -> str:
+def _plain(value: object) -> object:
+    if isinstance(value, _PLAIN):
+        return value
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    if dataclasses.is_dataclass(value):
+        return described(value)
     # The repr of a function holds its address, which is another one in every process.
     return getattr(value, "__qualname__", None) or repr(value)
 

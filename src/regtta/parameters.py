@@ -38,9 +38,7 @@ def private_copy(model: nn.Module) -> nn.Module:
         ) from error
 
 
-def trainable_parameters(
-    model: nn.Module, head: nn.Linear | None, which: Trainable | None
-) -> dict[str, nn.Parameter]:
+def trainable_parameters(model: nn.Module, head: nn.Linear | None, which: Trainable | None) -> dict[str, nn.Parameter]:
     """The parameters that may move, by name.
 
     * ``"affine"``: scale and shift of BatchNorm, LayerNorm, GroupNorm, InstanceNorm and RMSNorm.

@@ -188,9 +188,7 @@ class SourceStatistics:
         self.check_head(other.head)
         self.check_fingerprint(other.fingerprint)
         if self.extras or other.extras:
-            logger.warning(
-                "Merging keeps the moments alone; dropped: %s.", sorted({*self.extras, *other.extras})
-            )
+            logger.warning("Merging keeps the moments alone; dropped: %s.", sorted({*self.extras, *other.extras}))
         return SourceStatistics.from_moments(
             self._moments().merge(other._moments()), head=self.head, fingerprint=self.fingerprint
         )
@@ -237,9 +235,7 @@ class SourceStatistics:
             count=int(about["count"]),
             head=str(about["head"]),
             fingerprint=str(about["fingerprint"]),
-            extras={
-                name.removeprefix(_EXTRA): value for name, value in tensors.items() if name.startswith(_EXTRA)
-            },
+            extras={name.removeprefix(_EXTRA): value for name, value in tensors.items() if name.startswith(_EXTRA)},
         )
 
     def _moments(self) -> Moments:

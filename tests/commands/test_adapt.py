@@ -11,7 +11,7 @@ from sklearn.metrics import mean_absolute_error, r2_score
 
 import regtta as library
 from commands.workspace import MODEL, inputs_of, labels_of, library_model
-from regtta.commands.adapt import AdaptOptions, adapt_model, chosen_method
+from regtta.commands.adapt import AdaptOptions, adapt_model
 from regtta.commands.data.opening import DataOptions
 from regtta.commands.protocols import Protocol
 from regtta.errors import BatchError, ModelError, OptionError
@@ -281,15 +281,14 @@ def test_labels_of_another_shape(workspace: Path, statistics: Path):
         adapt_model(options("two.csv", target="y,z"))
 
 
-def test_a_method_that_learns_from_labels_is_not_for_the_command_line(monkeypatch):
-    class Oracle(library.Source):
-        takes_targets = True
-
-    table = {"oracle": Oracle}
-    monkeypatch.setattr("regtta.commands.adapt.METHODS", table)
-    monkeypatch.setattr("regtta.methods.METHODS", table)
-    with pytest.raises(OptionError, match="oracle learns from labels"):
-        chosen_method("oracle")
+def test_the_oracle_learns_from_the_labels_named_and_asks_for_them(workspace, regtta):
+    line = ["adapt", *MODEL, "--data", "target.csv", "--columns", "a,b,c", "--method", "oracle", "--set", "lr=0.01"]
+    asked = regtta(*line, "--predictions", "p.csv")
+    assert asked.exit_code == 2
+    assert "oracle learns from labels. Name them with --target." in asked.stderr
+    done = regtta(*line, "--target", "y", "--predictions", "p.csv", "--protocol", "offline")
+    assert done.exit_code == 0, done.stderr
+    assert "learns from the target's labels" in done.stderr
 
 
 def test_state_that_is_no_tensor_cannot_be_written(workspace: Path):

@@ -2,11 +2,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 import regtta
 from commands.workspace import MODEL, SOURCE_ROWS, inputs_of, library_model
 from regtta.commands.collect import CollectOptions, collect_statistics
 from regtta.commands.data.opening import DataOptions
+from regtta.statistics import SourceStatistics
 
 COLLECT = ["collect", *MODEL, "--data", "source.csv", "--target", "y"]
 
@@ -22,9 +24,7 @@ def test_the_file_holds_what_the_library_collects(workspace: Path, statistics: P
 def test_the_report_and_the_progress(workspace: Path):
     told: list[tuple[int, int | None]] = []
     data = DataOptions("target.parquet", target="y", batch_size=32)
-    options = CollectOptions(
-        "mymodel:make", data, Path("s.safetensors"), weights=Path("weights.safetensors"), head="3"
-    )
+    options = CollectOptions("mymodel:make", data, Path("s.safetensors"), weights=Path("weights.safetensors"), head="3")
     report = collect_statistics(options, lambda seen, total: told.append((seen, total)))
     found = regtta.SourceStatistics.load("s.safetensors")
     assert told == [(32, 70), (64, 70), (70, 70)]
@@ -100,3 +100,36 @@ def test_mistakes_are_one_line_each(workspace: Path, refusal, arguments, words):
     (workspace / "holes.csv").write_text("a,b,c\n1,,2\n3,4,5\n")
     assert words in refusal("collect", *MODEL, *arguments, "--out", "s.safetensors")
     assert not (workspace / "s.safetensors").exists()
+
+
+def test_what_a_method_needs_is_gathered_and_found_by_adapt(workspace, regtta, refusal):
+    collect = ["collect", *MODEL, "--data", "source.csv", "--target", "y"]
+    adapt = ["adapt", *MODEL, "--data", "target.csv", "--target", "y", "--method", "feature_restoration"]
+    assert regtta(*collect, "--out", "plain.safetensors").exit_code == 0
+    told = refusal(*adapt, "--stats", "plain.safetensors", "--predictions", "p.csv")
+    assert "regtta collect --method feature_restoration" in told
+
+    wanted = "feature_restoration:bins=4,temperature=0.1"
+    assert regtta(*collect, "--method", wanted, "--out", "histograms.safetensors").exit_code == 0
+    done = regtta(
+        *[*adapt, "--set", "bins=4", "--set", "temperature=0.1"],
+        *["--stats", "histograms.safetensors", "--predictions", "p.csv"],
+    )
+    assert done.exit_code == 0, done.stderr
+
+
+def test_two_passes_over_an_iterator_are_refused(workspace, refusal):
+    line = ["collect", *MODEL, "--data", "mymodel:once", "--method", "feature_restoration", "--out", "s.safetensors"]
+    assert "feature_restoration needs 2 passes" in refusal(*line)
+
+
+def test_the_branch_of_ttt_is_stored(workspace, regtta, refusal):
+    line = ["collect", *MODEL, "--data", "source.csv", "--target", "y", "--method", "ttt", "--out", "s.safetensors"]
+    assert "Pass --branch FILE" in refusal(*line)
+    save_file({"other": torch.zeros(2)}, "wrong.safetensors")
+    assert "Expected one linear layer in wrong.safetensors" in refusal(*line, "--branch", "wrong.safetensors")
+    for layer in (torch.nn.Linear(8, 4), torch.nn.Linear(8, 4, bias=False)):
+        save_file({f"rotation.{k}": v for k, v in layer.state_dict().items()}, "branch.safetensors")
+        assert regtta(*line, "--branch", "branch.safetensors", "--force").exit_code == 0
+        stored = SourceStatistics.load("s.safetensors").extras["ttt/weight"]
+        assert torch.equal(stored, layer.weight)

@@ -14,9 +14,7 @@ def refuse_constants(name: str) -> None:
 def test_every_line_is_json_whatever_the_numbers(tmp_path: Path):
     steps = [
         Step(0, torch.zeros(4), Diagnostics(0.5, 2.0, 0.25, Verdict(True))),
-        Step(
-            1, torch.zeros(3), Diagnostics(float("nan"), float("inf"), float("-inf"), Verdict(False, "NaN"))
-        ),
+        Step(1, torch.zeros(3), Diagnostics(float("nan"), float("inf"), float("-inf"), Verdict(False, "NaN"))),
         Step(2, torch.zeros(1), Diagnostics(None, None, 0.0, Verdict(False, 'a "batch" of 1'))),
     ]
     with diagnostics_file(tmp_path / "steps.jsonl") as writer:

@@ -44,9 +44,7 @@ def test_a_near_name_is_told():
 def test_a_docstring_without_arguments_means_nothing():
     assert argument_meanings("Only a line.") == {}
     assert argument_meanings("") == {}
-    assert argument_meanings("A.\n\nArgs:\n    a: x :class:`~y.Z`.\n\nExample:\n    b: no\n") == {
-        "a": "x y.Z."
-    }
+    assert argument_meanings("A.\n\nArgs:\n    a: x :class:`~y.Z`.\n\nExample:\n    b: no\n") == {"a": "x y.Z."}
 
 
 def test_the_table_fits_a_terminal(regtta):

@@ -19,9 +19,8 @@ from regtta.commands.predictions import PREDICTION_SUFFIXES, PredictionSink, pre
 from regtta.commands.protocols import Protocol
 from regtta.errors import BatchError, ModelError, OptionError, StatisticsError
 from regtta.files import write_safetensors
-from regtta.methods import METHODS, Method, method
+from regtta.methods import METHODS, Method, method, options_of
 from regtta.metrics import Scores
-from regtta.options import check_choice, parse_options
 from regtta.statistics import SourceStatistics
 
 BATCH_SIZE = 64
@@ -33,7 +32,7 @@ class AdaptOptions:
 
     Attributes:
         model: ``package.module:factory``.
-        data: the target data; labels in it are for scoring only.
+        data: the target data; labels in it are for scoring only, but for a method that learns from them.
         weights: state dict to load first.
         stats: source statistics, for methods that need them.
         method: its name.
@@ -112,6 +111,7 @@ def adapt_model(options: AdaptOptions, progress: Progress | None = None) -> Adap
         _refuse_unsaveable(model)
     data = open_data(options.data, batch_size=BATCH_SIZE, dtype=floating_dtype(model))
     _check_passes(options, data)
+    _check_labels(chosen, data)
     adapter = Adapter(model, chosen, source, head=options.head, allow_mismatch=options.allow_mismatch)
     tally = Tally(model, scored=bool(data.target_names))
     _run(options, data, adapter, tally, progress)
@@ -129,25 +129,18 @@ def adapt_model(options: AdaptOptions, progress: Progress | None = None) -> Adap
 
 
 def chosen_method(name: str, settings: tuple[str, ...] = ()) -> Method:
-    """The method called ``name``, with ``settings`` such as ``k=25``.
+    """The method or sum of methods called ``name``, with ``settings`` such as ``k=25``.
 
     Example:
         >>> chosen_method("ssa", ("k=25", "metric=w2")).metric
         'w2'
+        >>> chosen_method("tent+ssa", ("k=25",)).terms[1].k
+        25
     """
-    check_choice("--method", name, METHODS.keys())
-    chosen = method(name, **parse_options(METHODS[name], settings))
-    if chosen.takes_targets:
-        raise OptionError(
-            f"{name} learns from labels, and the command line uses labels for scoring only. Use the "
-            "library: adapter.adapt(x, targets=y)."
-        )
-    return chosen
+    return method(name, **options_of(METHODS, name, settings))
 
 
-def _run(
-    options: AdaptOptions, data: Data, adapter: Adapter, tally: Tally, progress: Progress | None
-) -> None:
+def _run(options: AdaptOptions, data: Data, adapter: Adapter, tally: Tally, progress: Progress | None) -> None:
     """Adapt, predict again where the protocol says so, and write everything that was asked for."""
     online = options.protocol is Protocol.online
     visited = data if options.shuffle_seed is None else _shuffled(options, data)
@@ -215,6 +208,11 @@ def _check_passes(options: AdaptOptions, data: Data) -> None:
             f"--protocol offline goes over the data twice, but {options.data.data} is an iterator, used up "
             "after one pass. Give a function that returns a new one, a list or a DataLoader."
         )
+
+
+def _check_labels(chosen: Method, data: Data) -> None:
+    if chosen.takes_targets and not data.target_names:
+        raise OptionError(f"{chosen.name} learns from labels. Name them with --target.")
 
 
 def _check_rows(options: AdaptOptions, tally: Tally) -> None:

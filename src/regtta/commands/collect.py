@@ -4,15 +4,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from regtta.collecting import collect
+from regtta.commands.adapt import chosen_method
 from regtta.commands.data.batches import Data
-from regtta.commands.data.opening import DataOptions, open_data
+from regtta.commands.data.opening import DataOptions, open_data, split_names
 from regtta.commands.explaining import explaining
 from regtta.commands.models import floating_dtype, load_model
 from regtta.commands.outputs import check_outputs
 from regtta.commands.passes import Progress
+from regtta.errors import ForeignFileError, OptionError
+from regtta.files import load_weights
+from regtta.methods import TTT, Method
+from regtta.options import replace
 
 BATCH_SIZE = 256
 
@@ -29,6 +34,8 @@ class CollectOptions:
         head: name of the head, else found.
         device: where to run, else where the factory put the model.
         force: replace ``out`` if it exists.
+        methods: whose needs beyond the moments to gather, each ``name`` or ``name:key=value,...``.
+        branch: weights of the rotation branch that was trained with the model, for ``ttt``.
     """
 
     model: str
@@ -38,6 +45,8 @@ class CollectOptions:
     head: str | None = None
     device: str | None = None
     force: bool = False
+    methods: tuple[str, ...] = ()
+    branch: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -54,25 +63,56 @@ class CollectReport:
 
 def collect_statistics(options: CollectOptions, progress: Progress | None = None) -> CollectReport:
     """Collect and save; ``progress`` is told the samples seen and, where known, how many there are."""
-    check_outputs({"--out": options.out}, inputs=(options.weights, options.data.path), force=options.force)
+    read = (options.weights, options.data.path, options.branch)
+    check_outputs({"--out": options.out}, inputs=read, force=options.force)
+    methods = [gathering_method(text, options.branch) for text in options.methods]
     model = load_model(options.model, options.weights, options.device)
     data = open_data(options.data, batch_size=BATCH_SIZE, dtype=floating_dtype(model))
     inputs = WatchedInputs(data)
+    # An iterator is passed on as one, so that a method that needs two passes is refused at once.
+    loader = inputs if data.again else iter(inputs)
 
     def tell(seen: int) -> None:
         if progress is not None:
             progress(seen, data.rows)
 
     with explaining(inputs.complaint, data.advice):
-        source = collect(model, inputs, head=options.head, progress=tell)
+        source = collect(model, loader, head=options.head, methods=methods, progress=tell)
     source.save(options.out, overwrite=options.force)
     return CollectReport(
         options.out, source.count, source.head, source.dimensions, source.valid_dimensions, source.rank
     )
 
 
+def gathering_method(text: str, branch: Path | None = None) -> Method:
+    """The method that ``name`` or ``name:key=value,key=value`` stands for.
+
+    Example:
+        >>> gathering_method("feature_restoration:bins=16").bins
+        16
+    """
+    name, _, settings = text.partition(":")
+    chosen = chosen_method(name, split_names(settings))
+    if isinstance(chosen, TTT):
+        if branch is None:
+            raise OptionError("ttt needs the branch that was trained with the model. Pass --branch FILE.")
+        return replace(chosen, {"branch": _linear(branch)})
+    return chosen
+
+
+def _linear(path: Path) -> nn.Linear:
+    weights = load_weights(path)
+    weight = next((value for name, value in weights.items() if name.endswith("weight")), None)
+    bias = next((value for name, value in weights.items() if name.endswith("bias")), None)
+    if weight is None or weight.ndim != 2 or len(weights) > 2:
+        raise ForeignFileError(f"Expected one linear layer in {path}, weight and bias, found {sorted(weights)}.")
+    layer = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None, dtype=weight.dtype)
+    layer.load_state_dict({"weight": weight} | ({} if bias is None else {"bias": bias}))
+    return layer
+
+
 class WatchedInputs:
-    """The inputs of some data, one pass, remembering which batch came last."""
+    """The inputs of some data, remembering which batch came last."""
 
     def __init__(self, data: Data) -> None:
         self._data = data

@@ -29,7 +29,7 @@ class MethodReport:
     Attributes:
         name: for ``--method``.
         summary: one line.
-        needs: ``source statistics``, ``head``, ``labels``; empty for nothing.
+        needs: ``source statistics``, what is gathered beyond them, ``head``, ``labels``; empty for nothing.
         paper: where it comes from.
         options: its hyperparameters.
     """
@@ -61,6 +61,7 @@ def describe_method(name: str) -> MethodReport:
     cls = METHODS[name]
     needs = {
         "source statistics": cls.needs_source,
+        cls.gathers: bool(cls.gathers),
         "head": cls.needs_head,
         "labels": cls.takes_targets,
     }

@@ -46,8 +46,7 @@ def _make(factory: str) -> nn.Module:
     if not isinstance(made, nn.Module):
         if not callable(made):
             raise OptionError(
-                f"Expected --model {factory} to be a function that returns a model, found "
-                f"{type(made).__name__}."
+                f"Expected --model {factory} to be a function that returns a model, found {type(made).__name__}."
             )
         with explaining(lambda: f"--model {factory} raised", "It is called without arguments."):
             made = made()
@@ -90,6 +89,4 @@ def _move(model: nn.Module, device: str) -> None:
     try:
         model.to(torch.device(device))
     except (RuntimeError, AssertionError, NotImplementedError) as error:  # torch raises each of them here
-        raise OptionError(
-            f"Cannot use --device {device}: {told(error)}. Leave it out to run on the CPU."
-        ) from error
+        raise OptionError(f"Cannot use --device {device}: {told(error)}. Leave it out to run on the CPU.") from error

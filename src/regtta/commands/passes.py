@@ -18,16 +18,18 @@ Progress = Callable[[int, int | None], None]
 
 
 def adapting(adapter: Adapter, data: Data, progress: Progress | None) -> Iterator[tuple[Step, LabelledBatch]]:
-    """One pass of ``adapt``: each step with the batch it was made on. No label reaches the adapter."""
+    """One pass of ``adapt``: each step with the batch it was made on.
+
+    No label reaches the adapter, but for a method that says that it learns from them.
+    """
+    supervised = adapter.method.takes_targets
     for index, batch in enumerate(_told(data, progress)):
         with model_errors_explained(index, batch.inputs, data.advice):
-            step = adapter.adapt(batch.inputs)
+            step = adapter.adapt(batch.inputs, batch.targets if supervised else None)
         yield step, batch
 
 
-def predicting(
-    adapter: Adapter, data: Data, progress: Progress | None
-) -> Iterator[tuple[Tensor, LabelledBatch]]:
+def predicting(adapter: Adapter, data: Data, progress: Progress | None) -> Iterator[tuple[Tensor, LabelledBatch]]:
     """One pass of ``predict``: predictions with the batch they were made on."""
     for index, batch in enumerate(_told(data, progress)):
         with model_errors_explained(index, batch.inputs, data.advice):

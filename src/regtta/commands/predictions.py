@@ -95,9 +95,7 @@ def prediction_file(path: Path, target_names: tuple[str, ...]) -> Iterator[Predi
         writer.flush()
 
 
-def prediction_frame(
-    predictions: Tensor, targets: Tensor | None, target_names: tuple[str, ...]
-) -> "DataFrame":
+def prediction_frame(predictions: Tensor, targets: Tensor | None, target_names: tuple[str, ...]) -> "DataFrame":
     """A batch as a frame.
 
     Example:
@@ -111,9 +109,7 @@ def prediction_frame(
     data = {name: values[:, i].numpy() for i, name in enumerate(names)}
     if targets is not None:
         labels = _columns(targets)
-        own = (
-            target_names if len(target_names) == labels.shape[1] else _names(target_names[0], labels.shape[1])
-        )
+        own = target_names if len(target_names) == labels.shape[1] else _names(target_names[0], labels.shape[1])
         clash = next((name for name in own if name in data), None)
         if clash is not None:
             raise OptionError(f"The label {clash!r} would hide the predictions. Rename it in the data.")

@@ -3,12 +3,30 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from regtta.methods.base import Batch, GradientMethod, Method, NewHead, Rule, Schedule, Stage
+from regtta.methods.base import (
+    Batch,
+    GradientMethod,
+    Method,
+    NewHead,
+    Rule,
+    Schedule,
+    Skip,
+    Stage,
+    Update,
+)
 from regtta.methods.bn_adapt import BNAdapt
 from regtta.methods.feature_alignment import FeatureAlignment
+from regtta.methods.feature_restoration import FeatureRestoration
+from regtta.methods.naming import options_of, read_method
+from regtta.methods.oracle import Oracle
+from regtta.methods.prototype import Prototype
+from regtta.methods.rsd import RSD
 from regtta.methods.source import Source
 from regtta.methods.ssa import SSA
-from regtta.options import check_choice, replace
+from regtta.methods.sums import Sum
+from regtta.methods.tent import Tent
+from regtta.methods.ttt import TTT
+from regtta.methods.variance_minimization import VarianceMinimization
 
 METHODS: Mapping[str, type[Method]] = MappingProxyType(
     {
@@ -16,33 +34,55 @@ METHODS: Mapping[str, type[Method]] = MappingProxyType(
         "bn_adapt": BNAdapt,
         "feature_alignment": FeatureAlignment,
         "ssa": SSA,
+        "feature_restoration": FeatureRestoration,
+        "prototype": Prototype,
+        "variance_minimization": VarianceMinimization,
+        "rsd": RSD,
+        "ttt": TTT,
+        "tent": Tent,
+        "oracle": Oracle,
     }
 )
 
 
 def method(name: str, **options: object) -> Method:
-    """A method by its name, with hyperparameters other than the defaults.
+    """A method by its name, with hyperparameters other than the defaults; or a sum of methods.
+
+    In a sum, ``lr``, ``optimizer``, ``batch_norm``, ``trainable`` and ``steps`` are the sum's own (by default its
+    first term's), and any other option goes to every term that has it. A term may have a weight.
 
     Example:
         >>> method("ssa", k=25).k
         25
+        >>> method("tent+0.5*ssa", k=25, lr=1e-4).weights
+        (1.0, 0.5)
     """
-    check_choice("the method", name, METHODS.keys())
-    return replace(METHODS[name](), options)
+    return read_method(METHODS, name, options)
 
 
 __all__ = [
     "METHODS",
+    "RSD",
     "SSA",
+    "TTT",
     "BNAdapt",
     "Batch",
     "FeatureAlignment",
+    "FeatureRestoration",
     "GradientMethod",
     "Method",
     "NewHead",
+    "Oracle",
+    "Prototype",
     "Rule",
     "Schedule",
+    "Skip",
     "Source",
     "Stage",
+    "Sum",
+    "Tent",
+    "Update",
+    "VarianceMinimization",
     "method",
+    "options_of",
 ]

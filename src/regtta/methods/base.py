@@ -15,8 +15,9 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from regtta.errors import HeadError, StatisticsError
+from regtta.errors import BatchError, HeadError, StatisticsError
 from regtta.features import Forward
+from regtta.gathering import Gatherer
 from regtta.options import check_choice, check_count, check_positive
 from regtta.parameters import BATCH_NORM_MODES, TRAINABLE, BatchNormMode, Trainable
 from regtta.statistics import SourceStatistics
@@ -52,6 +53,12 @@ class Batch:
     targets: Tensor | None
     forward: Callable[[Tensor], Forward]
 
+    def require_targets(self) -> Tensor:
+        """The labels of a method that cannot do without (the adapter has seen to it)."""
+        if self.targets is None:
+            raise BatchError("This method learns from labels: call adapt(x, targets=y).")
+        return self.targets
+
 
 @dataclass(frozen=True)
 class NewHead:
@@ -61,12 +68,22 @@ class NewHead:
     bias: Tensor | None = None
 
 
+@dataclass(frozen=True)
+class Skip:
+    """A rule's answer that it can learn nothing from this batch, and why."""
+
+    reason: str
+
+
+Update = Tensor | NewHead | Skip | None
+
+
 class Rule(ABC):
     """A method at work on one stream. What it remembers of the stream lives here."""
 
     @abstractmethod
-    def update(self, batch: Batch) -> Tensor | NewHead | None:
-        """A scalar loss to descend, a new head, or ``None`` for no change of parameters."""
+    def update(self, batch: Batch) -> Update:
+        """A scalar loss to descend, a new head, a :class:`Skip`, or ``None`` for no change of parameters."""
 
     def state_dict(self) -> dict[str, object]:
         """What the rule remembers, as tensors and plain values; by default nothing."""
@@ -102,6 +119,16 @@ class Stage:
             raise HeadError("This method needs the model's head. Pass head=<name>.")
         return self.head
 
+    def extra(self, method: str, key: str) -> Tensor:
+        """What ``collect(..., methods=[...])`` stored for a method, or the error that says how to get it."""
+        stored = {} if self.source is None else self.source.extras
+        if f"{method}/{key}" not in stored:
+            raise StatisticsError(
+                f"{method} needs more of the source than its moments, and the statistics do not hold it. Collect again "
+                f"with it: regtta.collect(model, loader, methods=[regtta.method({method!r})])."
+            )
+        return stored[f"{method}/{key}"]
+
     @property
     def dtype(self) -> torch.dtype:
         """Precision for a rule's own arithmetic: the head's, but float32 at the least."""
@@ -132,6 +159,7 @@ class Method(ABC):
         needs_source: whether it works only with source statistics.
         needs_head: whether it looks at features or at the head.
         takes_targets: whether it learns from labels.
+        gathers: what it needs of the source beyond the moments, in words.
     """
 
     name: ClassVar[str]
@@ -139,6 +167,7 @@ class Method(ABC):
     needs_source: ClassVar[bool] = False
     needs_head: ClassVar[bool] = False
     takes_targets: ClassVar[bool] = False
+    gathers: ClassVar[str] = ""
 
     @property
     @abstractmethod
@@ -148,6 +177,10 @@ class Method(ABC):
     @abstractmethod
     def start(self, stage: Stage) -> Rule:
         """The rule for one new stream."""
+
+    def gatherer(self) -> Gatherer | None:
+        """What to gather from the source beyond its moments; by default nothing."""
+        return None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -72,8 +72,7 @@ def chosen_dimensions(source: SourceStatistics, k: int | None, *, clip: bool) ->
     """(k,) indices of the raw dimensions of largest source variance, falling."""
     if k is not None and k > source.dimensions and not clip:
         raise OptionError(
-            f"Expected k between 1 and {source.dimensions}, the width of the features, found {k}. "
-            "k=None takes all."
+            f"Expected k between 1 and {source.dimensions}, the width of the features, found {k}. k=None takes all."
         )
     order = source.feature_variances.argsort(descending=True, stable=True)
     if clip:

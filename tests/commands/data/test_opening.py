@@ -20,8 +20,7 @@ def test_every_format_gives_the_same_batches(workspace: Path):
 
 def test_the_rows_are_known_where_the_file_says(workspace: Path):
     known = {
-        name: open_data(DataOptions(name), batch_size=1).rows
-        for name in ("target.csv", "target.parquet", "target.npz")
+        name: open_data(DataOptions(name), batch_size=1).rows for name in ("target.csv", "target.parquet", "target.npz")
     }
     assert known == {"target.csv": None, "target.parquet": 70, "target.npz": 70}
 

@@ -96,9 +96,7 @@ def test_pandas_index_is_no_column(tmp_path: Path, frame):
 def test_text_is_refused_with_its_column_row_and_value(tmp_path: Path, monkeypatch):
     monkeypatch.setattr(tables, "_ROWS_AT_ONCE", 2)
     (tmp_path / "t.csv").write_text("a,city\n1,2\n2,3\n3,4\n4,Oslo\n")
-    with pytest.raises(
-        BatchError, match=r"'city' of .*t.csv is not numeric: row 4 holds 'Oslo'. .*--columns"
-    ):
+    with pytest.raises(BatchError, match=r"'city' of .*t.csv is not numeric: row 4 holds 'Oslo'. .*--columns"):
         read(tmp_path / "t.csv")
     assert read(tmp_path / "t.csv", columns=("a",))[0].shape == (4, 1)
 

@@ -83,9 +83,7 @@ def test_many_reasons_are_cut(workspace: Path, statistics: Path, regtta):
         "batches = [torch.randn(8, 3) for _ in range(7)]\n"
         "for i, x in enumerate(batches): x[: i + 2] = float('nan')\n"
     )
-    shown = regtta(
-        "adapt", *MODEL, "--method", "bn_adapt", "--data", "poor:batches", "--predictions", "p.csv"
-    )
+    shown = regtta("adapt", *MODEL, "--method", "bn_adapt", "--data", "poor:batches", "--predictions", "p.csv")
     refused = [line for line in shown.stdout.splitlines() if line.startswith("refused")]
     assert len(refused) == 6
     assert refused[-1].split(maxsplit=1)[1] == "2: for other reasons"
@@ -93,9 +91,7 @@ def test_many_reasons_are_cut(workspace: Path, statistics: Path, regtta):
 
 def test_what_the_library_warns_of_reaches_the_user(workspace: Path, regtta):
     narrow = "import torch\nfrom torch import nn\ndef make():\n    torch.manual_seed(0)\n"
-    narrow += (
-        "    return nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2), nn.Linear(2, 8), nn.Linear(8, 1))\n"
-    )
+    narrow += "    return nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2), nn.Linear(2, 8), nn.Linear(8, 1))\n"
     Path("narrow.py").write_text(narrow)
     common = ["--model", "narrow:make", "--data", "source.csv", "--target", "y"]
     assert regtta("collect", *common, "--out", "n.safetensors").exit_code == 0

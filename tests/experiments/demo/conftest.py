@@ -46,9 +46,7 @@ def study_of(toy: Recipe) -> Callable[..., Study]:
             for arm in ARMS:
                 values = numbers.get((scene, arm.name), (0.5,) * len(seeds))
                 for seed, r2 in zip(seeds, values, strict=True):
-                    score = Scores(
-                        r2=float("nan") if r2 is None else r2, rmse=2.0, mae=1.0, pearson=0.9, count=65
-                    )
+                    score = Scores(r2=float("nan") if r2 is None else r2, rmse=2.0, mae=1.0, pearson=0.9, count=65)
                     runs.append(
                         Run(
                             seed,

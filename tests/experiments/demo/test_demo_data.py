@@ -50,11 +50,7 @@ def test_split_refuses_what_does_not_fit(source, target):
 
 
 def test_generators_differ_by_seed_and_purpose():
-    draws = {
-        torch.rand(1, generator=generator(seed, purpose)).item()
-        for seed in (0, 1, -1)
-        for purpose in ("a", "b")
-    }
+    draws = {torch.rand(1, generator=generator(seed, purpose)).item() for seed in (0, 1, -1) for purpose in ("a", "b")}
     assert len(draws) == 6
 
 

@@ -76,14 +76,10 @@ def test_closing_tells_the_gain_of_bn_adapt_and_the_harm_on_clean_digits(study_o
         ("clean", "ssa"): (0.4,) * 3,
     }
     words = closing(study_of(numbers))
-    assert words[0] == (
-        "BN-adapt takes the mean offline R² over the 2 degradations from −0.400 (Source) to 0.500."
-    )
+    assert words[0] == ("BN-adapt takes the mean offline R² over the 2 degradations from −0.400 (Source) to 0.500.")
     assert "On clean digits adapting moves the mean R² by −0.100 to 0.000 offline" in words[-2]
 
 
-@pytest.mark.parametrize(
-    ("count", "said"), [(1, "one source model"), (3, "not significance"), (6, "no test")]
-)
+@pytest.mark.parametrize(("count", "said"), [(1, "one source model"), (3, "not significance"), (6, "no test")])
 def test_closing_claims_no_more_than_the_count_allows(study_of, count, said):
     assert said in closing(study_of({}, seeds=tuple(range(count))))[-1]

@@ -61,9 +61,7 @@ class Arrays:
             )
 
 
-def open_arrays(
-    path: Path, *, inputs: str | None, target: str | None, batch_size: int, dtype: torch.dtype
-) -> Arrays:
+def open_arrays(path: Path, *, inputs: str | None, target: str | None, batch_size: int, dtype: torch.dtype) -> Arrays:
     """Array ``inputs`` (by default ``x``) of the archive, and the one called ``target``."""
     try:
         # Objects in an archive are pickles, which could run code.
@@ -75,9 +73,7 @@ def open_arrays(
             y = None if target is None else _array(archive, target, path, "--target")
     except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
         text = " ".join(str(error).split()).rstrip(".")
-        raise FileError(
-            f"Could not read {path} as plain arrays: {text}. Save it with numpy.savez."
-        ) from error
+        raise FileError(f"Could not read {path} as plain arrays: {text}. Save it with numpy.savez.") from error
     if y is not None and len(y) != len(x):
         raise BatchError(f"{path} holds {len(x)} samples but {len(y)} labels in {target!r}.")
     return Arrays(path, x, y, () if target is None else (target,), batch_size, dtype)

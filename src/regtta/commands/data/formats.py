@@ -37,8 +37,7 @@ def csv_header(path: Path) -> Header:
         names = tuple(str(name) for name in pd.read_csv(path, nrows=0, encoding="utf-8-sig").columns)
     if names and all(_is_number(name) for name in names):
         raise FileError(
-            f"{path} has no header: its first line is {', '.join(names[:3])}… Write the names of the "
-            "columns there."
+            f"{path} has no header: its first line is {', '.join(names[:3])}… Write the names of the columns there."
         )
     if len(names) == 1 and any(mark in names[0] for mark in ";\t"):
         raise FileError(f"{path} is not separated by commas: its first line is {names[0]!r}. Save it so.")

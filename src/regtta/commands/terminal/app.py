@@ -76,6 +76,16 @@ def collect(
     head: Head = None,
     batch_size: CollectBatchSize = None,
     device: Device = None,
+    method: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Gather what this method needs beyond the moments, repeatable; options as NAME:key=value,...",
+        ),
+    ] = None,
+    branch: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Weights of the rotation branch, for --method ttt.")
+    ] = None,
     force: Force = False,
 ) -> None:
     """Collect source statistics."""
@@ -84,7 +94,9 @@ def collect(
     from regtta.commands.terminal import show
 
     chosen = DataOptions(data, split_names(columns), target, inputs, batch_size)
-    options = CollectOptions(model, chosen, out, weights, head, device, force)
+    options = CollectOptions(
+        model, chosen, out, weights, head, device, force, methods=tuple(method or ()), branch=branch
+    )
     with show.progress_bar("collecting") as progress:
         report = collect_statistics(options, progress)
     show.collected(report)
@@ -106,12 +118,12 @@ def adapt(
     stats: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Source statistics, for methods that need them.")
     ] = None,
-    method: Annotated[str, typer.Option(metavar="NAME", help="See regtta methods.")] = "ssa",
+    method: Annotated[
+        str, typer.Option(metavar="NAME", help="See regtta methods; sums such as tent+ssa, weighted as tent+0.5*ssa.")
+    ] = "ssa",
     settings: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set", metavar="KEY=VALUE", help="Option of the method, repeatable; see regtta methods NAME."
-        ),
+        typer.Option("--set", metavar="KEY=VALUE", help="Option of the method, repeatable; see regtta methods NAME."),
     ] = None,
     protocol: Annotated[
         Protocol,
@@ -174,9 +186,7 @@ def adapt(
     show.adapted(report)
 
 
-@app.command(
-    help=help_with_examples("Show what source statistics say: counts, rank and spectrum.", "inspect")
-)
+@app.command(help=help_with_examples("Show what source statistics say: counts, rank and spectrum.", "inspect"))
 def inspect(
     stats: Annotated[Path, typer.Argument(metavar="FILE", help="Source statistics.")], as_json: AsJson = False
 ) -> None:
@@ -192,9 +202,7 @@ def inspect(
 
 
 @app.command(help=help_with_examples("List the methods; with a name, all that can be set of one.", "methods"))
-def methods(
-    name: Annotated[str | None, typer.Argument(help="One method.")] = None, as_json: AsJson = False
-) -> None:
+def methods(name: Annotated[str | None, typer.Argument(help="One method.")] = None, as_json: AsJson = False) -> None:
     """List the methods."""
     from regtta.commands.methods import describe_method, list_methods
     from regtta.commands.terminal import show
@@ -207,13 +215,9 @@ def methods(
     show.json([report.plain() for report in reports]) if as_json else show.methods(reports)
 
 
-@app.command(
-    help=help_with_examples("Train on handwritten digits, degrade them, adapt, and write a report.", "demo")
-)
+@app.command(help=help_with_examples("Train on handwritten digits, degrade them, adapt, and write a report.", "demo"))
 def demo(
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder to write to, new or empty.")] = Path(
-        "regtta-demo"
-    ),
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder to write to, new or empty.")] = Path("regtta-demo"),
     seed: Annotated[int, typer.Option(metavar="N", help="Everything random follows from it.")] = 0,
     sources: Annotated[int, typer.Option(min=1, metavar="N", help="How many source models.")] = 3,
     force: Force = False,

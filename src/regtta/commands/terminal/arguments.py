@@ -42,15 +42,11 @@ Head = Annotated[
 Device = Annotated[str | None, typer.Option(metavar="NAME", help="Where to run, such as cuda:0.")]
 CollectBatchSize = Annotated[
     int | None,
-    typer.Option(
-        "--batch-size", min=1, metavar="N", help="Rows a batch; a loader brings its own.", show_default="256"
-    ),
+    typer.Option("--batch-size", min=1, metavar="N", help="Rows a batch; a loader brings its own.", show_default="256"),
 ]
 AdaptBatchSize = Annotated[
     int | None,
-    typer.Option(
-        "--batch-size", min=1, metavar="N", help="Rows a batch; a loader brings its own.", show_default="64"
-    ),
+    typer.Option("--batch-size", min=1, metavar="N", help="Rows a batch; a loader brings its own.", show_default="64"),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace what exists.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]

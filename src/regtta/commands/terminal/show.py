@@ -126,9 +126,7 @@ def methods(reports: Sequence["MethodReport"]) -> None:
 
 def method(report: "MethodReport") -> None:
     """One method and its options."""
-    _facts(
-        ("name", report.name), ("does", report.summary), ("needs", _needs(report)), ("paper", report.paper)
-    )
+    _facts(("name", report.name), ("does", report.summary), ("needs", _needs(report)), ("paper", report.paper))
     if not report.options:
         _facts(("options", "none"))
         return
@@ -173,7 +171,10 @@ def _table(*columns: str) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in columns:
         right = title.endswith(">")
-        table.add_column(Text(title.removesuffix(">")), justify="right" if right else "left")
+        # A name broken over two lines cannot be typed.
+        table.add_column(
+            Text(title.removesuffix(">")), justify="right" if right else "left", no_wrap=title in ("name", "--set")
+        )
     return table
 
 

@@ -16,6 +16,7 @@ _WORDS = (
     (r"\binputs= ", "--inputs "),
     (r"(?<!--set )\bk=\"auto\"", "--set k=auto"),
     (r"(?<!--set )\bk=None\b", "--set k=none"),
+    (r"regtta\.collect\(model, loader, methods=\[regtta\.method\('(\w+)'\)\]\)", r"regtta collect --method \1"),
     (r"\bregtta\.collect\(model, loader\)(\.save\(path\))?", "regtta collect"),
 )
 
@@ -48,7 +49,5 @@ def missing_extra(error: ModuleNotFoundError) -> str | None:
     package = (error.name or "").partition(".")[0]
     for extra, packages in _EXTRAS.items():
         if package in packages:
-            return (
-                f'{package} is not installed. Install what this command needs: pip install "regtta[{extra}]"'
-            )
+            return f'{package} is not installed. Install what this command needs: pip install "regtta[{extra}]"'
     return None

@@ -68,6 +68,4 @@ def _write_around(figure: Figure, study: Study, target: int) -> None:
         handletextpad=0.1,
         columnspacing=0.9,
     )
-    figure.text(
-        _LEFT - 0.065, 0.012, caption(study, target), fontsize=SMALL, linespacing=1.35, color="#333333"
-    )
+    figure.text(_LEFT - 0.065, 0.012, caption(study, target), fontsize=SMALL, linespacing=1.35, color="#333333")

@@ -58,9 +58,7 @@ def draw_scores(axes: Axes, study: Study) -> None:
     clean = study.spread(CLEAN, SOURCE).mean
     if clean is not None:
         axes.axhline(clean, color=_GREY, linewidth=0.9, linestyle=(0, (4, 3)), zorder=1)
-        axes.text(
-            _end(study), clean + 0.02, "Source on clean digits", ha="right", fontsize=SMALL, color=_GREY
-        )
+        axes.text(_end(study), clean + 0.02, "Source on clean digits", ha="right", fontsize=SMALL, color=_GREY)
     arms = study.recipe.arms
     for column, scene in enumerate(study.recipe.scenes):
         for arm, x in zip(arms, _positions(column, len(arms)), strict=True):
@@ -106,9 +104,7 @@ def _draw_score(axes: Axes, x: float, spread: Spread, arm: Arm) -> None:
         _say_diverged(axes, x, spread)
         return
     if min(*spread.finite, spread.mean - (spread.sd or 0)) < FLOOR:
-        axes.plot(
-            x, FLOOR, marker="v", color=_look(arm).colour, markersize=6, linestyle="none", clip_on=False
-        )
+        axes.plot(x, FLOOR, marker="v", color=_look(arm).colour, markersize=6, linestyle="none", clip_on=False)
     if spread.mean < FLOOR:
         axes.plot([x, x], [FLOOR, FLOOR + 0.2], color=_look(arm).colour, linewidth=1.2)
         axes.text(x + 0.04, FLOOR + 0.1, number(spread.mean), va="center", fontsize=SMALL)

@@ -89,9 +89,7 @@ def run_arm(arm: Arm, source: SourceModel, stream: Digits, *, scene: str, batch_
     adapter = Adapter(source.model, arm.method, source.statistics)
     steps = list(adapter.run(torch.split(stream.images, batch_size)))
     predictions = {
-        "offline": torch.cat(
-            [adapter.predict(images) for images in torch.split(stream.images, _PREDICT_BATCH)]
-        ),
+        "offline": torch.cat([adapter.predict(images) for images in torch.split(stream.images, _PREDICT_BATCH)]),
         "online": torch.cat([step.predictions for step in steps]),
     }
     verdicts = [step.diagnostics.verdict for step in steps]

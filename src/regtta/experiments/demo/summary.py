@@ -87,9 +87,7 @@ class Study:
         by_seed = {run.seed: run for run in self.runs if run.scene == scene and run.arm == arm}
         return Spread(tuple(_score(by_seed[seed], protocol, score) for seed in self.seeds))
 
-    def difference(
-        self, scene: str, arm: str, against: str, *, protocol: str = "offline", score: str = "r2"
-    ) -> Spread:
+    def difference(self, scene: str, arm: str, against: str, *, protocol: str = "offline", score: str = "r2") -> Spread:
         """``arm`` minus ``against``, paired: on the same source model and the same stream."""
         own = self.spread(scene, arm, protocol=protocol, score=score).values
         other = self.spread(scene, against, protocol=protocol, score=score).values

@@ -31,10 +31,7 @@ def score_block(study: Study, protocol: str, score: str) -> Block:
     rows = [
         (
             arm.label,
-            *(
-                study.spread(scene, arm.name, protocol=protocol, score=score).text()
-                for scene in study.recipe.scenes
-            ),
+            *(study.spread(scene, arm.name, protocol=protocol, score=score).text() for scene in study.recipe.scenes),
         )
         for arm in study.recipe.arms
     ]
@@ -50,8 +47,7 @@ def difference_block(study: Study, protocol: str, score: str, against: str | Non
         if other is None or other == arm.name or (against is None and other == SOURCE):
             continue
         gaps = [
-            study.difference(scene, arm.name, other, protocol=protocol, score=score)
-            for scene in study.recipe.scenes
+            study.difference(scene, arm.name, other, protocol=protocol, score=score) for scene in study.recipe.scenes
         ]
         rows.append((arm.label, *(gap.text(signed=True) for gap in gaps)))
     whom = study.recipe.arm(against).label if against else "BN-adapt"

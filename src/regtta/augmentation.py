@@ -1,0 +1,52 @@
+"""Views of images for methods that compare an input with itself."""
+
+import torch
+from torch import Tensor
+
+from regtta.errors import BatchError
+
+SHIFT = 1 / 8
+JITTER = 0.2
+SMALLEST_SIDE = 8
+
+
+def shift_and_jitter(images: Tensor, generator: torch.Generator) -> Tensor:
+    """One random view of each image (B, C, H, W): shifted by up to an eighth, brightness and contrast jittered.
+
+    Each image has its own shift (edges repeated), brightness factor and contrast factor (both uniform in 0.8..1.2).
+
+    Example:
+        >>> view = shift_and_jitter(torch.rand(2, 3, 16, 16), torch.Generator().manual_seed(0))
+        >>> view.shape
+        torch.Size([2, 3, 16, 16])
+    """
+    if images.ndim != 4 or min(images.shape[-2:]) < SMALLEST_SIDE or not images.is_floating_point():
+        raise BatchError(
+            f"There is no default augmentation for inputs of shape {tuple(images.shape)} and type {images.dtype}: it "
+            f"is for float images (B, C, H, W) of at least {SMALLEST_SIDE} pixels a side. Pass "
+            "augment=<callable(inputs, generator)>, or take a method that fits any input, such as ssa."
+        )
+    brightness, contrast = _factors(images, generator), _factors(images, generator)
+    views = _shifted(images, generator)
+    mean = views.mean(dim=(1, 2, 3), keepdim=True)
+    return ((views - mean) * contrast + mean) * brightness
+
+
+def _factors(images: Tensor, generator: torch.Generator) -> Tensor:
+    factors = 1 + JITTER * (2 * torch.rand(len(images), 1, 1, 1, generator=generator) - 1)
+    return factors.to(images)
+
+
+def _shifted(images: Tensor, generator: torch.Generator) -> Tensor:
+    rows, columns = (_positions(images, side, generator) for side in (2, 3))
+    samples = torch.arange(len(images), device=images.device)[:, None, None]
+    # Indexing (B, H, W) puts the channels last.
+    return images[samples, :, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
+
+
+def _positions(images: Tensor, side: int, generator: torch.Generator) -> Tensor:
+    """(B, S) which row or column of the image each one of the view shows; past the edge, the edge."""
+    size = images.shape[side]
+    most = int(size * SHIFT)
+    offsets = torch.randint(-most, most + 1, (len(images), 1), generator=generator)
+    return (torch.arange(size) + offsets).clamp(0, size - 1).to(images.device)

@@ -1,0 +1,133 @@
+"""Feature restoration: histograms of every feature dimension and of the outputs.
+
+Eastwood, Mason, Williams and Schölkopf, "Source-Free Adaptation to Measurement Shift via Bottom-Up Feature
+Restoration", ICLR 2022, as Adachi et al., ICLR 2025, use it. Changed for regression: the outputs take the place of
+the logits.
+
+Our readings, where the paper is silent: Adam on affine parameters; equal bins between the source's least and greatest
+value of each dimension, to which values are scaled so that the temperature means the same in every dimension; the
+symmetric KL divergence between bin probabilities, with ``epsilon`` added to each, summed over dimensions and outputs;
+dimensions that never vary on the source are left out.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from regtta.divergences import histogram_divergence, soft_histogram
+from regtta.errors import StatisticsError
+from regtta.features import Forward
+from regtta.gathering import Gatherer
+from regtta.methods.base import Batch, GradientMethod, Rule, Stage
+from regtta.options import check_count, check_positive
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeatureRestoration(GradientMethod):
+    """Aligns soft-binned histograms of all features and outputs with the source's.
+
+    ``L = Σ_d KL(p_d ‖ q_d) + KL(q_d ‖ p_d)`` over bin probabilities p of the batch and q of the source.
+
+    Args:
+        bins: bins a dimension.
+        temperature: of the soft binning, as a share of the dimension's range on the source.
+        epsilon: added to each bin's probability, since an empty bin has no logarithm.
+        lr: learning rate.
+        optimizer: a name or a factory.
+        batch_norm: what BatchNorm does while adapting.
+        trainable: which parameters move.
+        steps: gradient steps a batch.
+
+    Example:
+        >>> FeatureRestoration().bins
+        8
+    """
+
+    bins: int = 8
+    temperature: float = 0.01
+    epsilon: float = 1e-8
+    lr: float = 1e-4
+
+    name: ClassVar[str] = "feature_restoration"
+    paper: ClassVar[str] = "Eastwood et al., ICLR 2022"
+    needs_source: ClassVar[bool] = True
+    needs_head: ClassVar[bool] = True
+    gathers: ClassVar[str] = "its histograms (2 passes)"
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant."""
+        super().__post_init__()
+        check_count("bins", self.bins)
+        check_positive("temperature", self.temperature)
+        check_positive("epsilon", self.epsilon)
+
+    def gatherer(self) -> Gatherer:
+        """Ranges in a first pass over the source, histograms in a second."""
+        return _Histograms(self.bins, self.temperature)
+
+    def start(self, stage: Stage) -> Rule:
+        """Take the source's histograms of the dimensions that vary."""
+        low, high, source, made_with = (
+            stage.extra(self.name, key) for key in ("low", "high", "probabilities", "temperature")
+        )
+        if source.shape[1] != self.bins or made_with.item() != self.temperature:
+            raise StatisticsError(
+                f"The source's histograms have {source.shape[1]} bins at temperature {made_with.item()}, not "
+                f"{self.bins} at {self.temperature}. Collect again with methods=[{self!r}]."
+            )
+        return _Restoration(self, stage, low, high, source)
+
+
+class _Histograms(Gatherer):
+    passes = 2
+
+    def __init__(self, bins: int, temperature: float) -> None:
+        self.bins = bins
+        self.temperature = temperature
+        self.low = self.high = self.total = torch.empty(0)
+        self.count = 0
+
+    def see(self, forward: Forward, number: int) -> None:
+        """Widen the range, or add to the histogram."""
+        values = restored_values(forward.features, forward.outputs).double()
+        if number == 0:
+            low, high = values.aminmax(dim=0)
+            first = self.low.numel() == 0
+            self.low = low if first else torch.minimum(self.low, low)
+            self.high = high if first else torch.maximum(self.high, high)
+            return
+        seen = soft_histogram(values, self.low, self.high, self.bins, self.temperature) * len(values)
+        self.total = seen if self.count == 0 else self.total + seen
+        self.count += len(values)
+
+    def result(self) -> dict[str, Tensor]:
+        """Ranges (D+O,) and bin probabilities (D+O, bins)."""
+        return {
+            "low": self.low,
+            "high": self.high,
+            "probabilities": self.total / self.count,
+            "temperature": torch.tensor([self.temperature], dtype=torch.float64),
+        }
+
+
+class _Restoration(Rule):
+    def __init__(self, method: FeatureRestoration, stage: Stage, low: Tensor, high: Tensor, source: Tensor) -> None:
+        varies = high > low
+        self.method = method
+        self.varies = varies.to(stage.device)
+        self.low, self.high, self.source = (
+            values[varies].to(stage.device, stage.dtype) for values in (low, high, source)
+        )
+
+    def update(self, batch: Batch) -> Tensor:
+        """The divergence of the batch's histograms from the source's."""
+        values = restored_values(batch.features, batch.outputs)[:, self.varies].to(self.low.dtype)
+        histogram = soft_histogram(values, self.low, self.high, self.method.bins, self.method.temperature)
+        return histogram_divergence(histogram, self.source, self.method.epsilon).sum()
+
+
+def restored_values(features: Tensor, outputs: Tensor) -> Tensor:
+    """(B, D+O): features and outputs side by side."""
+    return torch.cat([features, outputs.reshape(len(features), -1)], dim=1)

@@ -1,0 +1,74 @@
+"""Oracle: fine-tuning on the target's labels, the upper bound of every table.
+
+Adachi et al., "Test-time Adaptation for Regression by Subspace Alignment", ICLR 2025, compare with it and do
+not say what it moves. Our reading: the same parameters, optimizer and schedule as SSA, with the task's loss on
+labels; ``trainable="all"`` is the second line of our tables.
+"""
+
+import logging
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from torch import Tensor
+from torch.nn import functional
+
+from regtta.errors import BatchError
+from regtta.methods.base import Batch, GradientMethod, Rule, Stage
+from regtta.options import check_choice
+
+logger = logging.getLogger(__name__)
+
+Task = Literal["regression", "classification"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Oracle(GradientMethod):
+    """Learns from the target's labels: no test-time adaptation, but its upper bound.
+
+    ``L = mean (f(x) − y)²``, or the cross-entropy of a classifier.
+
+    Args:
+        task: ``"regression"`` or ``"classification"``.
+        lr: learning rate.
+        optimizer: a name or a factory.
+        batch_norm: what BatchNorm does while adapting.
+        trainable: which parameters move.
+        steps: gradient steps a batch.
+
+    Example:
+        >>> Oracle(trainable="all").takes_targets
+        True
+    """
+
+    task: Task = "regression"
+
+    name: ClassVar[str] = "oracle"
+    paper: ClassVar[str] = "the upper bound in Adachi et al., ICLR 2025"
+    takes_targets: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant."""
+        super().__post_init__()
+        check_choice("task", self.task, ("regression", "classification"))
+
+    def start(self, stage: Stage) -> Rule:  # noqa: ARG002 - every method is asked the same way
+        """Say loudly what this is."""
+        logger.warning("The oracle learns from the target's labels: an upper bound, not an adaptation.")
+        return _Supervised(self.task)
+
+
+class _Supervised(Rule):
+    def __init__(self, task: Task) -> None:
+        self.task = task
+
+    def update(self, batch: Batch) -> Tensor:
+        """The task's loss on the labels."""
+        outputs, targets = batch.outputs, batch.require_targets().to(batch.outputs.device)
+        if self.task == "classification":
+            return functional.cross_entropy(outputs, targets)
+        if targets.numel() != outputs.numel() or len(targets) != len(outputs):
+            raise BatchError(
+                f"Targets of shape {tuple(targets.shape)} do not fit outputs of shape {tuple(outputs.shape)}. "
+                "Give one row a sample and one column an output."
+            )
+        return functional.mse_loss(outputs, targets.reshape(outputs.shape).to(outputs.dtype))

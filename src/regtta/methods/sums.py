@@ -1,0 +1,82 @@
+"""Sums of methods: one step down a weighted sum of their losses.
+
+Tent + SSA in the paper's classification tables is such a sum; any other is made the same way.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from regtta.errors import OptionError
+from regtta.methods.base import Batch, GradientMethod, NewHead, Rule, Skip, Stage
+from regtta.options import check_positive
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sum(GradientMethod):
+    """Descends the weighted sum of the losses of several methods.
+
+    ``L = Σ_j weight_j · L_j``. What moves, by which optimizer, and what BatchNorm does are the sum's own.
+
+    Args:
+        terms: the methods, each one that descends a loss.
+        weights: one a term; all 1 by default.
+        lr: learning rate.
+        optimizer: a name or a factory.
+        batch_norm: what BatchNorm does while adapting.
+        trainable: which parameters move.
+        steps: gradient steps a batch.
+    """
+
+    terms: tuple[GradientMethod, ...]
+    weights: tuple[float, ...] = ()
+
+    paper: ClassVar[str] = "a sum of methods"
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be summed; need what any term needs."""
+        super().__post_init__()
+        for term in self.terms:
+            if not isinstance(term, GradientMethod):
+                raise OptionError(f"{type(term).__name__} descends no loss, so it cannot be part of a sum.")
+        weights = self.weights or (1.0,) * len(self.terms)
+        if len(self.terms) < 2 or len(weights) != len(self.terms):
+            raise OptionError(f"Expected two terms or more and a weight each, found {self.terms} and {weights}.")
+        for weight in weights:
+            check_positive("a weight", weight)
+        # Facts of the class for every other method; of the instance for a sum.
+        object.__setattr__(self, "weights", weights)
+        object.__setattr__(self, "name", "+".join(term.name for term in self.terms))
+        for need in ("needs_source", "needs_head", "takes_targets"):
+            object.__setattr__(self, need, any(getattr(term, need) for term in self.terms))
+
+    def start(self, stage: Stage) -> Rule:
+        """Start every term."""
+        return _SumRule([term.start(stage) for term in self.terms], self.weights)
+
+
+class _SumRule(Rule):
+    def __init__(self, rules: list[Rule], weights: tuple[float, ...]) -> None:
+        self.rules = rules
+        self.weights = weights
+
+    def update(self, batch: Batch) -> Tensor | NewHead | Skip | None:
+        """The weighted sum; a term that skips the batch makes the sum skip it."""
+        total: Tensor | None = None
+        for rule, weight in zip(self.rules, self.weights, strict=True):
+            loss = rule.update(batch)
+            if not isinstance(loss, Tensor):
+                return loss
+            total = weight * loss if total is None else total + weight * loss
+        return total
+
+    def state_dict(self) -> dict[str, Any]:
+        """Every term's."""
+        return {str(index): rule.state_dict() for index, rule in enumerate(self.rules)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Every term's."""
+        for index, rule in enumerate(self.rules):
+            rule.load_state_dict(state[str(index)])

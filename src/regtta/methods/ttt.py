@@ -1,0 +1,131 @@
+"""TTT: test-time training by predicting rotations.
+
+Sun, Wang, Liu, Miller, Efros and Hardt, "Test-Time Training with Self-Supervision for Generalization under
+Distribution Shifts", ICML 2020, as Adachi et al., ICLR 2025, use it: one linear branch from the features to four
+logits, trained together with the regressor on the source, predicts by which multiple of 90° an image was turned.
+At test time the extractor descends the branch's loss; the branch itself stays.
+
+Our readings, where the paper is silent: all of the extractor moves, BatchNorm in batch mode, each image is turned
+by a random multiple of 90°.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from regtta.errors import BatchError, ModelError
+from regtta.gathering import Gatherer, Stored
+from regtta.methods.base import Batch, GradientMethod, OptimizerFactory, OptimizerName, Rule, Stage
+from regtta.parameters import Trainable
+
+ROTATIONS = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class TTT(GradientMethod):
+    """Descends the loss of a branch that predicts by how much an image was turned.
+
+    ``L = mean_i CE(branch(g(rot(x_i, r_i))), r_i)``, ``r_i`` random in {0°, 90°, 180°, 270°}.
+
+    Args:
+        branch: the linear layer (4 × D) trained together with the model. ``collect(..., methods=[TTT(branch=layer)])``
+            stores it with the statistics, and ``TTT()`` finds it there.
+        seed: of the random turns.
+        lr: learning rate.
+        optimizer: a name or a factory.
+        batch_norm: what BatchNorm does while adapting.
+        trainable: which parameters move.
+        steps: gradient steps a batch.
+
+    Example:
+        >>> TTT().optimizer
+        'sgd'
+    """
+
+    branch: nn.Linear | None = None
+    seed: int = 0
+    optimizer: OptimizerName | OptimizerFactory = "sgd"
+    trainable: Trainable = "extractor"
+
+    name: ClassVar[str] = "ttt"
+    paper: ClassVar[str] = "Sun et al., ICML 2020"
+    needs_head: ClassVar[bool] = True
+    gathers: ClassVar[str] = "a branch trained with the model"
+
+    def gatherer(self) -> Gatherer | None:
+        """The branch's weights, which need no pass over the data."""
+        if self.branch is None:
+            raise ModelError(
+                "Nothing to store: TTT's branch is trained together with the model, never collected. Pass "
+                "TTT(branch=<the linear layer that was trained>)."
+            )
+        return Stored(_values(self.branch))
+
+    def start(self, stage: Stage) -> Rule:
+        """Find the branch and check that it fits."""
+        weight, bias = self._branch(stage)
+        width = stage.require_head().in_features
+        if tuple(weight.shape) != (ROTATIONS, width):
+            raise ModelError(
+                f"{type(stage.model).__name__} has no place for this branch: expected a linear layer from {width} "
+                f"features to {ROTATIONS} rotations, found weights of shape {tuple(weight.shape)}."
+            )
+        dtype = stage.require_head().weight.dtype
+        return _Rotations(weight.to(stage.device, dtype), bias.to(stage.device, dtype), self.seed)
+
+    def _branch(self, stage: Stage) -> tuple[Tensor, Tensor]:
+        """Weight (4, D) and bias (4,): the branch given, else the one stored with the statistics."""
+        if self.branch is None:
+            return stage.extra(self.name, "weight"), stage.extra(self.name, "bias")
+        values = _values(self.branch)
+        return values["weight"], values["bias"]
+
+
+def _values(branch: nn.Linear) -> dict[str, Tensor]:
+    bias = branch.bias.detach() if branch.bias is not None else torch.zeros(branch.out_features)
+    return {"weight": branch.weight.detach(), "bias": bias}
+
+
+class _Rotations(Rule):
+    def __init__(self, weight: Tensor, bias: Tensor, seed: int) -> None:
+        self.weight = weight
+        self.bias = bias
+        self.generator = torch.Generator().manual_seed(seed)
+
+    def update(self, batch: Batch) -> Tensor:
+        """Turn every image and ask the branch by how much."""
+        turns = torch.randint(ROTATIONS, (len(batch.inputs),), generator=self.generator)
+        turns = turns.to(batch.inputs.device)
+        features = batch.forward(rotated(batch.inputs, turns)).features
+        return functional.cross_entropy(functional.linear(features, self.weight, self.bias), turns)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the random turns stand."""
+        return {"generator": self.generator.get_state()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on with the same turns."""
+        self.generator.set_state(state["generator"])
+
+
+def rotated(images: Tensor, turns: Tensor) -> Tensor:
+    """Images (B, C, S, S), each turned by its own multiple ``turns`` (B,) of 90°.
+
+    Example:
+        >>> rotated(torch.tensor([[[[1, 2], [3, 4]]]]), torch.tensor([1])).tolist()
+        [[[[2, 4], [1, 3]]]]
+    """
+    if images.ndim != 4 or images.shape[-1] != images.shape[-2]:
+        raise BatchError(
+            f"ttt turns images by 90°: expected inputs of shape (B, C, S, S), found {tuple(images.shape)}. Take a "
+            "method that fits any input, such as ssa."
+        )
+    out = torch.empty_like(images)
+    for turn in range(ROTATIONS):
+        chosen = turns == turn
+        out[chosen] = torch.rot90(images[chosen], turn, dims=(2, 3))
+    return out

@@ -1,0 +1,92 @@
+"""Variance minimisation: the same answer for every view of an input.
+
+After MEMO: Zhang, Levine and Finn, "MEMO: Test Time Robustness via Adaptation and Augmentation", NeurIPS 2022, in
+the form that Adachi et al., ICLR 2025, compare with. Changed for regression: the variance of the output over
+augmented views takes the place of the entropy of their mean.
+
+Our readings, where the paper is silent: the loss is the mean over inputs of the variance over views; all of the
+extractor moves, BatchNorm in batch mode. Nothing keeps this loss from making the output constant, and in the
+paper's tables it does.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from regtta.augmentation import shift_and_jitter
+from regtta.errors import OptionError
+from regtta.methods.base import Batch, GradientMethod, Rule, Stage
+from regtta.options import check_choice, check_count
+from regtta.parameters import Trainable
+
+Augmentation = Callable[[Tensor, torch.Generator], Tensor]
+
+
+@dataclass(frozen=True, kw_only=True)
+class VarianceMinimization(GradientMethod):
+    """Minimises the variance of the output over augmented views of each input.
+
+    ``L = mean_i Var_v f(view_v(x_i))``, summed over outputs.
+
+    Args:
+        views: augmented views an input.
+        augment: ``"images"`` shifts images by up to an eighth of their side and jitters brightness and contrast by a
+            fifth (no flips and no turns, which change what a regressor should answer), or a callable
+            ``(inputs, generator) -> views`` that draws one view of each input.
+        seed: of the augmentation.
+        lr: learning rate.
+        optimizer: a name or a factory.
+        batch_norm: what BatchNorm does while adapting.
+        trainable: which parameters move.
+        steps: gradient steps a batch.
+
+    Example:
+        >>> VarianceMinimization().views
+        32
+    """
+
+    views: int = 32
+    augment: Literal["images"] | Augmentation = "images"
+    seed: int = 0
+    trainable: Trainable = "extractor"
+
+    name: ClassVar[str] = "variance_minimization"
+    paper: ClassVar[str] = "after MEMO, Zhang et al., NeurIPS 2022"
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant."""
+        super().__post_init__()
+        check_count("views", self.views)
+        if self.views < 2:
+            raise OptionError("Expected views of at least 2: one view has no variance.")
+        if not callable(self.augment):
+            check_choice("augment", self.augment, ("images",))
+
+    def start(self, stage: Stage) -> Rule:  # noqa: ARG002 - every method is asked the same way
+        """Get ready to draw views."""
+        augment = self.augment if callable(self.augment) else shift_and_jitter
+        return _Views(augment, self.views, self.seed)
+
+
+class _Views(Rule):
+    def __init__(self, augment: Augmentation, views: int, seed: int) -> None:
+        self.augment = augment
+        self.views = views
+        self.generator = torch.Generator().manual_seed(seed)
+
+    def update(self, batch: Batch) -> Tensor:
+        """The variance over views, of all outputs of all inputs."""
+        views = [self.augment(batch.inputs, self.generator) for _ in range(self.views)]
+        outputs = batch.forward(torch.cat(views)).outputs
+        return outputs.reshape(self.views, len(batch.inputs), -1).var(dim=0).sum(dim=1).mean()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the random views stand."""
+        return {"generator": self.generator.get_state()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on with the same views."""
+        self.generator.set_state(state["generator"])

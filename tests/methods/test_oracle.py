@@ -1,0 +1,60 @@
+import logging
+
+import pytest
+import torch
+
+import regtta
+import zoo
+from methods.by_hand import batch_of, head_of, stage_of
+from regtta.errors import BatchError, OptionError
+
+
+def started(**options):
+    return regtta.Oracle(**options).start(stage_of(head_of([1.0] * 4)))
+
+
+def test_regression_by_hand():
+    outputs = torch.tensor([[1.0], [2.0], [3.0]], dtype=torch.float64)
+    for targets in (torch.tensor([1.0, 4.0, 0.0]), torch.tensor([[1], [4], [0]])):
+        assert started().update(batch_of(outputs=outputs, targets=targets)).item() == pytest.approx(13 / 3)
+
+
+def test_several_outputs_are_averaged():
+    outputs, targets = torch.randn(3, 4, dtype=torch.float64), torch.randn(3, 4, dtype=torch.float64)
+    expected = ((outputs - targets).numpy() ** 2).mean()
+    assert started().update(batch_of(outputs=outputs, targets=targets)).item() == pytest.approx(expected)
+
+
+def test_classification_is_the_cross_entropy():
+    outputs, targets = torch.randn(3, 4, dtype=torch.float64), torch.tensor([0, 3, 1])
+    expected = -outputs.log_softmax(1)[range(3), targets].mean()
+    rule = started(task="classification")
+    assert rule.update(batch_of(outputs=outputs, targets=targets)).item() == pytest.approx(expected.item())
+
+
+def test_it_says_loudly_what_it_is_and_takes_labels_alone(caplog):
+    with caplog.at_level(logging.WARNING, "regtta"):
+        adapter = regtta.Adapter(zoo.mlp(), regtta.Oracle())
+    assert "learns from the target's labels" in caplog.text
+    x = zoo.table(8)
+    with pytest.raises(BatchError, match=r"oracle learns from labels: call adapt\(x, targets=y\)"):
+        adapter.adapt(x)
+    with pytest.raises(BatchError, match=r"Targets of shape \(7,\) do not fit outputs of shape \(8, 1\)"):
+        adapter.adapt(x, targets=torch.ones(7))
+    assert adapter.adapt(x, targets=torch.ones(8)).diagnostics.verdict.learned
+
+
+def test_all_parameters_move_when_asked():
+    model = zoo.mlp()
+    adapter = regtta.Adapter(model, regtta.Oracle(trainable="all"))
+    adapter.adapt(zoo.table(8), targets=torch.ones(8))
+    moved = {n for n, p in adapter.export().named_parameters() if not torch.equal(p, model.get_parameter(n))}
+    assert moved == {n for n, _ in model.named_parameters()} - {"0.bias", "3.bias"} or moved == {
+        n for n, _ in model.named_parameters()
+    }
+    assert {"0.weight", "6.weight", "6.bias"} <= moved
+
+
+def test_a_task_there_is_not():
+    with pytest.raises(OptionError, match="task to be one of"):
+        regtta.Oracle(task="ranking")

@@ -1,0 +1,103 @@
+import numpy as np
+import pytest
+import torch
+from scipy.linalg import subspace_angles
+
+import regtta
+import zoo
+from methods.by_hand import batch_of, head_of, source_of, stage_of
+from regtta.divergences import subspace_distance
+from regtta.errors import OptionError
+from regtta.methods.rsd import uncentred_bases
+
+
+def orthonormal(*shape, seed):
+    return np.linalg.qr(np.random.default_rng(seed).normal(size=shape))[0]
+
+
+def test_the_sines_are_scipys():
+    a, b = orthonormal(9, 4, seed=0), orthonormal(9, 4, seed=1)
+    sines, mismatch = subspace_distance(torch.from_numpy(a), torch.from_numpy(b))
+    assert sines.item() == pytest.approx(np.sin(subspace_angles(a, b)).sum(), rel=1e-8)
+    p, _, qt = np.linalg.svd(a.T @ b)
+    assert mismatch.item() == pytest.approx(np.linalg.norm(np.abs(p) - np.abs(qt.T)), rel=1e-8)
+
+
+def test_the_sources_bases_are_those_of_its_uncentred_features():
+    points = np.random.default_rng(0).normal(1, 1, (50, 4)) * [4, 3, 2, 1]
+    left = np.linalg.svd(points.T, full_matrices=False)[0]
+    bases = uncentred_bases(source_of(points)).numpy()
+    np.testing.assert_allclose(np.abs(left.T @ bases), np.eye(4), atol=1e-6)
+
+
+def test_by_hand():
+    # Source spread along the first axis most, then the second. The batch spans axes 1 and 3 (2 and 1 long):
+    # of two bases one coincides (sine 0, up to the floor under the root) and one is at a right angle (sine 1).
+    # P and Q are both the identity up to sign, so that the mismatch is 0.
+    source = source_of(np.diag([9.0, 5.0, 0.1, 0.0])[[0, 0, 1, 1, 2, 3]] * np.array([[1], [-1], [1], [-1], [1], [1]]))
+    features = torch.zeros(3, 4, dtype=torch.float64)
+    features[0, 0], features[1, 2] = 2.0, 1.0
+    rule = regtta.RSD(k=2).start(stage_of(head_of([1.0] * 4), source))
+    assert rule.update(batch_of(features)).item() == pytest.approx(1.0, abs=1e-6)
+    heavy = regtta.RSD(k=2, mismatch=3.0).start(stage_of(head_of([1.0] * 4), source))
+    assert heavy.update(batch_of(features)).item() == pytest.approx(1.0, abs=1e-6)
+
+
+def test_the_loss_against_numpy():
+    model = zoo.mlp().double()
+    source = regtta.collect(model, zoo.table(300).double().split(50))
+    x = zoo.table(8, shift=1.0).double()
+    step = regtta.Adapter(model, regtta.RSD(k=5, batch_norm="source"), source).adapt(x)
+    with torch.no_grad():
+        everything, batch = (model[:6](v).numpy() for v in (zoo.table(300).double(), x))
+    us, ut = (np.linalg.svd(z.T, full_matrices=False)[0][:, :5] for z in (everything, batch))
+    p, cosines, qt = np.linalg.svd(us.T @ ut)
+    # |P| and |Q| do not depend on the signs of the bases.
+    expected = np.sqrt(1 - cosines**2).sum() + 0.1 * np.linalg.norm(np.abs(p) - np.abs(qt.T))
+    assert step.diagnostics.loss == pytest.approx(expected, rel=1e-5)
+
+
+def test_as_many_bases_as_the_batch_has_samples():
+    source = source_of(np.random.default_rng(0).normal(size=(50, 4)))
+    rule = regtta.RSD(k=100).start(stage_of(head_of([1.0] * 4), source))
+    two = torch.randn(2, 4, dtype=torch.float64)
+    expected = subspace_distance(uncentred_bases(source)[:, :2], torch.linalg.svd(two.T, full_matrices=False).U)
+    assert rule.update(batch_of(two)).item() == pytest.approx((expected[0] + 0.1 * expected[1]).item())
+
+
+def test_gradients_agree_with_finite_differences():
+    source = source_of(np.random.default_rng(0).normal(size=(50, 4)))
+    rule = regtta.RSD(k=2).start(stage_of(head_of([1.0] * 4), source))
+    features = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda z: rule.update(batch_of(z)), features)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_degenerate_batch_is_skipped_and_counted_not_a_crash(monkeypatch):
+    model = zoo.mlp()
+    with torch.no_grad():  # features of rank 1: every further singular value is zero, and so repeated
+        model[4].weight[1:], model[4].bias[1:] = 0, -1
+    source = regtta.collect(model, zoo.table(300).split(50))
+    adapter = regtta.Adapter(model, regtta.RSD(k=5), source)
+    steps = list(adapter.run(zoo.table(60, shift=1.0).split(12)))
+    assert not any(step.diagnostics.verdict.learned for step in steps)
+    assert {step.diagnostics.verdict.reason for step in steps} <= {
+        "the loss is not finite",
+        "the gradient is not finite",
+    }
+    assert torch.equal(adapter.predict(zoo.table(5)), regtta.Adapter(model, regtta.Source()).predict(zoo.table(5)))
+
+    def diverges(*_args, **_kwargs):
+        raise torch.linalg.LinAlgError("did not converge")
+
+    monkeypatch.setattr(torch.linalg, "svd", diverges)
+    verdict = adapter.adapt(zoo.table(8)).diagnostics.verdict
+    assert verdict.reason == "the batch's singular value decomposition did not converge"
+
+
+def test_options_that_cannot_be_meant():
+    with pytest.raises(OptionError, match="mismatch to be a number of at least 0"):
+        regtta.RSD(mismatch=-1)
+    assert regtta.RSD(mismatch=0).mismatch == 0
+    with pytest.raises(OptionError, match="k to be a whole number"):
+        regtta.RSD(k=0)

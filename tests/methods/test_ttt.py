@@ -1,0 +1,81 @@
+import math
+
+import pytest
+import torch
+from torch import nn
+from torchvision.transforms.functional import rotate
+
+import regtta
+import zoo
+from methods.by_hand import FEATURES, batch_of, head_of, stage_of
+from regtta.errors import BatchError, ModelError, StatisticsError
+from regtta.features import Forward
+from regtta.methods.ttt import rotated
+
+
+def branch_of(width=10, seed=0):
+    torch.manual_seed(seed)
+    return nn.Linear(width, 4)
+
+
+def test_rotations_are_torchvisions():
+    images = torch.rand(4, 3, 6, 6)
+    turned = rotated(images, torch.arange(4))
+    for turn in range(4):
+        torch.testing.assert_close(turned[turn], rotate(images[turn], 90 * turn))
+    assert torch.equal(turned[0], images[0])
+
+
+def test_by_hand():
+    # The branch's logits are the features themselves, so the loss is their cross-entropy with the turns drawn.
+    branch = nn.Linear(4, 4).double()
+    with torch.no_grad():
+        branch.weight.copy_(torch.eye(4))
+        branch.bias.zero_()
+    rule = regtta.TTT(branch=branch, seed=5).start(stage_of(head_of([1.0] * 4)))
+    turns = torch.randint(4, (3,), generator=torch.Generator().manual_seed(5)).tolist()
+    expected = 0.0
+    for row, turn in zip(FEATURES.tolist(), turns, strict=True):
+        expected += (math.log(sum(math.exp(v) for v in row)) - row[turn]) / 3
+    batch = batch_of(inputs=torch.zeros(3, 1, 2, 2).double(), forward=lambda x: Forward(FEATURES, FEATURES))
+    assert rule.update(batch).item() == pytest.approx(expected)
+
+
+def test_it_learns_rotations_on_turned_images_with_the_branch_fixed():
+    model, branch = zoo.cnn(), branch_of()
+    before = branch.weight.detach().clone()
+    adapter = regtta.Adapter(model, regtta.TTT(branch=branch, lr=0.1))
+    losses = [adapter.adapt(x).diagnostics.loss for x in zoo.images(32 * 40).split(32)]
+    assert sum(losses[-5:]) < 0.8 * sum(losses[:5])
+    assert torch.equal(branch.weight, before)
+    assert torch.equal(adapter.export()[9].weight, model[9].weight)
+
+
+def test_the_branch_travels_with_the_statistics(tmp_path):
+    model, branch = zoo.cnn(), branch_of()
+    source = regtta.collect(model, iter(zoo.images(60).split(20)), methods=[regtta.TTT(branch=branch)])
+    source.save(tmp_path / "s.safetensors")
+    source = regtta.SourceStatistics.load(tmp_path / "s.safetensors")
+    given = regtta.Adapter(model, regtta.TTT(branch=branch), source)
+    found = regtta.Adapter(model, regtta.TTT(), source)
+    for x in zoo.images(40, shift=0.3).split(10):
+        assert torch.equal(given.adapt(x).predictions, found.adapt(x).predictions)
+    assert torch.equal(given.predict(x), found.predict(x))
+
+
+def test_a_branch_without_bias():
+    branch = nn.Linear(10, 4, bias=False)
+    source = regtta.collect(zoo.cnn(), zoo.images(60).split(20), methods=[regtta.TTT(branch=branch)])
+    assert (source.extras["ttt/bias"] == 0).all()
+
+
+def test_what_is_missing_or_does_not_fit():
+    model = zoo.cnn()
+    with pytest.raises(ModelError, match="trained together with the model, never collected"):
+        regtta.collect(model, zoo.images(40).split(20), methods=[regtta.TTT()])
+    with pytest.raises(StatisticsError, match=r"methods=\[regtta.method\('ttt'\)\]"):
+        regtta.Adapter(model, regtta.TTT(), regtta.collect(model, zoo.images(40).split(20)))
+    with pytest.raises(ModelError, match=r"from 10 features to 4 rotations, found weights of shape \(4, 7\)"):
+        regtta.Adapter(model, regtta.TTT(branch=branch_of(7)), head="9")
+    with pytest.raises(BatchError, match=r"expected inputs of shape \(B, C, S, S\), found \(2, 3, 16, 12\)"):
+        rotated(torch.zeros(2, 3, 16, 12), torch.zeros(2))
