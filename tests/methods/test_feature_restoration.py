@@ -89,6 +89,18 @@ def test_the_loss_of_a_model_against_numpy(outputs):
     assert step.diagnostics.loss == pytest.approx(((p - q) * np.log(p / q)).sum(), rel=1e-6)
 
 
+def test_a_dimension_that_hardly_fires_on_the_source_does_no_harm():
+    model = zoo.mlp()
+    with torch.no_grad():  # one feature whose range is lost beside the others'
+        model[4].weight[0] *= 1e-30
+        model[4].bias[0] = 1e-32
+    method = regtta.FeatureRestoration()
+    source = regtta.collect(model, zoo.table(300).split(50), methods=[method])
+    ranges = source.extras["feature_restoration/high"] - source.extras["feature_restoration/low"]
+    assert 0 < ranges[0] < 1e-25
+    assert regtta.Adapter(model, method, source).adapt(zoo.table(30, shift=2.0)).diagnostics.verdict.learned
+
+
 def test_gradients_agree_with_finite_differences():
     source = source_of(torch.randn(9, 4), extras=extras_of([0.0] * 8, [6.0] * 8, np.full((8, 4), 0.25), 0.2))
     rule = regtta.FeatureRestoration(bins=4, temperature=0.2).start(stage_of(head_of([1.0] * 4), source))

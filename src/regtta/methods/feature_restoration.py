@@ -7,7 +7,7 @@ the logits.
 Our readings, where the paper is silent: Adam on affine parameters; equal bins between the source's least and greatest
 value of each dimension, to which values are scaled so that the temperature means the same in every dimension; the
 symmetric KL divergence between bin probabilities, with ``epsilon`` added to each, summed over dimensions and outputs;
-dimensions that never vary on the source are left out.
+dimensions whose range on the source is below float32's epsilon of the widest one's are left out, for they have no bins.
 """
 
 from dataclasses import dataclass
@@ -114,7 +114,8 @@ class _Histograms(Gatherer):
 
 class _Restoration(Rule):
     def __init__(self, method: FeatureRestoration, stage: Stage, low: Tensor, high: Tensor, source: Tensor) -> None:
-        varies = high > low
+        ranges = high - low
+        varies = ranges > torch.finfo(torch.float32).eps * ranges.max()
         self.method = method
         self.varies = varies.to(stage.device)
         self.low, self.high, self.source = (

@@ -124,8 +124,9 @@ def rotated(images: Tensor, turns: Tensor) -> Tensor:
             f"ttt turns images by 90°: expected inputs of shape (B, C, S, S), found {tuple(images.shape)}. Take a "
             "method that fits any input, such as ssa."
         )
-    out = torch.empty_like(images)
-    for turn in range(ROTATIONS):
-        chosen = turns == turn
-        out[chosen] = torch.rot90(images[chosen], turn, dims=(2, 3))
-    return out
+    return rotation_table(images)[turns, torch.arange(len(images), device=images.device)]
+
+
+def rotation_table(images: Tensor) -> Tensor:
+    """(4, B, C, S, S): the images turned by 0°, 90°, 180° and 270°."""
+    return torch.stack([torch.rot90(images, turn, dims=(2, 3)) for turn in range(ROTATIONS)])

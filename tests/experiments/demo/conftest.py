@@ -6,9 +6,10 @@ import pytest
 
 from regtta.experiments.demo.degradations import Contrast, Noise
 from regtta.experiments.demo.recipe import ARMS, Recipe
-from regtta.experiments.demo.study import PROTOCOLS, Run, SourceModel, make_source, one_thread
+from regtta.experiments.demo.study import Run, SourceModel, make_source, one_thread
 from regtta.experiments.demo.summary import Study
 from regtta.experiments.demo.training import Training
+from regtta.experiments.protocol import PROTOCOLS, Outcome
 from regtta.metrics import Scores
 
 Numbers = Mapping[tuple[str, str], tuple[float | None, ...]]
@@ -47,17 +48,8 @@ def study_of(toy: Recipe) -> Callable[..., Study]:
                 values = numbers.get((scene, arm.name), (0.5,) * len(seeds))
                 for seed, r2 in zip(seeds, values, strict=True):
                     score = Scores(r2=float("nan") if r2 is None else r2, rmse=2.0, mae=1.0, pearson=0.9, count=65)
-                    runs.append(
-                        Run(
-                            seed,
-                            scene,
-                            arm.name,
-                            dict.fromkeys(PROTOCOLS, score),
-                            2,
-                            {},
-                            "loss" if r2 is None else "",
-                        )
-                    )
+                    outcome = Outcome(dict.fromkeys(PROTOCOLS, score), 2, {}, "loss" if r2 is None else "")
+                    runs.append(Run(seed, scene, arm.name, outcome))
         return Study(toy, seeds, tuple(runs))
 
     return build

@@ -27,7 +27,7 @@ def test_scores_agree_with_the_library_by_hand_and_scikit_learn(toy, toy_source,
     run = run_arm(toy.arm(arm), toy_source, Digits(images, labels), scene=scene, batch_size=32)
     predictions = by_hand(toy_source, images, toy.arm(arm).method)
     for protocol, predicted in zip(("offline", "online"), predictions, strict=True):
-        scores = run.scores[protocol]
+        scores = run.outcome.scores[protocol]
         assert scores.count == len(labels)
         assert scores.r2 == pytest.approx(r2_score(labels, predicted), abs=1e-4)
         assert scores.rmse == pytest.approx(root_mean_squared_error(labels, predicted), abs=1e-4)
@@ -37,16 +37,16 @@ def test_scores_agree_with_the_library_by_hand_and_scikit_learn(toy, toy_source,
 def test_verdicts_are_counted(toy, toy_source):
     stream = toy_source.target  # 65 digits: two batches of 32 and one of 1
     learning = run_arm(toy.arm("ssa"), toy_source, stream, scene="clean", batch_size=32)
-    assert (learning.learned, learning.refused) == (2, {"a batch of 1 has no variance": 1})
+    assert (learning.outcome.learned, learning.outcome.refused) == (2, {"a batch of 1 has no variance": 1})
     still = run_arm(toy.arm("source"), toy_source, stream, scene="clean", batch_size=32)
-    assert still.learned == 0
-    assert sum(still.refused.values()) == 3
+    assert still.outcome.learned == 0
+    assert sum(still.outcome.refused.values()) == 3
 
 
 def test_source_scores_the_same_online_and_offline(toy, toy_source):
     run = run_arm(Arm("source", "Source", Source()), toy_source, toy_source.target, scene="", batch_size=32)
-    assert run.scores["online"].r2 == pytest.approx(run.scores["offline"].r2, abs=1e-6)
-    assert run.diverged == ""
+    assert run.outcome.scores["online"].r2 == pytest.approx(run.outcome.scores["offline"].r2, abs=1e-6)
+    assert run.outcome.diverged == ""
 
 
 def test_every_arm_meets_every_scene_from_the_same_source(toy, toy_source):
@@ -54,11 +54,11 @@ def test_every_arm_meets_every_scene_from_the_same_source(toy, toy_source):
     runs = list(run_scenes(toy, toy_source))
     assert [(run.scene, run.arm) for run in runs] == [(s, a.name) for s in toy.scenes for a in toy.arms]
     assert regtta.fingerprint(toy_source.model) == before
-    assert {run.diverged for run in runs} == {""}
+    assert {run.outcome.diverged for run in runs} == {""}
     # An order of arms that mattered would mean that one left something behind.
     turned = dataclasses.replace(toy, arms=(toy.arms[0], *reversed(toy.arms[1:])))
-    assert {(r.scene, r.arm): r.scores for r in run_scenes(turned, toy_source)} == {
-        (r.scene, r.arm): r.scores for r in runs
+    assert {(r.scene, r.arm): r.outcome.scores for r in run_scenes(turned, toy_source)} == {
+        (r.scene, r.arm): r.outcome.scores for r in runs
     }
 
 
@@ -75,8 +75,8 @@ def test_twice_is_bit_identical_whatever_the_global_generator_holds(toy):
 def test_a_run_that_leaves_the_finite_numbers_has_diverged(toy, toy_source):
     wild = Arm("ssa", "SSA", SSA(lr=1e30))
     run = run_arm(wild, toy_source, toy_source.target, scene="clean", batch_size=16)
-    assert run.diverged
-    assert not math.isfinite(run.scores["offline"].r2) or "loss" in run.diverged
+    assert run.outcome.diverged
+    assert not math.isfinite(run.outcome.scores["offline"].r2) or "loss" in run.outcome.diverged
 
 
 def test_threads_are_put_back_even_after_an_error():

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 
 from regtta.experiments.demo.recipe import CLEAN, SOURCE, Arm
-from regtta.experiments.demo.study import PROTOCOLS
 from regtta.experiments.demo.summary import Study, number
+from regtta.experiments.protocol import PROTOCOLS
 
 # A sign test on five pairs that all agree still has p = 2 · 0.5⁵ = 0.06.
 _FEWEST_FOR_A_SIGN_TEST = 6

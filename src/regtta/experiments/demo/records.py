@@ -10,8 +10,9 @@ import torch
 from regtta._version import __version__
 from regtta.experiments.demo.model import CHANNELS
 from regtta.experiments.demo.recipe import SOURCE, Recipe
-from regtta.experiments.demo.study import PROTOCOLS, Run
+from regtta.experiments.demo.study import Run
 from regtta.experiments.demo.summary import SCORES, Spread, Study
+from regtta.experiments.protocol import PROTOCOLS
 from regtta.metrics import Scores
 from regtta.options import described
 
@@ -46,9 +47,9 @@ def run_records(recipe: Recipe, run: Run) -> list[dict[str, object]]:
             "arm": run.arm,
             "method": described(recipe.arm(run.arm).method),
             "protocol": protocol,
-            "scores": _plain(run.scores[protocol]),
-            "diverged": run.diverged or None,
-            "batches": {"learned": run.learned, "refused": dict(run.refused)},
+            "scores": _plain(run.outcome.scores[protocol]),
+            "diverged": run.outcome.diverged or None,
+            "batches": {"learned": run.outcome.learned, "refused": dict(run.outcome.refused)},
         }
         for protocol in PROTOCOLS
     ]

@@ -4,9 +4,7 @@ Everything random about a source model (its digits, its first weights, the order
 noise on its target) comes from its own seed: more source models add to the results of fewer.
 """
 
-import math
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -15,15 +13,14 @@ from torch import Tensor, nn
 
 from regtta.adapter import Adapter
 from regtta.collecting import collect
+from regtta.experiments.datasets import Domain
 from regtta.experiments.demo.data import Digits, split, uci_digits
 from regtta.experiments.demo.recipe import CLEAN, Arm, Recipe
 from regtta.experiments.demo.seeds import generator
 from regtta.experiments.demo.training import train
-from regtta.metrics import RegressionMetrics, Scores
+from regtta.experiments.protocol import Outcome, evaluate
 from regtta.statistics import SourceStatistics
-from regtta.steps import Step
 
-PROTOCOLS = ("offline", "online")
 _PREDICT_BATCH = 256
 
 
@@ -45,20 +42,13 @@ class Run:
         seed: of the source model.
         scene: name of the stream.
         arm: name of the method.
-        scores: by protocol. Offline: one pass of adapting, then predictions on the same digits in
-            eval mode. Online: the predictions made during that pass.
-        learned: how many batches were learned from.
-        refused: how many were not, by reason.
-        diverged: what was not finite; empty if all was.
+        outcome: what came of it.
     """
 
     seed: int
     scene: str
     arm: str
-    scores: Mapping[str, Scores]
-    learned: int
-    refused: Mapping[str, int]
-    diverged: str = ""
+    outcome: Outcome
 
 
 def make_source(recipe: Recipe, seed: int, *, advance: Callable[[], None] | None = None) -> SourceModel:
@@ -87,39 +77,8 @@ def scene_images(recipe: Recipe, scene: str, source: SourceModel) -> Tensor:
 def run_arm(arm: Arm, source: SourceModel, stream: Digits, *, scene: str, batch_size: int) -> Run:
     """Adapt over ``stream`` once, then predict on it, and score both."""
     adapter = Adapter(source.model, arm.method, source.statistics)
-    steps = list(adapter.run(torch.split(stream.images, batch_size)))
-    predictions = {
-        "offline": torch.cat([adapter.predict(images) for images in torch.split(stream.images, _PREDICT_BATCH)]),
-        "online": torch.cat([step.predictions for step in steps]),
-    }
-    verdicts = [step.diagnostics.verdict for step in steps]
-    return Run(
-        seed=source.seed,
-        scene=scene,
-        arm=arm.name,
-        scores={protocol: _scores(predictions[protocol], stream.labels) for protocol in PROTOCOLS},
-        learned=sum(verdict.learned for verdict in verdicts),
-        refused=dict(Counter(verdict.reason for verdict in verdicts if not verdict.learned)),
-        diverged=what_diverged(steps, predictions, adapter.export()),
-    )
-
-
-def what_diverged(steps: Sequence[Step], predictions: Mapping[str, Tensor], model: nn.Module) -> str:
-    """Names what is not finite among losses, gradients, weights and predictions; empty if all is.
-
-    The adapter refuses a step whose loss or gradient is not finite. Such a run still counts as
-    diverged: it would be lost without the guard.
-    """
-    losses = [step.diagnostics.loss for step in steps]
-    gradients = [step.diagnostics.gradient_norm for step in steps]
-    weights = [value for value in model.state_dict().values() if value.is_floating_point()]
-    finite = {
-        "loss": all(math.isfinite(loss) for loss in losses if loss is not None),
-        "gradient": all(math.isfinite(norm) for norm in gradients if norm is not None),
-        "weights": all(bool(value.isfinite().all()) for value in weights),
-        "predictions": all(bool(values.isfinite().all()) for values in predictions.values()),
-    }
-    return ", ".join(name for name, fine in finite.items() if not fine)
+    outcome = evaluate(adapter, Domain(stream.images, stream.labels), batch_size=batch_size)
+    return Run(source.seed, scene, arm.name, outcome)
 
 
 @contextmanager
@@ -135,9 +94,3 @@ def one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def _scores(predictions: Tensor, labels: Tensor) -> Scores:
-    metrics = RegressionMetrics()
-    metrics.update(predictions, labels)
-    return metrics.compute()

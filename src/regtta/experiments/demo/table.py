@@ -7,8 +7,8 @@ from rich import box
 from rich.table import Table
 
 from regtta.experiments.demo.recipe import SOURCE
-from regtta.experiments.demo.study import PROTOCOLS
 from regtta.experiments.demo.summary import SCORES, Study
+from regtta.experiments.protocol import PROTOCOLS
 
 _INDENT = "  "
 _GAP = 2  # between columns: one of padding, one of the box

@@ -1,0 +1,74 @@
+"""SVHN's subset and MNIST: digits read as numbers, from house fronts to handwriting.
+
+Images are scaled to [0, 1] and nothing else. MNIST's grey images are repeated to three channels and resized to 32×32;
+its test split is both what the model adapts to and what it is scored on.
+"""
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from regtta.errors import ForeignFileError
+from regtta.experiments.datasets.domains import Domain, Shift
+from regtta.experiments.datasets.location import find_file
+
+SIDE = 32
+_IMAGES, _LABELS = 2051, 2049  # what idx files begin with: the number and the width of their dimensions
+
+
+def svhn_subset_to_mnist(folder: Path) -> Shift:
+    """The first 10,000 digits of SVHN's test split as the source: a subset, never called SVHN."""
+    train = _svhn_part(folder, "svhn/svhn_test_first10000_32x32.npz")
+    validation = _svhn_part(folder, "svhn/svhn_train_first1083_32x32.npz")
+    return Shift("svhn-subset", train, validation, mnist_test(folder))
+
+
+def mnist_test(folder: Path) -> Domain:
+    """MNIST's test split as (10000, 3, 32, 32) and (10000, 1)."""
+    images, labels = (
+        find_file(
+            folder,
+            (f"mnist/{name}.gz", f"MNIST/raw/{name}.gz", f"MNIST/raw/{name}"),
+            what="MNIST's test split",
+            origin="torchvision.datasets.MNIST(root, download=True)",
+            terms="none stated",
+        )
+        for name in ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
+    )
+    pixels = torch.from_numpy(read_idx(images, _IMAGES)).unsqueeze(1).float() / 255
+    resized = functional.interpolate(pixels, size=(SIDE, SIDE), mode="bilinear", align_corners=False)
+    return Domain(resized.expand(-1, 3, -1, -1).contiguous(), _numbers(read_idx(labels, _LABELS)))
+
+
+def read_idx(path: Path, magic: int) -> np.ndarray:
+    """A file in MNIST's idx format, gzipped or not."""
+    raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    if int.from_bytes(raw[:4], "big") != magic:
+        raise ForeignFileError(f"{path} is not the idx file expected there. Get it again.")
+    dimensions = raw[3]
+    shape = tuple(int.from_bytes(raw[4 * i : 4 * i + 4], "big") for i in range(1, dimensions + 1))
+    values = np.frombuffer(raw, dtype=np.uint8, offset=4 * (dimensions + 1))
+    if values.size != np.prod(shape):
+        raise ForeignFileError(f"{path} is cut off: it promises {shape}. Get it again.")
+    return values.reshape(shape).copy()
+
+
+def _svhn_part(folder: Path, name: str) -> Domain:
+    path = find_file(
+        folder,
+        (name,),
+        what="The subset of SVHN",
+        origin="the first digits of SVHN's cropped test and train splits, as arrays x (N, 32, 32, 3) and y (N,)",
+        terms="non-commercial use only",
+    )
+    with np.load(path, allow_pickle=False) as archive:
+        images, labels = archive["x"], archive["y"]
+    return Domain(torch.from_numpy(images).permute(0, 3, 1, 2).float().contiguous() / 255, _numbers(labels))
+
+
+def _numbers(labels: np.ndarray) -> Tensor:
+    return torch.from_numpy(labels.astype(np.float32)).unsqueeze(1)

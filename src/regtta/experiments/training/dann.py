@@ -1,0 +1,93 @@
+"""DANN: training on the source's labels and, without labels, against telling the domains apart.
+
+Ganin et al., "Domain-Adversarial Training of Neural Networks", JMLR 2016. A discriminator on the last stage's pooled
+features learns to tell source from target; the gradient that reaches the features is reversed and scaled by
+``λ_p = 2/(1 + exp(−10 p)) − 1``, and the learning rate is ``lr₀/(1 + 10 p)^0.75``, p the share of the training done. It
+needs the target while training, so it is no test-time method.
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from regtta.features import FeatureModel
+
+HIDDEN = 1024
+
+
+class ReverseGradient(torch.autograd.Function):
+    """The identity, whose gradient is turned round and scaled."""
+
+    @staticmethod
+    def forward(ctx: torch.autograd.function.FunctionCtx, values: Tensor, scale: Tensor) -> Tensor:
+        """Pass ``values`` on."""
+        ctx.save_for_backward(scale)
+        return values.view_as(values)
+
+    @staticmethod
+    def backward(ctx: torch.autograd.function.FunctionCtx, *gradients: Tensor) -> tuple[Tensor, None]:
+        """``−scale`` times the gradient."""
+        (scale,) = ctx.saved_tensors  # type: ignore[attr-defined]
+        return -scale * gradients[0], None
+
+
+class AdversarialObjective:
+    """Mean squared error on the source plus the discriminator's loss on both domains, reversed for the features.
+
+    Args:
+        head: name of the model's head, whose input the discriminator looks at.
+        width: of those features.
+        target: unlabelled inputs of the target, from which each step draws as many as the source's batch.
+        lr: learning rate at the start.
+    """
+
+    def __init__(self, head: str, width: int, target: Tensor, lr: float) -> None:
+        self._head = head
+        self._target = target
+        self._lr = lr
+        self._scale = torch.zeros((), device=target.device)
+        self.discriminator = nn.Sequential(
+            nn.Linear(width, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, 1)
+        )
+        self.modules: list[nn.Module] = [self.discriminator]
+
+    def loss(self, model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+        """One forward pass over a source and a target batch."""
+        drawn = torch.randint(len(self._target), (len(inputs),), device=inputs.device)
+        forward = FeatureModel(model, self._head)(torch.cat([inputs, self._target[drawn]]))
+        regression = functional.mse_loss(forward.outputs[: len(inputs)], targets)
+        seen: Tensor = ReverseGradient.apply(forward.features, self._scale)
+        domain = torch.cat([torch.zeros_like(targets[:, :1]), torch.ones_like(targets[:, :1])])
+        return regression + functional.binary_cross_entropy_with_logits(self.discriminator(seen), domain)
+
+    def advance(self, progress: float, optimizer: torch.optim.Optimizer) -> None:
+        """Set the reversal's scale and the learning rate, in place so that a captured step sees them."""
+        self._scale.fill_(reversal_scale(progress))
+        for group in optimizer.param_groups:
+            rate = decayed_rate(self._lr, progress)
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(rate)
+            else:
+                group["lr"] = rate
+
+
+def reversal_scale(progress: float) -> float:
+    """``λ_p``, from 0 to 1.
+
+    Example:
+        >>> reversal_scale(0.0), round(reversal_scale(1.0), 4)
+        (0.0, 0.9999)
+    """
+    return 2 / (1 + math.exp(-10 * progress)) - 1
+
+
+def decayed_rate(start: float, progress: float) -> float:
+    """``lr₀/(1 + 10 p)^0.75``.
+
+    Example:
+        >>> decayed_rate(0.01, 0.0), round(decayed_rate(0.01, 1.0), 6)
+        (0.01, 0.001656)
+    """
+    return float(start / (1 + 10 * progress) ** 0.75)

@@ -1,0 +1,90 @@
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+import zoo
+from regtta.errors import OptionError
+from regtta.experiments.datasets import Domain
+from regtta.experiments.training import Recipe, train
+from regtta.experiments.training.loop import random_crop
+
+
+def problem(rows=70):
+    inputs = zoo.table(rows)
+    return Domain(inputs, inputs.sum(1, keepdim=True))
+
+
+def test_training_is_adam_on_the_mean_squared_error_written_out():
+    source, recipe = problem(), Recipe(epochs=3, batch_size=16, lr=1e-3)
+    plain = copy.deepcopy(zoo.mlp()).train()
+    optimizer = torch.optim.Adam(plain.parameters(), lr=1e-3, weight_decay=5e-4)
+    generator = torch.Generator().manual_seed(5)
+    for _ in range(3):
+        for rows in torch.randperm(70, generator=generator)[:64].split(16):
+            optimizer.zero_grad()
+            nn.functional.mse_loss(plain(source.inputs[rows]), source.targets[rows]).backward()
+            optimizer.step()
+    trained = train(zoo.mlp(), source, recipe, seed=5)
+    assert not any(module.training for module in trained.modules())
+    for name, value in plain.state_dict().items():
+        torch.testing.assert_close(trained.state_dict()[name], value)
+
+
+def test_the_same_seed_twice_is_bit_identical_and_leaves_the_global_generator_alone():
+    recipe = Recipe(epochs=2, batch_size=16)
+    models = [zoo.mlp() for _ in range(3)]
+    torch.manual_seed(7)
+    before = torch.get_rng_state()
+    first, second, other = (
+        train(model, problem(), recipe, seed=seed).state_dict() for model, seed in zip(models, (0, 0, 1), strict=True)
+    )
+    assert torch.equal(torch.get_rng_state(), before)
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert not torch.equal(first["0.weight"], other["0.weight"])
+
+
+def test_epochs_are_told_and_too_little_data_is_refused():
+    told = []
+    train(zoo.mlp(), problem(), Recipe(epochs=3, batch_size=16), seed=0, advance=lambda: told.append(1))
+    assert len(told) == 3
+    with pytest.raises(OptionError, match="at least 64 samples to train on, found 20"):
+        train(zoo.mlp(), problem(20), Recipe(), seed=0)
+
+
+def test_crops_are_windows_of_the_padded_image():
+    images = torch.rand(40, 3, 8, 8)
+    cropped = random_crop(images, 2, torch.Generator().manual_seed(0))
+    padded = nn.functional.pad(images, (2, 2, 2, 2))
+    corners = set()
+    for before, after in zip(padded, cropped, strict=True):
+        found = [(i, j) for i in range(5) for j in range(5) if torch.equal(before[:, i : i + 8, j : j + 8], after)]
+        assert len(found) == 1
+        corners.add(found[0])
+    assert len(corners) > 12
+    assert {i for i, _ in corners} == {j for _, j in corners} == set(range(5))
+
+
+def test_images_are_cropped_in_training_only_when_asked():
+    source = Domain(zoo.images(32), torch.zeros(32, 1))
+    plain, cropped = (
+        train(zoo.cnn(), source, Recipe(epochs=1, batch_size=16, crop_padding=p), seed=0).state_dict() for p in (0, 4)
+    )
+    assert not torch.equal(plain["0.weight"], cropped["0.weight"])
+
+
+def test_a_recipe_that_cannot_be_meant():
+    for options in ({"epochs": 0}, {"batch_size": 0}, {"lr": 0}, {"weight_decay": -1}, {"crop_padding": -1}):
+        with pytest.raises(OptionError):
+            Recipe(**options)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
+def test_a_captured_step_trains_like_an_eager_one():
+    source = problem(640)
+    recipe = Recipe(epochs=3, batch_size=64, lr=1e-3)
+    here = train(zoo.mlp(), source, recipe, seed=0)
+    there = train(zoo.mlp().cuda(), source, recipe, seed=0).cpu()
+    for name, value in here.state_dict().items():
+        torch.testing.assert_close(there.state_dict()[name], value, rtol=1e-2, atol=1e-3)
