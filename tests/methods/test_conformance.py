@@ -16,6 +16,7 @@ import regtta
 import zoo
 from regtta.errors import RegttaError
 from regtta.methods import GradientMethod
+from regtta.parameters import trainable_parameters
 
 MODELS = {
     "mlp": (zoo.mlp, zoo.table),
@@ -116,6 +117,21 @@ def test_same_seed_same_predictions_and_reset_is_exact(name, kind, outputs):
         a, b = case.adapt(first, x), case.adapt(fresh, x)
         assert torch.equal(a.predictions, b.predictions)
         assert a.diagnostics == b.diagnostics
+
+
+@every_case
+def test_frozen_parameters_never_move(name, kind, outputs):
+    case = Case(name, kind, outputs)
+    adapter = case.adapter()
+    case.steps(adapter, case.stream())
+    head = case.model.get_submodule(case.source.head)
+    movable = set(trainable_parameters(case.model, head, case.method.schedule.trainable))
+    if name == "prototype":
+        movable.add(f"{case.source.head}.weight")
+    adapted = dict(adapter.export().named_parameters())
+    moved = {key for key, value in case.model.named_parameters() if not torch.equal(value, adapted[key])}
+    assert moved <= movable
+    assert bool(moved) == bool(movable)
 
 
 MOVES = {  # what of the small CNN each method moves, by the kind of tensor

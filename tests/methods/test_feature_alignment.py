@@ -6,6 +6,7 @@ import torch
 
 import regtta
 import zoo
+from methods.by_hand import batch_of, head_of, source_of, stage_of
 from regtta.errors import OptionError
 from regtta.methods.feature_alignment import chosen_dimensions
 
@@ -35,6 +36,17 @@ def test_the_loss_against_numpy(k, weighting):
     method = regtta.FeatureAlignment(k=k, weighting=weighting, batch_norm="source")
     step = regtta.Adapter(model, method, source).adapt(inputs)
     assert step.diagnostics.loss == pytest.approx(expected, rel=1e-4)
+
+
+def test_three_samples_of_four_features_by_hand():
+    # Source means (1, 0, 0, 0), variances (4, 3, 2, 0): the last axis is dead and left out. The batch's means are
+    # (2, 2, 1), its variances (1, 12, 1). The head's weights are (2, 0, −1, 5): alpha (3, 1, 2).
+    # ((1 + 1)/4 + (1 + 4)/1 − 2)/2 = 1.75, (16/3 + 7/12 − 2)/2 = 1.958333, (2/2 + 3/1 − 2)/2 = 1.
+    points = torch.diag(torch.tensor([4.0, 3.0, 2.0]).mul(2.5).sqrt()).double()
+    points = torch.nn.functional.pad(torch.cat([points, -points]), (0, 1))
+    source = source_of(points + torch.tensor([1.0, 0, 0, 0]))
+    rule = regtta.FeatureAlignment().start(stage_of(head_of([2.0, 0.0, -1.0, 5.0]), source))
+    assert rule.update(batch_of()).item() == pytest.approx(3 * 1.75 + 1.9583333333 + 2 * 1)
 
 
 def test_the_dimensions_of_largest_variance_are_chosen_and_dead_ones_left_out(caplog):

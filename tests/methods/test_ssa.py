@@ -7,6 +7,8 @@ from torch import nn
 
 import regtta
 import zoo
+from methods.by_hand import batch_of as by_hand_batch
+from methods.by_hand import head_of, source_of, stage_of
 from regtta.errors import OptionError
 from regtta.features import FeatureModel
 from regtta.methods import Batch, Stage
@@ -81,6 +83,19 @@ def test_a_worked_example():
     # y: mean 0, variance 2, alpha 1: 1/2 (2/1 + 1/2 - 2) = 0.25
     batch = Batch(features, features, features, None, lambda x: x)
     assert rule.update(batch).item() == pytest.approx(5.5)
+
+
+def test_three_samples_of_four_features_by_hand():
+    # Source: independent axes with variances 4, 3, 2 and 0, mean 0; so the first three axes are the subspace.
+    # The batch has means (2, 2, 1) and variances (1, 12, 1) there. The head is 3 on the second axis: alpha (1, 4, 1).
+    # Each axis gives ((m² + s)/λ + (m² + λ)/s − 2)/2: (5/4 + 8/1 − 2)/2 = 3.625, (16/3 + 7/12 − 2)/2 = 1.958333,
+    # (2/2 + 3/1 − 2)/2 = 1.
+    points = torch.diag(torch.tensor([4.0, 3.0, 2.0]).mul(2.5).sqrt()).double()  # 6 points: divide by 5
+    points = torch.nn.functional.pad(torch.cat([points, -points]), (0, 1))
+    source = source_of(points)
+    assert source.variances.tolist() == pytest.approx([4, 3, 2, 0])
+    rule = regtta.SSA(k=4).start(stage_of(head_of([0.0, 3.0, 0.0, 0.0]), source))
+    assert rule.update(by_hand_batch()).item() == pytest.approx(3.625 + 4 * 1.9583333333 + 1)
 
 
 def test_significance_of_several_outputs_is_the_norm():
