@@ -22,8 +22,9 @@ def test_every_method_is_a_frozen_dataclass_with_defaults_and_a_page(name):
     assert cls.__bases__[0] is Method or inspect.isabstract(cls.__bases__[0])
     assert cls.paper
     assert cls.__doc__.splitlines()[0].endswith((".", ".\n"))
+    said = "".join(ancestor.__doc__ or "" for ancestor in cls.__mro__)
     for field in dataclasses.fields(cls):
-        assert f"{field.name}:" in cls.__doc__, f"{name} does not say what {field.name} does"
+        assert f"{field.name}: " in said, f"{name} does not say what {field.name} does"
         with pytest.raises(dataclasses.FrozenInstanceError):
             setattr(cls(), field.name, None)
 

@@ -185,17 +185,17 @@ class Method(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class GradientMethod(Method):
-    """A method that descends a loss. Abstract.
+    """A method that descends a loss. Abstract; every such method has these options beside its own.
 
     Args:
         lr: learning rate.
         optimizer: ``"adam"``, ``"adamw"``, ``"sgd"``, ``"rmsprop"``, or any callable
             ``(parameters, lr=...) -> torch.optim.Optimizer``, such as
             ``functools.partial(torch.optim.SGD, momentum=0.9)``.
-        batch_norm: ``"batch"``, ``"debiased"`` or ``"source"``; see
-            :class:`regtta.parameters.BatchNormSwitch`.
-        trainable: ``"affine"``, ``"extractor"`` or ``"all"``; see
-            :func:`regtta.parameters.trainable_parameters`.
+        batch_norm: ``"batch"`` normalises by the batch and updates running statistics with each layer's momentum;
+            ``"debiased"`` does so with nothing of the source left in them; ``"source"`` leaves BatchNorm as trained.
+        trainable: ``"affine"`` moves scale and shift of normalisation layers, ``"extractor"`` all but the head,
+            ``"all"`` everything.
         steps: gradient steps a batch.
     """
 

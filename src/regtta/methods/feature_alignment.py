@@ -33,11 +33,6 @@ class FeatureAlignment(AlignmentMethod):
         unbiased: divide the batch's variance by B−1 (the paper's equations divide by B).
         clip: leave out dimensions whose source variance is zero; without it they make the loss
             diverge.
-        lr: learning rate.
-        optimizer: a name or a factory.
-        batch_norm: what BatchNorm does while adapting.
-        trainable: which parameters move.
-        steps: gradient steps a batch.
 
     Example:
         >>> FeatureAlignment(k=10, weighting=False).metric

@@ -34,11 +34,6 @@ class FeatureRestoration(GradientMethod):
         bins: bins a dimension.
         temperature: of the soft binning, as a share of the dimension's range on the source.
         epsilon: added to each bin's probability, since an empty bin has no logarithm.
-        lr: learning rate.
-        optimizer: a name or a factory.
-        batch_norm: what BatchNorm does while adapting.
-        trainable: which parameters move.
-        steps: gradient steps a batch.
 
     Example:
         >>> FeatureRestoration().bins

@@ -29,11 +29,6 @@ class Oracle(GradientMethod):
 
     Args:
         task: ``"regression"`` or ``"classification"``.
-        lr: learning rate.
-        optimizer: a name or a factory.
-        batch_norm: what BatchNorm does while adapting.
-        trainable: which parameters move.
-        steps: gradient steps a batch.
 
     Example:
         >>> Oracle(trainable="all").takes_targets

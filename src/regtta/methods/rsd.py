@@ -34,11 +34,6 @@ class RSD(GradientMethod):
     Args:
         k: at most this many bases.
         mismatch: weight of the basis mismatch.
-        lr: learning rate.
-        optimizer: a name or a factory.
-        batch_norm: what BatchNorm does while adapting.
-        trainable: which parameters move.
-        steps: gradient steps a batch.
 
     Example:
         >>> RSD().mismatch

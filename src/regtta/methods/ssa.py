@@ -30,11 +30,6 @@ class SSA(AlignmentMethod):
         metric: ``"kl"`` (both directions, the paper's), ``"w2"`` or ``"l1"``.
         unbiased: divide the batch's variance by B−1 (the paper's equations divide by B).
         clip: cut ``k`` to the rank; without it, directions of no variance make the loss diverge.
-        lr: learning rate.
-        optimizer: a name or a factory.
-        batch_norm: what BatchNorm does while adapting.
-        trainable: which parameters move.
-        steps: gradient steps a batch.
 
     Example:
         >>> SSA(k=25, metric="w2").k

@@ -23,11 +23,6 @@ class Sum(GradientMethod):
     Args:
         terms: the methods, each one that descends a loss.
         weights: one a term; all 1 by default.
-        lr: learning rate.
-        optimizer: a name or a factory.
-        batch_norm: what BatchNorm does while adapting.
-        trainable: which parameters move.
-        steps: gradient steps a batch.
     """
 
     terms: tuple[GradientMethod, ...]

@@ -21,13 +21,6 @@ class Tent(GradientMethod):
 
     ``L = mean_i H(softmax(f(x_i)))``
 
-    Args:
-        lr: learning rate.
-        optimizer: a name or a factory.
-        batch_norm: what BatchNorm does while adapting.
-        trainable: which parameters move.
-        steps: gradient steps a batch.
-
     Example:
         >>> Tent().trainable
         'affine'

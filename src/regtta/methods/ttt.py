@@ -35,11 +35,6 @@ class TTT(GradientMethod):
         branch: the linear layer (4 × D) trained together with the model. ``collect(..., methods=[TTT(branch=layer)])``
             stores it with the statistics, and ``TTT()`` finds it there.
         seed: of the random turns.
-        lr: learning rate.
-        optimizer: a name or a factory.
-        batch_norm: what BatchNorm does while adapting.
-        trainable: which parameters move.
-        steps: gradient steps a batch.
 
     Example:
         >>> TTT().optimizer

@@ -37,11 +37,6 @@ class VarianceMinimization(GradientMethod):
             fifth (no flips and no turns, which change what a regressor should answer), or a callable
             ``(inputs, generator) -> views`` that draws one view of each input.
         seed: of the augmentation.
-        lr: learning rate.
-        optimizer: a name or a factory.
-        batch_norm: what BatchNorm does while adapting.
-        trainable: which parameters move.
-        steps: gradient steps a batch.
 
     Example:
         >>> VarianceMinimization().views

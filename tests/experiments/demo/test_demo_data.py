@@ -3,28 +3,29 @@ import torch
 from sklearn.datasets import load_digits
 
 from regtta.errors import OptionError
-from regtta.experiments.demo.data import Digits, split, uci_digits
+from regtta.experiments.datasets import Domain
+from regtta.experiments.demo.data import split, uci_digits
 from regtta.experiments.demo.seeds import generator, seeded_globally
 
 
-def numbered(count: int) -> Digits:
+def numbered(count: int) -> Domain:
     """Digits whose labels are their indices, so that none can hide."""
-    return Digits(torch.zeros(count, 1, 2, 2), torch.arange(count).float())
+    return Domain(torch.zeros(count, 1, 2, 2), torch.arange(count).float())
 
 
 def test_digits_are_scaled_images_with_their_labels():
     digits, raw = uci_digits(), load_digits()
-    assert digits.images.shape == (1797, 1, 32, 32)
-    assert digits.images.min() == 0
-    assert digits.images.max() == 1
-    assert digits.labels.tolist() == raw.target.tolist()
+    assert digits.inputs.shape == (1797, 1, 32, 32)
+    assert digits.inputs.min() == 0
+    assert digits.inputs.max() == 1
+    assert digits.targets.tolist() == raw.target.tolist()
     # Four times as fine: the mean over the inner pixels of a flat-sampled image stays close.
-    assert digits.images.mean().item() == pytest.approx(raw.images.mean() / 16, abs=0.02)
+    assert digits.inputs.mean().item() == pytest.approx(raw.images.mean() / 16, abs=0.02)
 
 
 def test_split_is_disjoint_and_whole():
     parts = split(numbered(20), seed=0, source=12)
-    source, target = set(parts.source.labels.tolist()), set(parts.target.labels.tolist())
+    source, target = set(parts.source.targets.tolist()), set(parts.target.targets.tolist())
     assert (len(source), len(target)) == (12, 8)
     assert source | target == set(range(20))
 
@@ -34,13 +35,13 @@ def test_split_depends_on_the_seed_and_on_nothing_else():
     torch.rand(7)
     again = split(numbered(50), seed=5, source=30)
     other = split(numbered(50), seed=6, source=30)
-    assert torch.equal(first.target.labels, again.target.labels)
-    assert not torch.equal(first.target.labels, other.target.labels)
+    assert torch.equal(first.target.targets, again.target.targets)
+    assert not torch.equal(first.target.targets, other.target.targets)
 
 
 def test_split_takes_as_many_targets_as_asked():
     parts = split(numbered(50), seed=5, source=30, target=4)
-    assert torch.equal(parts.target.labels, split(numbered(50), seed=5, source=30).target.labels[:4])
+    assert torch.equal(parts.target.targets, split(numbered(50), seed=5, source=30).target.targets[:4])
 
 
 @pytest.mark.parametrize(("source", "target"), [(0, None), (50, None), (40, 11), (40, 0)])

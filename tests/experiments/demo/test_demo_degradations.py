@@ -62,7 +62,7 @@ def test_noise_is_seeded():
 
 @pytest.mark.parametrize("name", DEGRADATIONS)
 def test_every_degradation_changes_images_within_the_range_of_a_scanner(name):
-    images = uci_digits().images[:50]
+    images = uci_digits().inputs[:50]
     before = images.clone()
     degraded = DEGRADATIONS[name].apply(images, generator(0, name))
     assert torch.equal(images, before)

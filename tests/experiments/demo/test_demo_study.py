@@ -7,7 +7,7 @@ import torch
 from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_error
 
 import regtta
-from regtta.experiments.demo.data import Digits
+from regtta.experiments.datasets import Domain
 from regtta.experiments.demo.recipe import Arm
 from regtta.experiments.demo.study import make_source, one_thread, run_arm, run_scenes, scene_images
 from regtta.methods import SSA, Source
@@ -23,8 +23,8 @@ def by_hand(source, images, method):
 @pytest.mark.parametrize("scene", ["clean", "noisy"])
 @pytest.mark.parametrize("arm", ["source", "bn_adapt", "ssa_debiased"])
 def test_scores_agree_with_the_library_by_hand_and_scikit_learn(toy, toy_source, scene, arm):
-    images, labels = scene_images(toy, scene, toy_source), toy_source.target.labels
-    run = run_arm(toy.arm(arm), toy_source, Digits(images, labels), scene=scene, batch_size=32)
+    images, labels = scene_images(toy, scene, toy_source), toy_source.target.targets
+    run = run_arm(toy.arm(arm), toy_source, Domain(images, labels), scene=scene, batch_size=32)
     predictions = by_hand(toy_source, images, toy.arm(arm).method)
     for protocol, predicted in zip(("offline", "online"), predictions, strict=True):
         scores = run.outcome.scores[protocol]

@@ -36,6 +36,6 @@ def test_training_learns_counts_epochs_and_repeats_bit_for_bit():
 
     def error(model: torch.nn.Module) -> float:
         with torch.no_grad():
-            return float(((model(source.images).squeeze(1) - source.labels) ** 2).mean())
+            return float(((model(source.inputs).squeeze(1) - source.targets) ** 2).mean())
 
     assert error(first) < error(digit_regressor(0).eval()) / 2

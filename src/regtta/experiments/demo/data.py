@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own name for it
 from sklearn.datasets import load_digits
-from torch import Tensor
 
 from regtta.errors import OptionError
+from regtta.experiments.datasets.domains import Domain
 from regtta.experiments.demo.seeds import generator
 
 SIZE = 32
@@ -15,43 +15,28 @@ _INK = 16.0  # the largest value of a pixel as scikit-learn ships them
 
 
 @dataclass(frozen=True, eq=False)
-class Digits:
-    """Images (N, 1, 32, 32) in [0, 1] and the numbers they show, (N,) from 0 to 9, both float32."""
-
-    images: Tensor
-    labels: Tensor
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def take(self, indices: Tensor) -> "Digits":
-        """The digits at ``indices``, in that order."""
-        return Digits(self.images[indices], self.labels[indices])
-
-
-@dataclass(frozen=True, eq=False)
 class Split:
     """What the model is trained on, and what it meets afterwards, in the order of the stream."""
 
-    source: Digits
-    target: Digits
+    source: Domain
+    target: Domain
 
 
-def uci_digits() -> Digits:
+def uci_digits() -> Domain:
     """The 1,797 handwritten digits of UCI, brought from 8×8 to 32×32 pixels (bilinear).
 
     Example:
         >>> digits = uci_digits()
-        >>> digits.images.shape, int(digits.labels.max())
+        >>> digits.inputs.shape, int(digits.targets.max())
         (torch.Size([1797, 1, 32, 32]), 9)
     """
     bunch = load_digits()
     small = torch.from_numpy(bunch.images).float().unsqueeze(1) / _INK
     images = F.interpolate(small, size=(SIZE, SIZE), mode="bilinear", align_corners=False)
-    return Digits(images, torch.from_numpy(bunch.target).float())
+    return Domain(images, torch.from_numpy(bunch.target).float())
 
 
-def split(digits: Digits, seed: int, *, source: int, target: int | None = None) -> Split:
+def split(digits: Domain, seed: int, *, source: int, target: int | None = None) -> Split:
     """``source`` digits drawn at random, and ``target`` of the others (all of them by default).
 
     Example:

@@ -41,7 +41,7 @@ def draw_digit(axes: Axes, study: Study, example: SourceModel, scene: str) -> No
     """One digit of the target as the scanner of ``scene`` gives it."""
     images = scene_images(study.recipe, scene, example)
     # The first two, if there is one: even in 8×8 pixels it is plainly a two.
-    shown = int((example.target.labels == 2).int().argmax())
+    shown = int((example.target.targets == 2).int().argmax())
     axes.imshow(images[shown, 0].numpy(), cmap="gray", vmin=0, vmax=1)
     degradation = study.recipe.degradations.get(scene)
     setting = "as trained on" if degradation is None else degradation.setting

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from regtta.adapter import Adapter
 from regtta.collecting import collect
 from regtta.experiments.datasets import Domain
-from regtta.experiments.demo.data import Digits, split, uci_digits
+from regtta.experiments.demo.data import split, uci_digits
 from regtta.experiments.demo.recipe import CLEAN, Arm, Recipe
 from regtta.experiments.demo.seeds import generator
 from regtta.experiments.demo.training import train
@@ -31,7 +31,7 @@ class SourceModel:
     seed: int
     model: nn.Module
     statistics: SourceStatistics
-    target: Digits
+    target: Domain
 
 
 @dataclass(frozen=True)
@@ -55,14 +55,14 @@ def make_source(recipe: Recipe, seed: int, *, advance: Callable[[], None] | None
     """Part the digits, train on the source's, and gather their statistics."""
     parts = split(uci_digits(), seed, source=recipe.source_digits, target=recipe.target_digits)
     model = train(parts.source, seed, recipe.training, advance=advance)
-    statistics = collect(model, torch.split(parts.source.images, _PREDICT_BATCH), head="head")
+    statistics = collect(model, torch.split(parts.source.inputs, _PREDICT_BATCH), head="head")
     return SourceModel(seed, model, statistics, parts.target)
 
 
 def run_scenes(recipe: Recipe, source: SourceModel) -> Iterator[Run]:
     """Every method on every stream, each from the source model as trained."""
     for scene in recipe.scenes:
-        stream = Digits(scene_images(recipe, scene, source), source.target.labels)
+        stream = Domain(scene_images(recipe, scene, source), source.target.targets)
         for arm in recipe.arms:
             yield run_arm(arm, source, stream, scene=scene, batch_size=recipe.batch_size)
 
@@ -70,14 +70,14 @@ def run_scenes(recipe: Recipe, source: SourceModel) -> Iterator[Run]:
 def scene_images(recipe: Recipe, scene: str, source: SourceModel) -> Tensor:
     """The target's images (N, 1, 32, 32) as the scanner of ``scene`` gives them."""
     if scene == CLEAN:
-        return source.target.images
-    return recipe.degradations[scene].apply(source.target.images, generator(source.seed, scene))
+        return source.target.inputs
+    return recipe.degradations[scene].apply(source.target.inputs, generator(source.seed, scene))
 
 
-def run_arm(arm: Arm, source: SourceModel, stream: Digits, *, scene: str, batch_size: int) -> Run:
+def run_arm(arm: Arm, source: SourceModel, stream: Domain, *, scene: str, batch_size: int) -> Run:
     """Adapt over ``stream`` once, then predict on it, and score both."""
     adapter = Adapter(source.model, arm.method, source.statistics)
-    outcome = evaluate(adapter, Domain(stream.images, stream.labels), batch_size=batch_size)
+    outcome = evaluate(adapter, stream, batch_size=batch_size)
     return Run(source.seed, scene, arm.name, outcome)
 
 

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own name for it
 from torch import nn
 
-from regtta.experiments.demo.data import Digits
+from regtta.experiments.datasets import Domain
 from regtta.experiments.demo.model import digit_regressor
 from regtta.experiments.demo.seeds import generator
 
@@ -33,7 +33,7 @@ class Training:
 
 
 def train(
-    source: Digits,
+    source: Domain,
     seed: int,
     training: Training,
     *,
@@ -55,7 +55,7 @@ def train(
     for _ in range(training.epochs):
         for chosen in torch.split(torch.randperm(len(source), generator=order), training.batch_size):
             batch = source.take(chosen)
-            loss = F.mse_loss(model(batch.images).squeeze(1), batch.labels)
+            loss = F.mse_loss(model(batch.inputs).squeeze(1), batch.targets)
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
