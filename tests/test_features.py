@@ -4,6 +4,7 @@ import torch
 import torchvision
 from torch import nn
 
+import regtta
 import zoo
 from regtta.errors import BatchError, HeadError, ModelError
 from regtta.features import FeatureModel, find_head, inputs_of, model_device, without_features
@@ -72,6 +73,23 @@ def test_finds_the_head_of_every_family_and_its_features_make_the_output(family)
     assert forward.features.shape == (3, head.in_features)
     torch.testing.assert_close(again, forward.outputs)
     zoo.assert_untouched(before, model.train())
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_adapts_by_its_own_norm_layers(family):
+    make, size, name = FAMILIES[family]
+    torch.manual_seed(0)
+    images = torch.rand(24, 3, size, size)
+    # Untrained BatchNorm has statistics of nothing, and features that vanish through it.
+    model = zoo.settle(make(), images[:8])
+    source = regtta.collect(model, images.split(8))
+    assert source.head == name
+    adapter = regtta.Adapter(model, regtta.SSA(k=3), source)
+    steps = list(adapter.run((images[:12] * 0.5).split(6)))
+    assert all(step.diagnostics.verdict.learned for step in steps)
+    moved = [n for n, p in adapter.export().named_parameters() if not torch.equal(p, model.get_parameter(n))]
+    assert moved
+    assert not [n for n in moved if n.startswith(name)]
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,8 @@ def test_it_says_loudly_what_it_is_and_takes_labels_alone(caplog):
         adapter.adapt(x)
     with pytest.raises(BatchError, match=r"Targets of shape \(7,\) do not fit outputs of shape \(8, 1\)"):
         adapter.adapt(x, targets=torch.ones(7))
+    with pytest.raises(BatchError, match=r"Targets of shape \(4, 2\) do not fit"):
+        adapter.adapt(x, targets=torch.ones(4, 2))
     assert adapter.adapt(x, targets=torch.ones(8)).diagnostics.verdict.learned
 
 

@@ -39,5 +39,5 @@ def test_the_bias_stays_and_the_norm_too():
 
 
 def test_several_outputs_are_refused():
-    with pytest.raises(ModelError, match="gives 3 outputs"):
-        regtta.Prototype().start(stage_of(head_of([1.0] * 4, [0.0] * 4, [2.0] * 4)))
+    with pytest.raises(ModelError, match="gives 2 outputs"):
+        regtta.Prototype().start(stage_of(head_of([1.0] * 4, [0.0] * 4)))

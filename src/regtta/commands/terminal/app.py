@@ -105,8 +105,8 @@ def collect(
 @app.command(
     help=help_with_examples(
         "Adapt a model to unlabelled target data.\n\nWrites its predictions, its new weights, a log of every "
-        "step, or all three. With --target, scores before and after are printed; labels are used for nothing "
-        "else.",
+        "step, or all three. With --target, scores before and after are printed; only the oracle learns from "
+        "labels.",
         "adapt",
     )
 )
