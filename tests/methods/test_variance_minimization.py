@@ -50,6 +50,10 @@ def test_a_view_is_the_image_shifted_and_jittered():
     mean = 1 / 256
     assert views.mean(dim=(1, 2, 3)).min() >= 0.8 * mean * (1 - 1e-4)
     assert views.mean(dim=(1, 2, 3)).max() <= 1.2 * mean * (1 + 1e-4)
+    brightness = views.mean(dim=(1, 2, 3)) / mean
+    contrast = (views.amax(dim=(1, 2, 3)) - views.amin(dim=(1, 2, 3))) / brightness
+    assert 0.8 - 1e-4 <= contrast.min() < 0.83
+    assert 1.17 < contrast.max() <= 1.2 + 1e-4
     flat = torch.full((50, 3, 16, 16), 0.5)
     factors = shift_and_jitter(flat, torch.Generator().manual_seed(1)).flatten(1) / 0.5
     torch.testing.assert_close(factors.amin(1), factors.amax(1))  # a flat field stays flat, edges included

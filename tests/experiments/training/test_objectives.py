@@ -20,8 +20,7 @@ from regtta.experiments.training.rotation import RotationObjective
 def test_the_rotation_objective_is_the_sum_of_both_losses():
     model, images = zoo.cnn().eval(), zoo.images(6)
     targets = torch.ones(6, 1)
-    torch.manual_seed(0)
-    objective = RotationObjective("9", 10)
+    objective = RotationObjective("9", 10, seed=0)
     torch.manual_seed(3)
     loss = objective.loss(model, images, targets)
     torch.manual_seed(3)
@@ -34,7 +33,7 @@ def test_the_rotation_objective_is_the_sum_of_both_losses():
 
 def test_the_branch_learns_along_and_serves_ttt():
     source = Domain(zoo.images(320), torch.ones(320, 1))
-    objective = RotationObjective("9", 10)
+    objective = RotationObjective("9", 10, seed=0)
     before = objective.branch.weight.detach().clone()
     model = train(zoo.cnn(), source, Recipe(epochs=15, batch_size=32, lr=1e-2), seed=0, objective=objective)
     assert not torch.equal(objective.branch.weight, before)
@@ -53,7 +52,7 @@ def test_the_gradient_is_reversed_and_scaled():
 def test_the_schedules_are_ganins():
     assert reversal_scale(0.5) == pytest.approx(2 / (1 + math.exp(-5)) - 1)
     assert decayed_rate(0.2, 0.5) == pytest.approx(0.2 / 6**0.75)
-    objective = AdversarialObjective("6", 12, zoo.table(50), lr=0.1)
+    objective = AdversarialObjective("6", 12, zoo.table(50), lr=0.1, seed=0)
     for rate in (0.1, torch.tensor(0.1)):
         optimizer = torch.optim.Adam([nn.Parameter(torch.zeros(1))], lr=rate)
         objective.advance(0.3, optimizer)
@@ -72,7 +71,7 @@ def test_adversarial_training_makes_the_domains_harder_to_tell_apart():
 
     recipe = Recipe(epochs=25, batch_size=50, lr=3e-3)
     plain = train(zoo.mlp(), source, recipe, seed=0)
-    objective = AdversarialObjective("6", 12, target, lr=3e-3)
+    objective = AdversarialObjective("6", 12, target, lr=3e-3, seed=0)
     adversarial = train(zoo.mlp(), source, recipe, seed=0, objective=objective)
     assert gap(adversarial) < 0.7 * gap(plain)
     error = nn.functional.mse_loss(adversarial(inputs), source.targets).item()

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from regtta.experiments.training.seeding import seeded
 from regtta.features import FeatureModel
 
 HIDDEN = 1024
@@ -41,16 +42,15 @@ class AdversarialObjective:
         width: of those features.
         target: unlabelled inputs of the target, from which each step draws as many as the source's batch.
         lr: learning rate at the start.
+        seed: of the discriminator's first weights.
     """
 
-    def __init__(self, head: str, width: int, target: Tensor, lr: float) -> None:
+    def __init__(self, head: str, width: int, target: Tensor, *, lr: float, seed: int) -> None:
         self._head = head
         self._target = target
         self._lr = lr
         self._scale = torch.zeros((), device=target.device)
-        self.discriminator = nn.Sequential(
-            nn.Linear(width, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, 1)
-        )
+        self.discriminator = seeded(lambda: discriminator(width), seed)
         self.modules: list[nn.Module] = [self.discriminator]
 
     def loss(self, model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
@@ -71,6 +71,13 @@ class AdversarialObjective:
                 group["lr"].fill_(rate)
             else:
                 group["lr"] = rate
+
+
+def discriminator(width: int) -> nn.Sequential:
+    """Two hidden layers of 1024 and one logit, as Ganin et al. put on their image features."""
+    return nn.Sequential(
+        nn.Linear(width, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, 1)
+    )
 
 
 def reversal_scale(progress: float) -> float:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from regtta.experiments.training.seeding import seeded
 from regtta.features import FeatureModel
 from regtta.methods.ttt import ROTATIONS, rotated
 
@@ -18,11 +19,12 @@ class RotationObjective:
     Args:
         head: name of the model's head.
         width: of its features.
+        seed: of the branch's first weights.
     """
 
-    def __init__(self, head: str, width: int) -> None:
+    def __init__(self, head: str, width: int, *, seed: int) -> None:
         self._head = head
-        self.branch = nn.Linear(width, ROTATIONS)
+        self.branch = seeded(lambda: nn.Linear(width, ROTATIONS), seed)
         self.modules: list[nn.Module] = [self.branch]
 
     def loss(self, model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
