@@ -1,11 +1,16 @@
+import gzip
+import hashlib
+import logging
+
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 
 from real_data import FOLDER, needs_real_data
-from regtta.errors import ForeignFileError, MissingFileError
-from regtta.experiments.datasets.california import california, held_out
+from regtta.errors import ExistingFileError, ForeignFileError, MissingFileError
+from regtta.experiments.datasets import california as module
+from regtta.experiments.datasets.california import california, fetch_california, held_out
 from regtta.experiments.datasets.domains import Domain
 
 NUMERIC = [
@@ -67,10 +72,61 @@ def test_a_missing_or_foreign_file_says_what_to_get(tmp_path, folder):
         california(folder, seed=0)
 
 
+def test_what_is_no_table_is_refused(folder):
+    path = folder / "california_housing" / "housing.csv.gz"
+    whole = path.read_bytes()
+    for raw in (b"not gzip", whole[:-20], whole[:50]):
+        path.write_bytes(raw)
+        with pytest.raises(ForeignFileError, match="is no whole gzip file"):
+            california(folder, seed=0)
+    for text in (b"", b"a,b\n1,2,3\n4,5,6,7\n", b"\xff\xfe"):
+        path.write_bytes(gzip.compress(text))
+        with pytest.raises(ForeignFileError, match="cannot be read as a CSV table"):
+            california(folder, seed=0)
+
+
+def test_another_table_than_the_known_one_is_warned_of(folder, caplog, monkeypatch):
+    with caplog.at_level(logging.WARNING):
+        california(folder, seed=0)
+    assert "is not the California Housing table" in caplog.text
+    caplog.clear()
+    raw = gzip.decompress((folder / "california_housing" / "housing.csv.gz").read_bytes())
+    monkeypatch.setattr(module, "CALIFORNIA_SHA256", hashlib.sha256(raw).hexdigest())
+    california(folder, seed=0)
+    assert not caplog.records
+
+
+def test_the_table_is_fetched_to_where_it_is_looked_for(folder, tmp_path, monkeypatch):
+    calls = []
+
+    def fetch(url, path, **options):
+        calls.append((url, options["sha256"], options["limit"]))
+        path.write_bytes(gzip.decompress((folder / "california_housing" / "housing.csv.gz").read_bytes()))
+        return path
+
+    monkeypatch.setattr(module, "fetch", fetch)
+    fresh = tmp_path / "fresh"
+    fresh.mkdir()
+    path = fetch_california(fresh)
+    assert path == fresh / "california_housing" / "housing.csv"
+    url, sha256, limit = calls.pop()
+    assert url.startswith("https://raw.githubusercontent.com/ageron/handson-ml/")
+    assert sha256 == "8a3727f4cf54ac1a327f69b1d5b4db54c5834ea81c6e4efc0d163300022a685e"
+    assert limit == 16 * 2**20
+    assert len(california(fresh, seed=0).target) == 19
+    for there in (fresh, folder):
+        with pytest.raises(ExistingFileError, match="exists. Use it as it is, or remove it first"):
+            fetch_california(there)
+    with pytest.raises(MissingFileError, match="There is no folder"):
+        fetch_california(tmp_path / "absent")
+    assert not calls
+
+
 @needs_real_data
 @pytest.mark.real_data
-def test_the_real_table():
+def test_the_real_table(caplog):
     shift = california(FOLDER, seed=0)
+    assert not caplog.records  # it is the known one
     assert len(shift.train) + len(shift.validation) == 18_163
     assert len(shift.target) == 2_270
     # The target's labels differ from the source's by about half a standard deviation.

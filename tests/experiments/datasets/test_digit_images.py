@@ -5,14 +5,10 @@ import pytest
 import torch
 from PIL import Image
 
+from experiments.datasets.published import idx
 from real_data import FOLDER, needs_real_data
 from regtta.errors import ForeignFileError, MissingFileError
 from regtta.experiments.datasets.digit_images import mnist_test, read_idx, svhn_subset_to_mnist
-
-
-def idx(magic, values):
-    shape = b"".join(size.to_bytes(4, "big") for size in values.shape)
-    return magic.to_bytes(4, "big") + shape + values.astype(np.uint8).tobytes()
 
 
 @pytest.fixture

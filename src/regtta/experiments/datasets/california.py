@@ -5,32 +5,48 @@ numeric columns, the label included, are standardised with the mean and the (bia
 source.
 """
 
+import gzip
+import hashlib
+import io
+import logging
+import zlib
 from pathlib import Path
 
 import torch
 
-from regtta.errors import ForeignFileError
-from regtta.experiments.datasets.domains import Domain, Shift
-from regtta.experiments.datasets.location import find_file
+from regtta.errors import ExistingFileError, ForeignFileError
+from regtta.experiments.datasets.catalogue import DATASETS
+from regtta.experiments.datasets.domains import Domain, Shift, held_out
+from regtta.experiments.datasets.fetching import Progress, fetch
+from regtta.experiments.datasets.location import data_folder, find_file
+
+__all__ = ["california", "fetch_california", "held_out"]
 
 LABEL = "median_house_value"
 AREA = "ocean_proximity"
 TARGET_AREA = "NEAR BAY"
 VALIDATION_SHARE = 0.1
 
+CALIFORNIA_URL = "https://raw.githubusercontent.com/ageron/handson-ml/master/datasets/housing/housing.csv"
+CALIFORNIA_SHA256 = "8a3727f4cf54ac1a327f69b1d5b4db54c5834ea81c6e4efc0d163300022a685e"  # of the unpacked CSV
+_FETCHED = "california_housing/housing.csv"
+_LIMIT = 16 * 2**20
+
+_logger = logging.getLogger(__name__)
+
 
 def california(folder: Path, *, seed: int) -> Shift:
     """Source and target; ``seed`` draws which tenth of the source is held out."""
     import pandas as pd
 
-    path = find_file(
-        folder,
-        ("california_housing/housing.csv.gz", "california_housing/housing.csv", "housing.csv"),
-        what="California Housing",
-        origin="Kaggle, camnugent/california-housing-prices (housing.csv)",
-        terms="public domain",
-    )
-    table = pd.read_csv(path).dropna()
+    path = find_file(folder, "california")
+    raw = _unpacked(path)
+    if hashlib.sha256(raw).hexdigest() != CALIFORNIA_SHA256:
+        _logger.warning("%s is not the California Housing table that published results were made with.", path)
+    try:
+        table = pd.read_csv(io.BytesIO(raw)).dropna()
+    except ValueError as error:
+        raise ForeignFileError(f"{path} cannot be read as a CSV table: {error}.") from error
     if LABEL not in table or AREA not in table:
         raise ForeignFileError(f"Expected the columns {LABEL!r} and {AREA!r} in {path}, found {list(table)}.")
     near = (table.pop(AREA) == TARGET_AREA).to_numpy()
@@ -43,8 +59,30 @@ def california(folder: Path, *, seed: int) -> Shift:
     return Shift("california", train, validation, whole.take(inside))
 
 
-def held_out(domain: Domain, share: float, seed: int) -> tuple[Domain, Domain]:
-    """``domain`` in two parts at random, the second with ``share`` of the samples."""
-    order = torch.randperm(len(domain), generator=torch.Generator().manual_seed(seed))
-    count = round(len(domain) * share)
-    return domain.take(order[count:]), domain.take(order[:count])
+def fetch_california(folder: str | Path, *, url: str = CALIFORNIA_URL, progress: Progress | None = None) -> Path:
+    """Fetch the table into ``folder`` from a public address, and say where it lies.
+
+    Its checksum is verified before it is put in place. Nothing that is there already is written over.
+
+    Args:
+        folder: of the data sets.
+        url: an https address of the unpacked CSV.
+        progress: called with the bytes so far, and those in all where the server says so.
+    """
+    folder = data_folder(folder)
+    for place in DATASETS["california"].places:
+        if (folder / place).exists():
+            raise ExistingFileError(f"{folder / place} exists. Use it as it is, or remove it first.")
+    path = folder / _FETCHED
+    path.parent.mkdir(exist_ok=True)
+    return fetch(url, path, sha256=CALIFORNIA_SHA256, limit=_LIMIT, progress=progress)
+
+
+def _unpacked(path: Path) -> bytes:
+    raw = path.read_bytes()
+    if path.suffix != ".gz":
+        return raw
+    try:
+        return gzip.decompress(raw)
+    except (OSError, EOFError, zlib.error) as error:
+        raise ForeignFileError(f"{path} is no whole gzip file: {error}. Get it again.") from error

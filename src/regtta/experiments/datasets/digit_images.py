@@ -30,18 +30,24 @@ def svhn_subset_to_mnist(folder: Path) -> Shift:
 def mnist_test(folder: Path) -> Domain:
     """MNIST's test split as (10000, 3, 32, 32) and (10000, 1)."""
     images, labels = (
-        find_file(
-            folder,
-            (f"mnist/{name}.gz", f"MNIST/raw/{name}.gz", f"MNIST/raw/{name}"),
-            what="MNIST's test split",
-            origin="torchvision.datasets.MNIST(root, download=True)",
-            terms="none stated",
-        )
+        find_file(folder, "mnist-test", (f"mnist/{name}.gz", f"MNIST/raw/{name}.gz", f"MNIST/raw/{name}"))
         for name in ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
     )
-    pixels = torch.from_numpy(read_idx(images, _IMAGES)).unsqueeze(1).float() / 255
+    return mnist_domain(torch.from_numpy(read_idx(images, _IMAGES)), torch.from_numpy(read_idx(labels, _LABELS)))
+
+
+def mnist_domain(images: Tensor, labels: Tensor) -> Domain:
+    """Grey images (N, 28, 28) of bytes and their digits (N,), as (N, 3, 32, 32) in [0, 1] and (N, 1)."""
+    pixels = images.unsqueeze(1).float() / 255
     resized = functional.interpolate(pixels, size=(SIDE, SIDE), mode="bilinear", align_corners=False)
-    return Domain(resized.expand(-1, 3, -1, -1).contiguous(), _numbers(read_idx(labels, _LABELS)))
+    return Domain(resized.expand(-1, 3, -1, -1).contiguous(), labels.float().unsqueeze(1))
+
+
+def rgb_domain(images: np.ndarray, labels: np.ndarray) -> Domain:
+    """Images (N, H, W, 3) of bytes and their numbers (N,), as (N, 3, H, W) in [0, 1] and (N, 1)."""
+    channels_first = np.ascontiguousarray(images.transpose(0, 3, 1, 2))
+    numbers = torch.from_numpy(labels.astype(np.float32)).unsqueeze(1)
+    return Domain(torch.from_numpy(channels_first).float().div_(255), numbers)
 
 
 def read_idx(path: Path, magic: int) -> np.ndarray:
@@ -58,17 +64,6 @@ def read_idx(path: Path, magic: int) -> np.ndarray:
 
 
 def _svhn_part(folder: Path, name: str) -> Domain:
-    path = find_file(
-        folder,
-        (name,),
-        what="The subset of SVHN",
-        origin="the first digits of SVHN's cropped test and train splits, as arrays x (N, 32, 32, 3) and y (N,)",
-        terms="non-commercial use only",
-    )
+    path = find_file(folder, "svhn-subset", (name,))
     with np.load(path, allow_pickle=False) as archive:
-        images, labels = archive["x"], archive["y"]
-    return Domain(torch.from_numpy(images).permute(0, 3, 1, 2).float().contiguous() / 255, _numbers(labels))
-
-
-def _numbers(labels: np.ndarray) -> Tensor:
-    return torch.from_numpy(labels.astype(np.float32)).unsqueeze(1)
+        return rgb_domain(archive["x"], archive["y"])

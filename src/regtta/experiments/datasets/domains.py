@@ -8,7 +8,7 @@ from torch import Tensor
 
 @dataclass(frozen=True, eq=False)
 class Domain:
-    """Samples of one domain: ``inputs`` (N, ...) and ``targets`` (N,) or (N, O), both float32."""
+    """Samples of one domain: ``inputs`` (N, ...) and ``targets`` (N, O), both float32."""
 
     inputs: Tensor
     targets: Tensor
@@ -40,3 +40,16 @@ class Shift:
     train: Domain
     validation: Domain
     target: Domain
+
+
+def held_out(domain: Domain, share: float, seed: int) -> tuple[Domain, Domain]:
+    """``domain`` in two parts at random, the second with ``share`` of the samples."""
+    kept, out = held_out_rows(len(domain), share, seed)
+    return domain.take(kept), domain.take(out)
+
+
+def held_out_rows(count: int, share: float, seed: int) -> tuple[Tensor, Tensor]:
+    """The numbers below ``count`` in two parts at random, the second with ``share`` of them."""
+    order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
+    out = round(count * share)
+    return order[out:], order[:out]

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from regtta.errors import MissingFileError
+from regtta.experiments.datasets.catalogue import DATASETS, missing
 
 VARIABLE = "REGTTA_DATA"
 
@@ -19,19 +20,25 @@ def data_folder(given: str | Path | None = None) -> Path:
     return folder
 
 
-def find_file(folder: Path, candidates: tuple[str, ...], *, what: str, origin: str, terms: str) -> Path:
-    """The first of ``candidates`` inside ``folder``, or an error that says what to get, from where and where to.
+def find_file(folder: Path, name: str, candidates: tuple[str, ...] = ()) -> Path:
+    """The first file of a data set inside ``folder``, or an error that says what to get, from where and where to.
 
     Args:
         folder: of the data sets.
-        candidates: paths inside it, the one to recommend first.
-        what: the data set.
-        origin: where to get it.
-        terms: under which it may be used.
+        name: of the data set in ``DATASETS``.
+        candidates: paths inside ``folder``, the one to recommend first; the data set's places by default.
     """
-    for name in candidates:
-        if (folder / name).is_file():
-            return folder / name
-    raise MissingFileError(
-        f"{what} is not in {folder}. Get it from {origin} (terms: {terms}) and put it at {folder / candidates[0]}."
-    )
+    candidates = candidates or DATASETS[name].places
+    for candidate in candidates:
+        if (folder / candidate).is_file():
+            return folder / candidate
+    raise missing(name, folder, folder / candidates[0])
+
+
+def find_place(folder: Path, name: str) -> Path:
+    """The first of a data set's places that exists inside ``folder``, be it a file or a folder."""
+    places = DATASETS[name].places
+    for place in places:
+        if (folder / place).exists():
+            return folder / place
+    raise missing(name, folder, folder / places[0])

@@ -1,0 +1,169 @@
+"""Biwi Kinect: the pose of a head. Source and target are women and men.
+
+Read from ``faces_0/NN/frame_XXXXX_rgb.png`` with ``frame_XXXXX_pose.txt`` beside it, in a folder or in a tar archive.
+With R the rotation matrix of the pose file, the angles in radians are yaw = atan2(R10, R00),
+roll = atan2(−R20, √(R21² + R22²)) and pitch = atan2(R21, R22).
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from regtta.errors import ForeignFileError, OptionError
+from regtta.experiments.datasets.catalogue import missing
+from regtta.experiments.datasets.domains import held_out_rows
+from regtta.experiments.datasets.entries import entries
+from regtta.experiments.datasets.genders import other, read_genders
+from regtta.experiments.datasets.location import find_place
+from regtta.experiments.datasets.pictures import MOST_BYTES, RESIZED, Pictures, PictureShift, stack
+
+ANGLES = ("yaw", "roll", "pitch")
+VALIDATION_SHARE = 0.2
+GENDERS_FILE = "biwi/genders.json"
+MOST_POSE_BYTES = 64 * 2**10
+MOST_FRAMES = 100_000
+_NAME = re.compile(r"(?:.*/)?faces_0/([0-9]{2})/frame_([0-9]{5})_(rgb\.png|pose\.txt)")
+_TOLERANCE = 0.1  # by how much R Rᵀ may differ from the identity
+
+
+@dataclass(frozen=True, eq=False)
+class Frames:
+    """The frames of a folder or an archive, their images not yet read.
+
+    Attributes:
+        place: the folder or the archive.
+        names: subject and frame of each, sorted, as ("01", "00003").
+        angles: (N, 3) yaw, roll and pitch in radians.
+        skipped: frames without a pose.
+    """
+
+    place: Path
+    names: tuple[tuple[str, str], ...]
+    angles: Tensor
+    skipped: tuple[tuple[str, str], ...]
+
+    def read(self, side: int = RESIZED) -> Pictures:
+        """The images (N, side, side, 3), the centre of each frame's centre square at 256×256, and the angles (N, 3)."""
+        images = stack(self._contents(), len(self.names), side=side, square=True)
+        return Pictures(images, self.angles)
+
+    def _contents(self) -> Iterator[tuple[int, str, bytes]]:
+        positions = {name: position for position, name in enumerate(self.names)}
+        for entry in entries(self.place):
+            match = _NAME.fullmatch(entry.name)
+            if match is not None and match[3] == "rgb.png" and (match[1], match[2]) in positions:
+                yield positions.pop((match[1], match[2])), entry.origin, entry.read(MOST_BYTES)
+        if positions:
+            raise ForeignFileError(f"{len(positions)} frames are no longer in {self.place}. Read it again.")
+
+
+@dataclass(frozen=True, eq=False)
+class Biwi:
+    """The frames, read.
+
+    Attributes:
+        pictures: (N, 256, 256, 3) and yaw, roll and pitch (N, 3).
+        subjects: the folder of each frame.
+        genders: of each folder.
+        skipped: frames without a pose, as ("01", "00003").
+    """
+
+    pictures: Pictures
+    subjects: tuple[str, ...]
+    genders: dict[str, str]
+    skipped: tuple[tuple[str, str], ...]
+
+    def shift(self, source: str, *, seed: int, angle: str | None = None) -> PictureShift:
+        """From one gender to all frames of the other.
+
+        Args:
+            source: "female" or "male".
+            seed: draws which fifth of the source is held out.
+            angle: the only one to predict, as targets (N, 1); all three by default.
+        """
+        target = other(source)
+        inside = torch.tensor([self.genders[subject] == source for subject in self.subjects])
+        if inside.all() or not inside.any():
+            raise ForeignFileError(f"Expected frames of both genders, found only {source if inside.any() else target}.")
+        pictures = self._of_angle(angle)
+        ours = inside.nonzero().flatten()
+        train, validation = held_out_rows(len(ours), VALIDATION_SHARE, seed)
+        centres = pictures.cropped()
+        name = "-".join(("biwi", source, target, *([angle] if angle else [])))
+        return PictureShift(name, pictures.take(ours[train]), centres.take(ours[validation]), centres.take(~inside))
+
+    def _of_angle(self, angle: str | None) -> Pictures:
+        if angle is None:
+            return self.pictures
+        if angle not in ANGLES:
+            raise OptionError(f"Expected one of {list(ANGLES)} as the angle, found {angle!r}.")
+        column = ANGLES.index(angle)
+        return Pictures(self.pictures.images, self.pictures.targets[:, column : column + 1])
+
+
+def biwi(folder: Path, *, genders: Path | None = None) -> Biwi:
+    """All frames as bytes (about 3 GB).
+
+    Args:
+        folder: of the data sets.
+        genders: the JSON file that says which folder shows whom; ``biwi/genders.json`` in ``folder`` by default.
+    """
+    frames = biwi_frames(folder)
+    subjects = tuple(subject for subject, _ in frames.names)
+    known = read_genders(genders or folder / GENDERS_FILE, subjects)
+    return Biwi(frames.read(), subjects, known, frames.skipped)
+
+
+def biwi_frames(folder: Path) -> Frames:
+    """The frames inside the folder of data sets and their poses, without reading the images."""
+    place = find_place(folder, "biwi")
+    seen: set[tuple[str, str]] = set()
+    poses: dict[tuple[str, str], Tensor] = {}
+    for entry in entries(place):
+        match = _NAME.fullmatch(entry.name)
+        if match is None:
+            continue
+        name, known = (match[1], match[2]), seen if match[3] == "rgb.png" else poses
+        if name in known or len(known) == MOST_FRAMES:
+            wrong = "is there twice" if name in known else f"is one more than the {MOST_FRAMES} that are read"
+            raise ForeignFileError(f"{entry.origin} {wrong}. Get the data set again.")
+        if match[3] == "rgb.png":
+            seen.add(name)
+        else:
+            poses[name] = head_angles(_rotation(entry.origin, entry.read(MOST_POSE_BYTES)))
+    names = tuple(sorted(seen & poses.keys()))
+    if not names:
+        found = f"{place} has no faces_0/NN/frame_XXXXX_rgb.png with a frame_XXXXX_pose.txt beside it."
+        raise missing("biwi", folder, place, found=found)
+    angles = torch.stack([poses[name] for name in names]).float()
+    return Frames(place, names, angles, tuple(sorted(seen - poses.keys())))
+
+
+def head_angles(rotation: Tensor) -> Tensor:
+    """Yaw, roll and pitch (..., 3) in radians of rotation matrices (..., 3, 3).
+
+    Example:
+        >>> head_angles(torch.eye(3)).tolist()
+        [0.0, -0.0, 0.0]
+    """
+    r = rotation
+    yaw = torch.atan2(r[..., 1, 0], r[..., 0, 0])
+    roll = torch.atan2(-r[..., 2, 0], torch.hypot(r[..., 2, 1], r[..., 2, 2]))
+    pitch = torch.atan2(r[..., 2, 1], r[..., 2, 2])
+    return torch.stack([yaw, roll, pitch], dim=-1)
+
+
+def _rotation(origin: str, raw: bytes) -> Tensor:
+    """The first three lines of a pose file, as float64 (3, 3)."""
+    try:
+        lines = [line.split() for line in raw.decode("ascii").splitlines()[:3]]
+        matrix = torch.tensor([[float(value) for value in line] for line in lines], dtype=torch.float64)
+    except ValueError as error:
+        raise ForeignFileError(f"{origin} does not begin with a rotation matrix: {error}. Get it again.") from error
+    if matrix.shape != (3, 3) or not bool(((matrix @ matrix.T - torch.eye(3)).abs() < _TOLERANCE).all()):
+        raise ForeignFileError(f"Expected a rotation matrix in the first three lines of {origin}, found {lines}.")
+    return matrix

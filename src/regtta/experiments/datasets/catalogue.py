@@ -1,0 +1,112 @@
+"""Every data set by name: what it is, where it comes from, its terms and where it is looked for."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from regtta.errors import MissingFileError
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """One data set, in the words of an error about it.
+
+    Attributes:
+        what: its name, as a sentence begins.
+        origin: where to get it.
+        terms: under which it may be used.
+        places: inside the folder of data sets where it is looked for, the one to recommend first.
+        remedy: what else would help, as a sentence; empty where nothing would.
+    """
+
+    what: str
+    origin: str
+    terms: str
+    places: tuple[str, ...]
+    remedy: str = ""
+
+
+_DOWNLOAD = "Or pass download=True."
+
+DATASETS: Mapping[str, DataSet] = MappingProxyType(
+    {
+        "california": DataSet(
+            what="California Housing",
+            origin="Kaggle, camnugent/california-housing-prices (housing.csv)",
+            terms="public domain",
+            places=("california_housing/housing.csv.gz", "california_housing/housing.csv", "housing.csv"),
+            remedy="Or call fetch_california on that folder.",
+        ),
+        "mnist": DataSet(
+            what="MNIST",
+            origin="torchvision.datasets.MNIST(root, download=True)",
+            terms="none stated",
+            places=("MNIST/raw",),
+            remedy=_DOWNLOAD,
+        ),
+        "mnist-test": DataSet(
+            what="MNIST's test split",
+            origin="torchvision.datasets.MNIST(root, download=True)",
+            terms="none stated",
+            places=("mnist", "MNIST/raw"),
+        ),
+        "svhn": DataSet(
+            what="SVHN",
+            origin="http://ufldl.stanford.edu/housenumbers (train_32x32.mat and test_32x32.mat, cropped digits)",
+            terms="non-commercial use only",
+            places=("svhn",),
+            remedy=_DOWNLOAD,
+        ),
+        "svhn-subset": DataSet(
+            what="The subset of SVHN",
+            origin="the first digits of SVHN's cropped test and train splits, as arrays x (N, 32, 32, 3) and y (N,)",
+            terms="non-commercial use only",
+            places=("svhn/svhn_test_first10000_32x32.npz", "svhn/svhn_train_first1083_32x32.npz"),
+        ),
+        "cifar10": DataSet(
+            what="CIFAR-10",
+            origin="https://www.cs.toronto.edu/~kriz/cifar.html (cifar-10-python.tar.gz, unpacked)",
+            terms="none stated; the authors ask to be cited",
+            places=("cifar-10-batches-py",),
+            remedy=_DOWNLOAD,
+        ),
+        "cifar10c": DataSet(
+            what="CIFAR-10-C",
+            origin="https://zenodo.org/records/2535967 (CIFAR-10-C.tar, unpacked)",
+            terms="CC BY 4.0",
+            places=("CIFAR-10-C",),
+            remedy="Or pass make=<callable(images, name, severity)> to make it from CIFAR-10's test split.",
+        ),
+        "utkface": DataSet(
+            what="UTKFace",
+            origin="https://susanqq.github.io/UTKFace (the aligned and cropped faces, unpacked)",
+            terms="non-commercial research only",
+            places=("UTKFace", "utkface/UTKFace", "utkface"),
+        ),
+        "biwi": DataSet(
+            what="Biwi Kinect",
+            origin="Kaggle, kmader/biwi-kinect-head-pose-database (faces_0, as a folder or in a tar)",
+            terms="non-commercial use only, CC BY-NC-ND 4.0",
+            places=(
+                *("biwi/faces_0", "biwi/faces_0.tar", "biwi/faces_0.tar.gz", "biwi/faces_0.tgz"),
+                *("faces_0", "faces_0.tar", "faces_0.tar.gz", "faces_0.tgz"),
+            ),
+        ),
+    }
+)
+
+
+def missing(name: str, folder: object, place: object, *, found: str = "") -> MissingFileError:
+    """The error for a data set that is not there: what to get, from where, under what terms and where to put it.
+
+    Args:
+        name: in the table.
+        folder: that was looked into.
+        place: where to put it.
+        found: what is wrong, where it is not that the whole data set is absent.
+    """
+    entry = DATASETS[name]
+    wrong = found or f"{entry.what} is not in {folder}."
+    return MissingFileError(
+        f"{wrong} Get it from {entry.origin} (terms: {entry.terms}) and put it at {place}. {entry.remedy}".rstrip()
+    )

@@ -1,0 +1,100 @@
+"""CIFAR-10-C: CIFAR-10's test split, corrupted; the published arrays, or made anew where those are absent.
+
+``CIFAR-10-C/{corruption}.npy`` is (50000, 32, 32, 3) uint8, the severities 1 to 5 one after another, 10,000 images
+each; ``labels.npy`` is (50000,).
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from regtta.errors import ForeignFileError, OptionError
+from regtta.experiments.datasets.catalogue import DATASETS, missing
+from regtta.experiments.datasets.digit_images import rgb_domain
+from regtta.experiments.datasets.domains import Domain
+from regtta.experiments.datasets.torchvision_sets import cifar10_arrays
+
+IMAGES = 10_000
+SEVERITIES = (1, 2, 3, 4, 5)
+
+Make = Callable[[np.ndarray, str, int], np.ndarray]
+
+
+@dataclass(frozen=True, eq=False)
+class CorruptedImages:
+    """CIFAR-10's test split under one corruption.
+
+    Attributes:
+        images: (N, 32, 32, 3) uint8; memory-mapped and read-only where they are the published ones.
+        labels: (N,) int64, the classes 0 to 9.
+        corruption: its name.
+        severity: 1 to 5.
+        published: whether these are the published arrays; else they were made from the clean test split.
+    """
+
+    images: np.ndarray
+    labels: np.ndarray
+    corruption: str
+    severity: int
+    published: bool
+
+    def domain(self) -> Domain:
+        """Inputs (N, 3, 32, 32) in [0, 1] and targets (N, 1)."""
+        return rgb_domain(self.images, self.labels)
+
+
+def cifar10c(folder: Path, corruption: str, severity: int, *, make: Make | None = None) -> CorruptedImages:
+    """One corruption at one severity.
+
+    Args:
+        folder: of the data sets.
+        corruption: as the published files are named, "gaussian_noise" for one.
+        severity: 1 to 5.
+        make: called with CIFAR-10's test images (10000, 32, 32, 3) uint8, the name and the severity where the published
+            file is absent; gives the corrupted images in the same form.
+    """
+    if re.fullmatch("[a-z0-9_]+", corruption) is None or corruption == "labels":
+        raise OptionError(f"Expected the name of a corruption such as 'gaussian_noise', found {corruption!r}.")
+    if severity not in SEVERITIES:
+        raise OptionError(f"Expected a severity from 1 to 5, found {severity!r}.")
+    place = folder / DATASETS["cifar10c"].places[0]
+    if (place / f"{corruption}.npy").is_file():
+        return _published(folder, place, corruption, severity)
+    if make is None:
+        raise missing("cifar10c", folder, place, found=f"CIFAR-10-C's {corruption}.npy is not in {place}.")
+    return _made(folder, corruption, severity, make)
+
+
+def _published(folder: Path, place: Path, corruption: str, severity: int) -> CorruptedImages:
+    if not (place / "labels.npy").is_file():
+        raise missing("cifar10c", folder, place, found=f"CIFAR-10-C's labels.npy is not in {place}.")
+    count = IMAGES * len(SEVERITIES)
+    images = _mapped(place / f"{corruption}.npy", (count, 32, 32, 3), ("uint8",))
+    labels = _mapped(place / "labels.npy", (count,), ("uint8", "int32", "int64"))
+    rows = slice((severity - 1) * IMAGES, severity * IMAGES)
+    return CorruptedImages(images[rows], labels[rows].astype(np.int64), corruption, severity, published=True)
+
+
+def _made(folder: Path, corruption: str, severity: int, make: Make) -> CorruptedImages:
+    clean, labels = cifar10_arrays(folder, "test")
+    images = make(clean.copy(), corruption, severity)
+    if not isinstance(images, np.ndarray) or images.shape != clean.shape or images.dtype != np.uint8:
+        found = (images.shape, images.dtype) if isinstance(images, np.ndarray) else type(images).__name__
+        raise OptionError(f"Expected make to give uint8 images of shape {clean.shape}, found {found}.")
+    return CorruptedImages(images, labels, corruption, severity, published=False)
+
+
+def _mapped(path: Path, shape: tuple[int, ...], kinds: tuple[str, ...]) -> np.ndarray:
+    """A .npy file, mapped and read-only; numpy never unpickles what it maps."""
+    try:
+        array = np.lib.format.open_memmap(path, mode="r")
+    except (ValueError, OSError, EOFError) as error:
+        raise ForeignFileError(f"{path} is no whole array file: {error}. Get it again.") from error
+    if array.shape != shape or array.dtype.name not in kinds:
+        raise ForeignFileError(
+            f"Expected an array {shape} of {' or '.join(kinds)} in {path}, found {array.shape} of {array.dtype}."
+        )
+    return array

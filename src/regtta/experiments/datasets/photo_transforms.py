@@ -1,0 +1,88 @@
+"""What happens to batches of photographs after loading: random crops, flips, colour jitter, normalisation.
+
+All take tensors (B, 3, H, W). What is random is drawn anew for each image, from the generator given (on the CPU,
+wherever the images are).
+"""
+
+import torch
+from torch import Tensor
+
+from regtta.errors import BatchError
+from regtta.experiments.datasets.pictures import CROPPED
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+JITTER = 0.3
+_LUMA = (0.2989, 0.587, 0.114)
+
+
+def normalise(images: Tensor) -> Tensor:
+    """uint8 to float32: scaled to [0, 1], less ImageNet's mean, by its standard deviation.
+
+    Example:
+        >>> normalise(torch.zeros(1, 3, 1, 1, dtype=torch.uint8)).flatten().tolist()
+        [-2.1179039478302, -2.0357141494750977, -1.804444432258606]
+    """
+    _check(images)
+    mean, std = (_channels(values, images.device) for values in (IMAGENET_MEAN, IMAGENET_STD))
+    return (images.float() / 255 - mean) / std
+
+
+def crop_and_flip(images: Tensor, generator: torch.Generator, side: int = CROPPED) -> Tensor:
+    """A random window (B, 3, side, side) of each image, mirrored left to right for half of them."""
+    _check(images)
+    count, _, height, width = images.shape
+    if side > min(height, width):
+        raise BatchError(f"Expected images of at least {side}×{side} to crop, found {height}×{width}.")
+    top = torch.randint(height - side + 1, (count, 1), generator=generator)
+    left = torch.randint(width - side + 1, (count, 1), generator=generator)
+    mirrored = torch.rand(count, 1, generator=generator) < 0.5
+    along = torch.arange(side)
+    rows = (top + along).to(images.device)
+    columns = (left + torch.where(mirrored, along.flip(0), along)).to(images.device)
+    samples = torch.arange(count, device=images.device)[:, None, None]
+    # Indexing (B, H, W) puts the channels last.
+    return images[samples, :, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2).contiguous()
+
+
+def colour_jitter(images: Tensor, generator: torch.Generator, strength: float = JITTER) -> Tensor:
+    """Brightness, contrast and saturation of each image by factors uniform in 1 ± ``strength``; uint8 in and out."""
+    brightness, contrast, saturation = (
+        1 + strength * (2 * torch.rand(len(images), generator=generator) - 1) for _ in range(3)
+    )
+    return adjust_colours(images, brightness, contrast, saturation)
+
+
+def adjust_colours(images: Tensor, brightness: Tensor, contrast: Tensor, saturation: Tensor) -> Tensor:
+    """The three changes in this order, each a mix of the image and what it has none of; uint8 in and out.
+
+    ``b·x``, then ``c·x + (1 − c)·mean(grey(x))``, then ``s·x + (1 − s)·grey(x)``, each held within 0..255.
+
+    Args:
+        images: (B, 3, H, W) uint8.
+        brightness: (B,) factors b.
+        contrast: (B,) factors c.
+        saturation: (B,) factors s.
+    """
+    _check(images)
+    b, c, s = (factors.to(images.device).float().view(-1, 1, 1, 1) for factors in (brightness, contrast, saturation))
+    values = (images.float() * b).clamp(0, 255)
+    mean = _grey(values).mean(dim=(1, 2, 3), keepdim=True)
+    values = (c * values + (1 - c) * mean).clamp(0, 255)
+    values = (s * values + (1 - s) * _grey(values)).clamp(0, 255)
+    return values.round().to(torch.uint8)
+
+
+def _grey(values: Tensor) -> Tensor:
+    return (values * _channels(_LUMA, values.device)).sum(1, keepdim=True)
+
+
+def _channels(values: tuple[float, ...], device: torch.device) -> Tensor:
+    return torch.tensor(values, device=device).view(1, -1, 1, 1)
+
+
+def _check(images: Tensor) -> None:
+    if images.dtype != torch.uint8 or images.ndim != 4 or images.shape[1] != 3:
+        raise BatchError(
+            f"Expected images (B, 3, H, W) of type uint8, found shape {tuple(images.shape)} and type {images.dtype}."
+        )

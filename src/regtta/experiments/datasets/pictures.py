@@ -1,0 +1,135 @@
+"""Photographs as bytes: decoded, brought to 256×256 and cropped to 224×224, before any normalisation."""
+
+import io
+import struct
+import zlib
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regtta.errors import BatchError, ForeignFileError
+
+RESIZED = 256
+CROPPED = 224
+MOST_BYTES = 32 * 2**20
+MOST_PIXELS = 50_000_000
+_AT_ONCE = 64  # pictures that wait in memory to be decoded
+
+
+@dataclass(frozen=True, eq=False)
+class Pictures:
+    """Samples of one domain before normalisation: ``images`` (N, S, S, 3) uint8 and ``targets`` (N, O) float32."""
+
+    images: np.ndarray
+    targets: Tensor
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def take(self, rows: Tensor) -> "Pictures":
+        """The samples ``rows``: numbers, or a mask."""
+        return Pictures(self.images[rows.numpy()], self.targets[rows])
+
+    def cropped(self, side: int = CROPPED) -> "Pictures":
+        """The centre (N, side, side, 3) of each image, without copying it."""
+        return Pictures(centre(self.images, side), self.targets)
+
+    def batch(self, rows: Tensor) -> Tensor:
+        """The images ``rows`` as a tensor (B, 3, S, S), still uint8."""
+        return torch.from_numpy(np.ascontiguousarray(self.images[rows.numpy()].transpose(0, 3, 1, 2)))
+
+
+@dataclass(frozen=True, eq=False)
+class PictureShift:
+    """A set of photographs with a shift in it.
+
+    Attributes:
+        name: what results call it.
+        train: of the source, (N, 256, 256, 3), to be cropped at random or in the centre.
+        validation: of the source, held out, (N, 224, 224, 3).
+        target: what the model adapts to and is scored on, (N, 224, 224, 3).
+    """
+
+    name: str
+    train: Pictures
+    validation: Pictures
+    target: Pictures
+
+
+def centre(images: np.ndarray, side: int) -> np.ndarray:
+    """The centre (N, side, side, 3) of images (N, H, W, 3), as a view."""
+    height, width = images.shape[1:3]
+    if side > min(height, width):
+        raise BatchError(f"Expected images of at least {side}×{side} to crop, found {height}×{width}.")
+    top, left = round((height - side) / 2), round((width - side) / 2)
+    return images[:, top : top + side, left : left + side]
+
+
+def decode(name: str, raw: bytes, *, square: bool = False) -> np.ndarray:
+    """A JPEG or PNG file as (256, 256, 3) uint8, resized bilinearly.
+
+    Args:
+        name: to call it by in an error.
+        raw: the file.
+        square: whether to keep only the centre square, as wide as the shorter side, before resizing.
+    """
+    from PIL import Image, UnidentifiedImageError
+
+    if len(raw) > MOST_BYTES:
+        raise ForeignFileError(f"{name} has {len(raw)} bytes; at most {MOST_BYTES} are read as an image.")
+    try:
+        with Image.open(io.BytesIO(raw), formats=("JPEG", "PNG")) as opened:
+            width, height = opened.size
+            if width * height > MOST_PIXELS:
+                raise ForeignFileError(f"{name} is {width}×{height}; at most {MOST_PIXELS} pixels are read.")
+            image = opened.convert("RGB")
+    except (
+        OSError,
+        SyntaxError,
+        ValueError,
+        EOFError,
+        struct.error,
+        zlib.error,
+        Image.DecompressionBombError,
+    ) as error:
+        reason = "it does not begin like one" if isinstance(error, UnidentifiedImageError) else error
+        raise ForeignFileError(
+            f"{name} cannot be read as a JPEG or PNG image: {reason}. Get it again, or remove it."
+        ) from error
+    if square:
+        side = min(width, height)
+        left, top = round((width - side) / 2), round((height - side) / 2)
+        image = image.crop((left, top, left + side, top + side))
+    return np.asarray(image.resize((RESIZED, RESIZED), Image.Resampling.BILINEAR))
+
+
+def stack(files: Iterable[tuple[int, str, bytes]], count: int, *, side: int, square: bool = False) -> np.ndarray:
+    """Decode files into one array (count, side, side, 3), the centre of each 256×256 image.
+
+    Args:
+        files: position in the array, name and content of each; read one after another, decoded in threads.
+        count: how many there are.
+        side: of the centre that is kept.
+        square: as for :func:`decode`.
+    """
+    images = np.empty((count, side, side, 3), dtype=np.uint8)
+
+    def put(file: tuple[int, str, bytes]) -> None:
+        position, name, raw = file
+        images[position] = centre(decode(name, raw, square=square)[None], side)[0]
+
+    with ThreadPoolExecutor() as pool:
+        for some in _groups(files):
+            list(pool.map(put, some))
+    return images
+
+
+def _groups(files: Iterable[tuple[int, str, bytes]]) -> Iterator[list[tuple[int, str, bytes]]]:
+    rest = iter(files)
+    while some := list(islice(rest, _AT_ONCE)):
+        yield some

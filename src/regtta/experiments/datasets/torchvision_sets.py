@@ -1,0 +1,93 @@
+"""SVHN, MNIST and CIFAR-10 through torchvision, which checks SVHN's and CIFAR-10's files before it reads them.
+
+Images are scaled to [0, 1] and nothing else; MNIST's are brought to three channels of 32×32. Labels are the digit or
+the number of the class, as float32 (N, 1). CIFAR-10's files are pickles: torchvision opens only those whose checksums
+are the published ones.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from regtta.errors import FileError, ForeignFileError, MissingExtraError, OptionError
+from regtta.experiments.datasets.catalogue import DATASETS, missing
+from regtta.experiments.datasets.digit_images import mnist_domain, rgb_domain
+from regtta.experiments.datasets.domains import Domain, Shift
+
+Split = Literal["train", "test"]
+
+
+def svhn_to_mnist(folder: Path, *, download: bool = False) -> Shift:
+    """SVHN as the source, its test split held out; MNIST's test split as the target."""
+    train, validation = (svhn(folder, split, download=download) for split in get_args(Split))
+    return Shift("svhn-mnist", train, validation, mnist(folder, "test", download=download))
+
+
+def svhn(folder: Path, split: Split, *, download: bool = False) -> Domain:
+    """Digits of house fronts, (73257 or 26032, 3, 32, 32), from ``svhn/train_32x32.mat`` or ``svhn/test_32x32.mat``."""
+    _check_split(split)
+    root = folder / "svhn"
+    data = _opened(
+        "svhn", folder, [root / f"{split}_32x32.mat"], lambda sets: sets.SVHN(root, split, download=download), download
+    )
+    return rgb_domain(data.data.transpose(0, 2, 3, 1), data.labels)
+
+
+def mnist(folder: Path, split: Split, *, download: bool = False) -> Domain:
+    """Handwritten digits, (60000 or 10000, 3, 32, 32), from ``MNIST/raw``, where torchvision wants all four files."""
+    _check_split(split)
+    kinds = ("images-idx3-ubyte", "labels-idx1-ubyte")
+    files = [folder / "MNIST" / "raw" / f"{part}-{kind}" for part in ("train", "t10k") for kind in kinds]
+    data = _opened(
+        "mnist", folder, files, lambda sets: sets.MNIST(folder, train=split == "train", download=download), download
+    )
+    if len(data.data) != len(data.targets):
+        raise ForeignFileError(
+            f"MNIST in {folder} has {len(data.data)} images and {len(data.targets)} labels. Get it again."
+        )
+    return mnist_domain(data.data, data.targets)
+
+
+def cifar10(folder: Path, split: Split, *, download: bool = False) -> Domain:
+    """Photographs of ten classes, (50000 or 10000, 3, 32, 32), from ``cifar-10-batches-py``."""
+    return rgb_domain(*cifar10_arrays(folder, split, download=download))
+
+
+def cifar10_arrays(folder: Path, split: Split, *, download: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    """CIFAR-10 as bytes (N, 32, 32, 3) and class numbers (N,) int64."""
+    _check_split(split)
+    files = [folder / "cifar-10-batches-py" / "test_batch"]
+    data = _opened(
+        "cifar10", folder, files, lambda sets: sets.CIFAR10(folder, train=split == "train", download=download), download
+    )
+    return np.asarray(data.data), np.asarray(data.targets, dtype=np.int64)
+
+
+def _opened(name: str, folder: Path, files: list[Path], build: Callable[[Any], Any], download: bool) -> Any:
+    """What ``build`` makes of torchvision's data sets, or the error that says what to get."""
+    try:
+        from torchvision import datasets
+    except ImportError as error:
+        raise MissingExtraError(
+            f"{DATASETS[name].what} is read by torchvision, which is not installed: pip install torchvision."
+        ) from error
+    place = folder / DATASETS[name].places[0]
+    try:
+        return build(datasets)
+    except (RuntimeError, OSError, ValueError, TypeError, KeyError, AssertionError) as error:
+        what = DATASETS[name].what
+        if download:
+            raise FileError(f"{what} could not be fetched to {place}, or is damaged: {error}.") from error
+        if not all(file.exists() for file in files):
+            raise missing(name, folder, place) from error
+        raise ForeignFileError(
+            f"{what} in {place} is incomplete or not as published ({error}). Remove it and get it again from "
+            f"{DATASETS[name].origin}."
+        ) from error
+
+
+def _check_split(split: str) -> None:
+    if split not in get_args(Split):
+        raise OptionError(f"Expected one of {list(get_args(Split))} as the split, found {split!r}.")
