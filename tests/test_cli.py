@@ -90,7 +90,7 @@ def test_without_typer_the_line_says_what_to_install():
     assert 'typer is not installed. Install what this command needs: pip install "regtta[cli]"' in failed.stderr
 
 
-@pytest.mark.parametrize("missing", ["typer", "regtta.commands.terminal.arguments"])
+@pytest.mark.parametrize("missing", ["typer", "regtta.commands.terminal.complaints"])
 def test_only_optional_packages_are_explained(missing, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, missing, None)
     monkeypatch.delitem(sys.modules, "regtta.commands.terminal.app", raising=False)

@@ -93,6 +93,21 @@ class Rule(ABC):
         """Go on from what :meth:`state_dict` gave; by default from nothing."""
 
 
+class RandomRule(Rule):
+    """A rule that draws: its generator, on the CPU, is all that it remembers. Abstract."""
+
+    def __init__(self, seed: int) -> None:
+        self.generator = torch.Generator().manual_seed(seed)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the drawing stands."""
+        return {"generator": self.generator.get_state()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on drawing from there."""
+        self.generator.set_state(state["generator"])
+
+
 @dataclass(frozen=True)
 class Stage:
     """What a stream begins with.

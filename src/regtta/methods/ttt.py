@@ -9,9 +9,8 @@ Our readings, where the paper is silent: all of the extractor moves, BatchNorm i
 by a random multiple of 90°.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +18,15 @@ from torch.nn import functional
 
 from regtta.errors import BatchError, ModelError
 from regtta.gathering import Gatherer, Stored
-from regtta.methods.base import Batch, GradientMethod, OptimizerFactory, OptimizerName, Rule, Stage
+from regtta.methods.base import (
+    Batch,
+    GradientMethod,
+    OptimizerFactory,
+    OptimizerName,
+    RandomRule,
+    Rule,
+    Stage,
+)
 from regtta.parameters import Trainable
 
 ROTATIONS = 4
@@ -85,11 +92,11 @@ def _values(branch: nn.Linear) -> dict[str, Tensor]:
     return {"weight": branch.weight.detach(), "bias": bias}
 
 
-class _Rotations(Rule):
+class _Rotations(RandomRule):
     def __init__(self, weight: Tensor, bias: Tensor, seed: int) -> None:
+        super().__init__(seed)
         self.weight = weight
         self.bias = bias
-        self.generator = torch.Generator().manual_seed(seed)
 
     def update(self, batch: Batch) -> Tensor:
         """Turn every image and ask the branch by how much."""
@@ -97,14 +104,6 @@ class _Rotations(Rule):
         turns = turns.to(batch.inputs.device)
         features = batch.forward(rotated(batch.inputs, turns)).features
         return functional.cross_entropy(functional.linear(features, self.weight, self.bias), turns)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Where the random turns stand."""
-        return {"generator": self.generator.get_state()}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on with the same turns."""
-        self.generator.set_state(state["generator"])
 
 
 def rotated(images: Tensor, turns: Tensor) -> Tensor:

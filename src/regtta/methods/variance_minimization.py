@@ -9,16 +9,16 @@ extractor moves, BatchNorm in batch mode. Nothing keeps this loss from making th
 paper's tables it does.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from regtta.augmentation import shift_and_jitter
 from regtta.errors import OptionError
-from regtta.methods.base import Batch, GradientMethod, Rule, Stage
+from regtta.methods.base import Batch, GradientMethod, RandomRule, Rule, Stage
 from regtta.options import check_choice, check_count
 from regtta.parameters import Trainable
 
@@ -66,22 +66,14 @@ class VarianceMinimization(GradientMethod):
         return _Views(augment, self.views, self.seed)
 
 
-class _Views(Rule):
+class _Views(RandomRule):
     def __init__(self, augment: Augmentation, views: int, seed: int) -> None:
+        super().__init__(seed)
         self.augment = augment
         self.views = views
-        self.generator = torch.Generator().manual_seed(seed)
 
     def update(self, batch: Batch) -> Tensor:
         """The variance over views, of all outputs of all inputs."""
         views = [self.augment(batch.inputs, self.generator) for _ in range(self.views)]
         outputs = batch.forward(torch.cat(views)).outputs
         return outputs.reshape(self.views, len(batch.inputs), -1).var(dim=0).sum(dim=1).mean()
-
-    def state_dict(self) -> dict[str, Any]:
-        """Where the random views stand."""
-        return {"generator": self.generator.get_state()}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on with the same views."""
-        self.generator.set_state(state["generator"])

@@ -8,19 +8,7 @@ import typer
 
 from regtta._version import __version__
 from regtta.commands.protocols import Protocol
-from regtta.commands.terminal.arguments import (
-    AdaptBatchSize,
-    AsJson,
-    CollectBatchSize,
-    Columns,
-    Data,
-    Device,
-    Force,
-    Head,
-    Inputs,
-    Model,
-    Weights,
-)
+from regtta.commands.terminal import arguments
 from regtta.commands.terminal.complaints import EchoWarnings, OneLineErrors
 from regtta.commands.terminal.examples import help_with_examples
 
@@ -64,29 +52,19 @@ def root(
 )
 def collect(
     *,
-    model: Model,
-    data: Data,
-    out: Annotated[Path, typer.Option(metavar="FILE", help="Statistics to write, .safetensors.")],
-    weights: Weights = None,
-    columns: Columns = "",
-    target: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The label in the data, left out of the inputs.")
-    ] = None,
-    inputs: Inputs = None,
-    head: Head = None,
-    batch_size: CollectBatchSize = None,
-    device: Device = None,
-    method: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="Gather what this method needs beyond the moments, repeatable; options as NAME:key=value,...",
-        ),
-    ] = None,
-    branch: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Weights of the rotation branch, for --method ttt.")
-    ] = None,
-    force: Force = False,
+    model: arguments.Model,
+    data: arguments.Data,
+    out: arguments.StatisticsOut,
+    weights: arguments.Weights = None,
+    columns: arguments.Columns = "",
+    target: arguments.LeftOut = None,
+    inputs: arguments.Inputs = None,
+    head: arguments.Head = None,
+    batch_size: arguments.CollectBatchSize = None,
+    device: arguments.Device = None,
+    method: arguments.Gathered = None,
+    branch: arguments.Branch = None,
+    force: arguments.Force = False,
 ) -> None:
     """Collect source statistics."""
     from regtta.commands.collect import CollectOptions, collect_statistics
@@ -112,52 +90,25 @@ def collect(
 )
 def adapt(
     *,
-    model: Model,
-    data: Data,
-    weights: Weights = None,
-    stats: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Source statistics, for methods that need them.")
-    ] = None,
-    method: Annotated[
-        str, typer.Option(metavar="NAME", help="See regtta methods; sums such as tent+ssa, weighted as tent+0.5*ssa.")
-    ] = "ssa",
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Option of the method, repeatable; see regtta methods NAME."),
-    ] = None,
-    protocol: Annotated[
-        Protocol,
-        typer.Option(help="online: predict while adapting. offline: adapt on all data, then predict it."),
-    ] = Protocol.online,
-    columns: Columns = "",
-    target: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Label to score by: column (or columns A,B), array, key of dict batches, or position in "
-            "tuple batches (1 for y in (x, y)).",
-        ),
-    ] = None,
-    inputs: Inputs = None,
-    head: Head = None,
-    batch_size: AdaptBatchSize = None,
-    device: Device = None,
-    shuffle_seed: Annotated[
-        int | None, typer.Option(metavar="N", help="Visit the rows of a file in a random order.")
-    ] = None,
-    predictions: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Predictions to write, .csv or .parquet.")
-    ] = None,
-    adapted_weights: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Adapted state dict to write, .safetensors.")
-    ] = None,
-    diagnostics: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Log of the steps to write, one JSON object a line.")
-    ] = None,
-    allow_mismatch: Annotated[
-        bool, typer.Option("--allow-mismatch", help="Go on with statistics of another model or head.")
-    ] = False,
-    force: Force = False,
+    model: arguments.Model,
+    data: arguments.Data,
+    weights: arguments.Weights = None,
+    stats: arguments.Statistics = None,
+    method: arguments.MethodName = "ssa",
+    settings: arguments.Settings = None,
+    protocol: arguments.ProtocolName = Protocol.online,
+    columns: arguments.Columns = "",
+    target: arguments.ScoredBy = None,
+    inputs: arguments.Inputs = None,
+    head: arguments.Head = None,
+    batch_size: arguments.AdaptBatchSize = None,
+    device: arguments.Device = None,
+    shuffle_seed: arguments.ShuffleSeed = None,
+    predictions: arguments.PredictionsOut = None,
+    adapted_weights: arguments.WeightsOut = None,
+    diagnostics: arguments.DiagnosticsOut = None,
+    allow_mismatch: arguments.AllowMismatch = False,
+    force: arguments.Force = False,
 ) -> None:
     """Adapt a model to target data."""
     from regtta.commands.adapt import AdaptOptions, adapt_model
@@ -188,7 +139,7 @@ def adapt(
 
 @app.command(help=help_with_examples("Show what source statistics say: counts, rank and spectrum.", "inspect"))
 def inspect(
-    stats: Annotated[Path, typer.Argument(metavar="FILE", help="Source statistics.")], as_json: AsJson = False
+    stats: Annotated[Path, typer.Argument(metavar="FILE", help="Source statistics.")], as_json: arguments.AsJson = False
 ) -> None:
     """Show source statistics."""
     from regtta.commands.inspect import inspect_statistics
@@ -202,7 +153,9 @@ def inspect(
 
 
 @app.command(help=help_with_examples("List the methods; with a name, all that can be set of one.", "methods"))
-def methods(name: Annotated[str | None, typer.Argument(help="One method.")] = None, as_json: AsJson = False) -> None:
+def methods(
+    name: Annotated[str | None, typer.Argument(help="One method.")] = None, as_json: arguments.AsJson = False
+) -> None:
     """List the methods."""
     from regtta.commands.methods import describe_method, list_methods
     from regtta.commands.terminal import show
@@ -220,7 +173,7 @@ def demo(
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder to write to, new or empty.")] = Path("regtta-demo"),
     seed: Annotated[int, typer.Option(metavar="N", help="Everything random follows from it.")] = 0,
     sources: Annotated[int, typer.Option(min=1, metavar="N", help="How many source models.")] = 3,
-    force: Force = False,
+    force: arguments.Force = False,
 ) -> None:
     """Show what adaptation does."""
     from rich.console import Console

@@ -1,9 +1,11 @@
-"""Options that several commands share."""
+"""The options of the commands: what each takes and what its help says."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from regtta.commands.protocols import Protocol
 
 Model = Annotated[
     str,
@@ -50,3 +52,43 @@ AdaptBatchSize = Annotated[
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace what exists.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+StatisticsOut = Annotated[Path, typer.Option(metavar="FILE", help="Statistics to write, .safetensors.")]
+LeftOut = Annotated[str | None, typer.Option(metavar="NAME", help="The label in the data, left out of the inputs.")]
+Gathered = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME",
+        help="Gather what this method needs beyond the moments, repeatable; options as NAME:key=value,...",
+    ),
+]
+Branch = Annotated[Path | None, typer.Option(metavar="FILE", help="Weights of the rotation branch, for --method ttt.")]
+
+Statistics = Annotated[Path | None, typer.Option(metavar="FILE", help="Source statistics, for methods that need them.")]
+MethodName = Annotated[
+    str, typer.Option(metavar="NAME", help="See regtta methods; sums such as tent+ssa, weighted as tent+0.5*ssa.")
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Option of the method, repeatable; see regtta methods NAME."),
+]
+ProtocolName = Annotated[
+    Protocol, typer.Option(help="online: predict while adapting. offline: adapt on all data, then predict it.")
+]
+ScoredBy = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Label to score by: column (or columns A,B), array, key of dict batches, or position in "
+        "tuple batches (1 for y in (x, y)).",
+    ),
+]
+ShuffleSeed = Annotated[int | None, typer.Option(metavar="N", help="Visit the rows of a file in a random order.")]
+PredictionsOut = Annotated[Path | None, typer.Option(metavar="FILE", help="Predictions to write, .csv or .parquet.")]
+WeightsOut = Annotated[Path | None, typer.Option(metavar="FILE", help="Adapted state dict to write, .safetensors.")]
+DiagnosticsOut = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Log of the steps to write, one JSON object a line.")
+]
+AllowMismatch = Annotated[
+    bool, typer.Option("--allow-mismatch", help="Go on with statistics of another model or head.")
+]

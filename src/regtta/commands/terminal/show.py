@@ -52,14 +52,7 @@ def progress_bar(what: str) -> Iterator["Told | None"]:
 
 def collected(report: "CollectReport") -> None:
     """What ``regtta collect`` did."""
-    _facts(
-        ("samples", f"{report.samples:,}"),
-        ("head", report.head),
-        ("dimensions", f"{report.dimensions:,}"),
-        ("valid", f"{report.valid_dimensions:,}"),
-        ("rank", f"{report.rank:,}"),
-        ("written", str(report.out)),
-    )
+    _facts(*_counts(report), ("written", str(report.out)))
 
 
 def adapted(report: "AdaptReport") -> None:
@@ -89,11 +82,7 @@ def adapted(report: "AdaptReport") -> None:
 def inspected(report: "StatisticsReport") -> None:
     """What ``regtta inspect`` read."""
     _facts(
-        ("samples", f"{report.samples:,}"),
-        ("head", report.head),
-        ("dimensions", f"{report.dimensions:,}"),
-        ("valid", f"{report.valid_dimensions:,}"),
-        ("rank", f"{report.rank:,}"),
+        *_counts(report),
         ("fingerprint", report.fingerprint),
         *([("extras", ", ".join(report.extras))] if report.extras else []),
     )
@@ -149,6 +138,16 @@ def _scores(name: str, before: "Scores", after: "Scores") -> None:
         values = (scores.r2, scores.rmse, scores.mae, scores.pearson)
         table.add_row(row, *(f"{value:.4f}" for value in values))
     _print(table)
+
+
+def _counts(report: "CollectReport | StatisticsReport") -> tuple[tuple[str, str], ...]:
+    return (
+        ("samples", f"{report.samples:,}"),
+        ("head", report.head),
+        ("dimensions", f"{report.dimensions:,}"),
+        ("valid", f"{report.valid_dimensions:,}"),
+        ("rank", f"{report.rank:,}"),
+    )
 
 
 def _needs(report: "MethodReport") -> str:
