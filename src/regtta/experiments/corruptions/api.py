@@ -1,0 +1,131 @@
+"""``corrupt``: any of the corruptions on a batch of images, each image with its own randomness."""
+
+from collections.abc import Callable, Mapping, Sequence
+from numbers import Integral
+from types import MappingProxyType
+from typing import Literal
+
+import numpy as np
+
+from regtta.errors import BatchError, OptionError
+from regtta.experiments.corruptions.blur import defocus_blur, motion_blur, zoom_blur
+from regtta.experiments.corruptions.constants import SEVERITIES, Parameters, parameters
+from regtta.experiments.corruptions.digital import contrast, jpeg_compression, pixelate
+from regtta.experiments.corruptions.elastic import elastic_transform
+from regtta.experiments.corruptions.images import Bytes, Floats, Generators, to_bytes, to_floats
+from regtta.experiments.corruptions.noise import gaussian_noise, impulse_noise, shot_noise
+from regtta.experiments.corruptions.seeding import generator
+from regtta.experiments.corruptions.weather import brightness, fog, snow
+from regtta.options import check_choice
+
+Corruption = Callable[[Floats, Parameters, Generators], Floats]
+
+CORRUPTIONS: Mapping[str, Corruption] = MappingProxyType(
+    {
+        "gaussian_noise": gaussian_noise,
+        "shot_noise": shot_noise,
+        "impulse_noise": impulse_noise,
+        "defocus_blur": defocus_blur,
+        "motion_blur": motion_blur,
+        "zoom_blur": zoom_blur,
+        "snow": snow,
+        "fog": fog,
+        "brightness": brightness,
+        "contrast": contrast,
+        "elastic_transform": elastic_transform,
+        "pixelate": pixelate,
+        "jpeg_compression": jpeg_compression,
+    }
+)
+
+SMALLEST = 32
+_VALUES_AT_ONCE = 1 << 17  # worked on together: half a megabyte stays in the cache, whatever the size of the batch
+
+
+def corrupt(
+    images: Bytes,
+    name: str,
+    *,
+    severity: int = 5,
+    constants: Literal["imagenet", "cifar"] = "imagenet",
+    seed: int,
+    indices: Sequence[int] | None = None,
+) -> Bytes:
+    """The images, corrupted.
+
+    The randomness of an image depends on ``(seed, name, severity, index)`` and nothing else: any order, any split into
+    batches and any subset gives the same result for the same image, as long as it keeps its index.
+
+    Args:
+        images: uint8, (N, H, W, 3) or (H, W, 3), RGB, with H and W of at least 32; left as they are.
+        name: One of ``CORRUPTIONS``.
+        severity: 1 to 5.
+        constants: ``"imagenet"``, made for images of 224×224, or ``"cifar"``, made for 32×32.
+        seed: Of the whole data set.
+        indices: Of the images in the data set, (N,); 0, 1, 2, … where not given.
+
+    Returns:
+        uint8, of the same shape.
+
+    Raises:
+        OptionError: For an unknown name or constants, or a severity, seed or indices that do not fit.
+        BatchError: For images of another dtype or shape, or smaller than 32×32.
+
+    Example:
+        >>> images = np.full((2, 32, 32, 3), 100, dtype=np.uint8)
+        >>> corrupt(images, "brightness", severity=1, constants="cifar", seed=0)[0, 0, 0].tolist()
+        [112, 112, 112]
+        >>> both = corrupt(images, "fog", seed=0)
+        >>> np.array_equal(corrupt(images[1:], "fog", seed=0, indices=[1]), both[1:])
+        True
+    """
+    check_choice("name", name, tuple(CORRUPTIONS))
+    _check_whole("severity", severity)
+    if severity not in SEVERITIES:
+        raise OptionError(f"Expected severity to be one of {list(SEVERITIES)}, found {severity}.")
+    _check_whole("seed", seed)
+    figures = parameters(constants, name, severity)
+    batch = _as_batch(images)
+    numbers = _check_indices(indices, len(batch))
+    corrupted = np.empty_like(batch, order="C")
+    at_once = max(1, _VALUES_AT_ONCE // max(1, batch[:1].size))
+    for start in range(0, len(batch), at_once):
+        part = slice(start, start + at_once)
+        generators = [generator(int(seed), name, int(severity), index) for index in numbers[part]]
+        corrupted[part] = to_bytes(CORRUPTIONS[name](to_floats(batch[part]), figures, generators))
+    return corrupted.reshape(images.shape)
+
+
+def _as_batch(images: Bytes) -> Bytes:
+    """The images as (N, H, W, 3), if they are images."""
+    if not isinstance(images, np.ndarray) or images.dtype != np.uint8:
+        found = f"{images.dtype}" if isinstance(images, np.ndarray) else type(images).__name__
+        raise BatchError(
+            f"Expected images as a numpy array of uint8, found {found}. Scale them to 0 … 255 and convert."
+        )
+    if images.ndim not in (3, 4) or images.shape[-1] != 3:
+        raise BatchError(
+            f"Expected images of shape (N, H, W, 3) or (H, W, 3), found {images.shape}. Channels come last, RGB."
+        )
+    if min(images.shape[-3:-1]) < SMALLEST:
+        height, width = images.shape[-3:-1]
+        raise BatchError(
+            f"Expected images of at least {SMALLEST}×{SMALLEST}, found {height}×{width}. Resize them first."
+        )
+    return images.reshape(-1, *images.shape[-3:])
+
+
+def _check_whole(what: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise OptionError(f"Expected {what} to be a whole number, found {value!r}.")
+
+
+def _check_indices(indices: Sequence[int] | None, count: int) -> Sequence[int]:
+    """One whole number an image."""
+    if indices is None:
+        return range(count)
+    if len(indices) != count:
+        raise OptionError(f"Expected one index an image, found {len(indices)} indices for {count} images.")
+    for index in indices:
+        _check_whole("each of indices", index)
+    return [int(index) for index in indices]

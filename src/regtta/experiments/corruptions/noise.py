@@ -1,0 +1,33 @@
+"""Noise of single values: each takes images (N, H, W, 3) in [0, 1], the figures, and a generator an image."""
+
+import numpy as np
+
+from regtta.experiments.corruptions.constants import Parameters
+from regtta.experiments.corruptions.images import Floats, Generators
+
+
+def gaussian_noise(images: Floats, figures: Parameters, generators: Generators) -> Floats:
+    """``x + sd · ε`` with ε of the standard normal distribution."""
+    (sd,) = figures
+    noise = np.empty_like(images)
+    for own, generator in zip(noise, generators, strict=True):
+        generator.standard_normal(dtype=np.float32, out=own)
+    return images + np.float32(sd) * noise
+
+
+def shot_noise(images: Floats, figures: Parameters, generators: Generators) -> Floats:
+    """``Poisson(c · x) / c``, its mean x and its variance x / c."""
+    (count,) = figures
+    rates = images * np.float32(count)
+    drawn = [generator.poisson(rate) for rate, generator in zip(rates, generators, strict=True)]
+    return np.stack(drawn).astype(np.float32) / np.float32(count)
+
+
+def impulse_noise(images: Floats, figures: Parameters, generators: Generators) -> Floats:
+    """Salt and pepper: each value turns 0 with probability c/2, and 1 with probability c/2."""
+    (share,) = figures
+    chance = np.empty_like(images)
+    for own, generator in zip(chance, generators, strict=True):
+        generator.random(dtype=np.float32, out=own)
+    peppered = np.where(chance < np.float32(share / 2), np.float32(0), images)
+    return np.where(chance >= np.float32(1 - share / 2), np.float32(1), peppered)
