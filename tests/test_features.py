@@ -107,6 +107,20 @@ def test_finds_the_head_of_a_custom_module_however_the_output_is_shaped(finish):
     assert find_head(Custom(finish), torch.randn(6, 5)) == "score"
 
 
+def test_a_head_called_by_keyword():
+    class ByKeyword(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.head = nn.Linear(5, 1)
+
+        def forward(self, x):
+            return self.head(input=x)
+
+    x = torch.randn(3, 5)
+    assert find_head(ByKeyword(), x) == "head"
+    assert torch.equal(FeatureModel(ByKeyword(), "head")(x).features, x)
+
+
 def test_a_head_that_gives_nan_is_still_found():
     inputs = torch.randn(6, 5)
     inputs[2] = torch.nan

@@ -54,7 +54,11 @@ class FeatureModel:
     def __call__(self, inputs: Tensor) -> Forward:
         """Run the model on ``inputs`` (B, ...)."""
         seen: list[Tensor] = []
-        handle = self.head.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
+
+        def take(_: nn.Module, args: tuple[Tensor, ...], kwargs: dict[str, Tensor]) -> None:
+            seen.append(_entering(args, kwargs))
+
+        handle = self.head.register_forward_pre_hook(take, with_kwargs=True)
         try:
             outputs = run_model(self.model, inputs)
         finally:
@@ -181,12 +185,15 @@ def eval_mode(model: nn.Module) -> Iterator[None]:
 def _probe(model: nn.Module, inputs: Tensor) -> tuple[list[_Call], Tensor]:
     calls: list[_Call] = []
 
-    def record(name: str) -> object:
-        # Cloned, since a model may go on to change the head's output in place.
-        return lambda _, args, out: calls.append(_Call(name, args[0], out.clone()))
+    def recorder(name: str) -> Callable[..., None]:
+        def record(_: nn.Module, args: tuple[Tensor, ...], kwargs: dict[str, Tensor], outputs: Tensor) -> None:
+            # Cloned, since a model may go on to change the head's output in place.
+            calls.append(_Call(name, _entering(args, kwargs), outputs.clone()))
+
+        return record
 
     handles = [
-        module.register_forward_hook(record(name))  # type: ignore[arg-type]
+        module.register_forward_hook(recorder(name), with_kwargs=True)
         for name, module in model.named_modules()
         if isinstance(module, nn.Linear)
     ]
@@ -196,6 +203,11 @@ def _probe(model: nn.Module, inputs: Tensor) -> tuple[list[_Call], Tensor]:
     finally:
         for handle in handles:
             handle.remove()
+
+
+def _entering(args: tuple[Tensor, ...], kwargs: dict[str, Tensor]) -> Tensor:
+    """What a linear layer was called with, by position or by name."""
+    return args[0] if args else kwargs["input"]
 
 
 def _same_values(a: Tensor, b: Tensor) -> bool:
