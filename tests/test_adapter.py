@@ -395,6 +395,20 @@ def test_every_kind_of_batch():
         make().adapt({"x": x, "y": 1})
 
 
+@pytest.mark.parametrize("mode", [torch.inference_mode, torch.no_grad])
+def test_it_learns_inside_a_server_that_switches_gradients_off(mode):
+    plain, served = make(), make()
+    for x in shifted(3):
+        expected = plain.adapt(x)
+        with mode():
+            step = served.adapt(x + 0)  # made inside, as a request would be
+        assert torch.equal(step.predictions, expected.predictions)
+        assert step.diagnostics == expected.diagnostics
+    with mode():
+        predicted = served.predict(x + 0)
+    assert torch.equal(predicted, plain.predict(x))
+
+
 def test_targets_are_for_the_oracle_alone():
     with pytest.raises(BatchError, match="ssa adapts without labels"):
         make().adapt(shifted(1)[0], targets=torch.ones(16))

@@ -80,6 +80,7 @@ class Adapter:
         if name is not None or not self.method.needs_head:
             self._start(name)
 
+    @torch.inference_mode(False)  # servers wrap their handlers in it, and nothing can be learned there
     def adapt(self, x: object, targets: Tensor | None = None) -> Step:
         """Predict on a batch, then learn from it.
 
@@ -260,7 +261,8 @@ class Adapter:
 
     def _on_device(self, x: object) -> Tensor:
         inputs = inputs_of(x, None if isinstance(x, Tensor) else self._inputs_key)
-        return inputs.to(model_device(self._model))
+        inputs = inputs.to(model_device(self._model))
+        return inputs.clone() if inputs.is_inference() else inputs
 
     def _check_source(self, head: str | None, *, allow_mismatch: bool) -> None:
         name = type(self.method).__name__
