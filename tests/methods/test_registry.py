@@ -45,3 +45,14 @@ def test_the_papers_defaults():
     assert (ssa.k, ssa.weighting, ssa.metric, ssa.lr, ssa.optimizer) == (100, True, "kl", 1e-3, "adam")
     assert (ssa.batch_norm, ssa.trainable, ssa.steps) == ("batch", "affine", 1)
     assert issubclass(regtta.SSA, GradientMethod)
+    restoration = regtta.FeatureRestoration()
+    assert (restoration.bins, restoration.temperature, restoration.lr) == (8, 0.01, 1e-4)
+    minimization = regtta.VarianceMinimization()
+    assert (minimization.views, minimization.lr, minimization.optimizer) == (32, 1e-3, "adam")
+    assert (minimization.trainable, minimization.batch_norm) == ("extractor", "batch")
+    ttt = regtta.TTT()
+    assert (ttt.optimizer, ttt.lr, ttt.trainable, ttt.batch_norm) == ("sgd", 1e-3, "extractor", "batch")
+    rsd, tent, oracle = regtta.RSD(), regtta.Tent(), regtta.Oracle()
+    assert (rsd.k, rsd.mismatch, rsd.lr) == (100, 0.1, 1e-3)
+    assert {(m.optimizer, m.trainable, m.lr) for m in (rsd, tent, oracle)} == {("adam", "affine", 1e-3)}
+    assert regtta.Prototype().rescale

@@ -67,6 +67,10 @@ def test_what_is_held_out_is_random_disjoint_and_the_same_for_the_same_seed():
 def test_a_missing_or_foreign_file_says_what_to_get(tmp_path, folder):
     with pytest.raises(MissingFileError, match=r"Kaggle.*public domain.*put it at .*california_housing/housing.csv.gz"):
         california(tmp_path / "california_housing", seed=0)
+    half = pd.DataFrame({"median_house_value": [1.0, 2.0]})
+    half.to_csv(folder / "california_housing" / "housing.csv.gz", index=False)
+    with pytest.raises(ForeignFileError, match="'ocean_proximity'"):
+        california(folder, seed=0)
     pd.DataFrame({"a": [1.0]}).to_csv(folder / "california_housing" / "housing.csv.gz", index=False)
     with pytest.raises(ForeignFileError, match="'median_house_value' and 'ocean_proximity'"):
         california(folder, seed=0)

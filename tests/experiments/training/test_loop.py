@@ -8,7 +8,7 @@ import zoo
 from regtta.errors import OptionError
 from regtta.experiments.datasets import Domain
 from regtta.experiments.training import Recipe, train
-from regtta.experiments.training.loop import random_crop
+from regtta.experiments.training.loop import Regression, random_crop
 
 
 def problem(rows=70):
@@ -51,6 +51,19 @@ def test_epochs_are_told_and_too_little_data_is_refused():
     assert len(told) == 3
     with pytest.raises(OptionError, match="at least 64 samples to train on, found 20"):
         train(zoo.mlp(), problem(20), Recipe(), seed=0)
+
+
+def test_an_objective_is_told_how_far_the_training_is():
+    class Watching(Regression):
+        def __init__(self):
+            self.told = []
+
+        def advance(self, progress, optimizer):
+            self.told.append(progress)
+
+    objective = Watching()
+    train(zoo.mlp(), problem(), Recipe(epochs=2, batch_size=32), seed=0, objective=objective)
+    assert objective.told == [0, 0.25, 0.5, 0.75]
 
 
 def test_crops_are_windows_of_the_padded_image():

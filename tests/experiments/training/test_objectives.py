@@ -41,6 +41,18 @@ def test_the_branch_learns_along_and_serves_ttt():
     assert step.diagnostics.loss < 0.7 * math.log(4)
 
 
+def test_what_an_objective_draws_comes_from_the_seed_of_the_training():
+    source = Domain(zoo.images(64), torch.ones(64, 1))
+    finals = []
+    for seed in (0, 0, 1):
+        torch.rand(seed + 3)  # whatever was drawn before does not matter
+        objective = RotationObjective("9", 10, seed=0)
+        train(zoo.cnn(), source, Recipe(epochs=2, batch_size=32, lr=1e-2), seed=seed, objective=objective)
+        finals.append(objective.branch.weight.detach())
+    assert torch.equal(finals[0], finals[1])
+    assert not torch.equal(finals[0], finals[2])
+
+
 def test_the_gradient_is_reversed_and_scaled():
     values = torch.randn(4, requires_grad=True)
     out = ReverseGradient.apply(values, torch.tensor(0.5))
