@@ -1,7 +1,13 @@
+import logging
+
+import pytest
 import torch
+import torchvision
+from safetensors.torch import save_file
 from torch import nn
 
-from regtta.experiments.models import resnet26, tabular_mlp
+from regtta.errors import MismatchError
+from regtta.experiments.models import resnet26, resnet50, tabular_mlp, vit_b16
 from regtta.features import find_head
 
 
@@ -20,3 +26,33 @@ def test_resnet26_has_2048_features():
     model = resnet26(outputs=2)
     assert find_head(model, torch.rand(2, 3, 32, 32)) == "fc"
     assert (model.fc.in_features, model.fc.out_features) == (2048, 2)
+
+
+def test_resnet50_takes_the_users_weights_but_for_the_head(tmp_path, caplog):
+    theirs = torchvision.models.resnet50(num_classes=1000)
+    torch.save(theirs.state_dict(), tmp_path / "resnet50.pth")
+    with caplog.at_level(logging.WARNING, "regtta"):
+        model = resnet50(outputs=3, weights=tmp_path / "resnet50.pth")
+    assert not caplog.records
+    assert torch.equal(model.layer4[0].conv1.weight, theirs.layer4[0].conv1.weight)
+    assert torch.equal(model.bn1.running_var, theirs.bn1.running_var)
+    assert (model.fc.in_features, model.fc.out_features) == (2048, 3)
+    assert find_head(model, torch.rand(2, 3, 64, 64)) == "fc"
+
+
+def test_without_weights_a_model_says_that_it_starts_from_nothing(caplog):
+    with caplog.at_level(logging.WARNING, "regtta"):
+        resnet50()
+    assert "ResNet-50 starts from random weights" in caplog.text
+
+
+def test_weights_of_another_model_are_refused(tmp_path):
+    save_file(torchvision.models.resnet18(num_classes=2).state_dict(), tmp_path / "w.safetensors")
+    with pytest.raises(MismatchError, match=r"are not those of ResNet-50: \d+ entries differ"):
+        resnet50(weights=tmp_path / "w.safetensors")
+
+
+def test_vit_b16_has_768_features():
+    model = vit_b16(outputs=2).eval()
+    assert find_head(model, torch.rand(1, 3, 224, 224)) == "head"
+    assert (model.head.in_features, model.head.out_features) == (768, 2)
