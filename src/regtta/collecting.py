@@ -45,7 +45,7 @@ def collect(
         >>> source.count, source.head, source.basis.shape
         (100, '2', torch.Size([8, 8]))
     """
-    gatherers = {method.name: found for method in methods if (found := method.gatherer()) is not None}
+    gatherers = {name: gatherer for method in methods for name, gatherer in method.gatherers().items()}
     passes = max([1, *(gatherer.passes for gatherer in gatherers.values())])
     _check_passes(loader, passes, gatherers)
     features = _SourceFeatures(model, head, inputs, device)
@@ -83,7 +83,7 @@ class _SourceFeatures:
         self._model = private_copy(model).eval()
         self._device = model_device(self._model) if device is None else torch.device(device)
         self._model.to(self._device)
-        self._head = head
+        self._forward = None if head is None else FeatureModel(self._model, head)
         self._key = key
 
     @torch.no_grad()
@@ -93,9 +93,9 @@ class _SourceFeatures:
             inputs = inputs_of(batch, self._key).to(self._device)
             if len(inputs) == 0:
                 continue
-            if self._head is None:
-                self._head = find_head(self._model, inputs)
-            forward = FeatureModel(self._model, self._head)(inputs)
+            if self._forward is None:
+                self._forward = FeatureModel(self._model, find_head(self._model, inputs))
+            forward = self._forward(inputs)
             _check_finite(forward.features, index)
             yield forward
 
@@ -103,7 +103,7 @@ class _SourceFeatures:
         """What was gathered, with the mark of the model it was gathered on."""
         return SourceStatistics.from_moments(
             moments,
-            head=self._head or "",
+            head="" if self._forward is None else self._forward.head_name,
             fingerprint=fingerprint(self._model),
             extras={name: value.detach().cpu() for name, value in extras.items()},
         )

@@ -42,9 +42,5 @@ class Stored(Gatherer):
 class Gathers(Protocol):
     """A method that may gather."""
 
-    @property
-    def name(self) -> str:
-        """Under which it is stored."""
-
-    def gatherer(self) -> Gatherer | None:
-        """A new gatherer, or ``None`` where the moments are enough."""
+    def gatherers(self) -> Mapping[str, Gatherer]:
+        """New gatherers, by the name that each is stored under; none where the moments are enough."""

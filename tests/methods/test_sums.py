@@ -68,6 +68,16 @@ def test_a_sum_needs_what_its_terms_need():
         adapter_of(regtta.method("oracle+ssa", k=3)).adapt(zoo.images(8))
 
 
+def test_collecting_for_a_sum_gathers_what_its_terms_need():
+    model = zoo.cnn()
+    both = regtta.method("ssa+feature_restoration", k=3)
+    source = regtta.collect(model, zoo.images(300).split(50), methods=[both])
+    alone = regtta.collect(model, zoo.images(300).split(50), methods=[regtta.FeatureRestoration()])
+    assert source.extras.keys() == alone.extras.keys()
+    assert source.extras
+    assert regtta.Adapter(model, both, source).adapt(zoo.images(20)).diagnostics.verdict.learned
+
+
 def test_a_stopped_sum_goes_on_as_if_never_stopped(tmp_path):
     branch = torch.nn.Linear(10, 4)
     method = regtta.Sum(terms=(regtta.TTT(branch=branch), regtta.SSA(k=3)))

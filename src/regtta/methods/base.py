@@ -193,9 +193,9 @@ class Method(ABC):
     def start(self, stage: Stage) -> Rule:
         """The rule for one new stream."""
 
-    def gatherer(self) -> Gatherer | None:
-        """What to gather from the source beyond its moments; by default nothing."""
-        return None
+    def gatherers(self) -> Mapping[str, Gatherer]:
+        """What to gather from the source beyond its moments, by method; by default nothing."""
+        return {}
 
 
 @dataclass(frozen=True, kw_only=True)

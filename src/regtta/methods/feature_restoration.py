@@ -10,6 +10,7 @@ symmetric KL divergence between bin probabilities, with ``epsilon`` added to eac
 dimensions whose range on the source is below float32's epsilon of the widest one's are left out, for they have no bins.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -58,9 +59,9 @@ class FeatureRestoration(GradientMethod):
         check_positive("temperature", self.temperature)
         check_positive("epsilon", self.epsilon)
 
-    def gatherer(self) -> Gatherer:
+    def gatherers(self) -> Mapping[str, Gatherer]:
         """Ranges in a first pass over the source, histograms in a second."""
-        return _Histograms(self.bins, self.temperature)
+        return {self.name: _Histograms(self.bins, self.temperature)}
 
     def start(self, stage: Stage) -> Rule:
         """Take the source's histograms of the dimensions that vary."""

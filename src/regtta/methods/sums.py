@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from regtta.errors import OptionError
-from regtta.methods.base import Batch, GradientMethod, NewHead, Rule, Skip, Stage
+from regtta.gathering import Gatherer
+from regtta.methods.base import Batch, GradientMethod, Rule, Stage, Update
 from regtta.options import check_positive
 
 
@@ -47,6 +48,10 @@ class Sum(GradientMethod):
         for need in ("needs_source", "needs_head", "takes_targets"):
             object.__setattr__(self, need, any(getattr(term, need) for term in self.terms))
 
+    def gatherers(self) -> Mapping[str, Gatherer]:
+        """What any term gathers."""
+        return {name: gatherer for term in self.terms for name, gatherer in term.gatherers().items()}
+
     def start(self, stage: Stage) -> Rule:
         """Start every term."""
         return _SumRule([term.start(stage) for term in self.terms], self.weights)
@@ -57,7 +62,7 @@ class _SumRule(Rule):
         self.rules = rules
         self.weights = weights
 
-    def update(self, batch: Batch) -> Tensor | NewHead | Skip | None:
+    def update(self, batch: Batch) -> Update:
         """The weighted sum; a term that skips the batch makes the sum skip it."""
         total: Tensor | None = None
         for rule, weight in zip(self.rules, self.weights, strict=True):

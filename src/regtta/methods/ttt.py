@@ -9,6 +9,7 @@ Our readings, where the paper is silent: all of the extractor moves, BatchNorm i
 by a random multiple of 90°.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -58,14 +59,14 @@ class TTT(GradientMethod):
     needs_head: ClassVar[bool] = True
     gathers: ClassVar[str] = "a branch trained with the model"
 
-    def gatherer(self) -> Gatherer | None:
+    def gatherers(self) -> Mapping[str, Gatherer]:
         """The branch's weights, which need no pass over the data."""
         if self.branch is None:
             raise ModelError(
                 "Nothing to store: TTT's branch is trained together with the model, never collected. Pass "
                 "TTT(branch=<the linear layer that was trained>)."
             )
-        return Stored(_values(self.branch))
+        return {self.name: Stored(_values(self.branch))}
 
     def start(self, stage: Stage) -> Rule:
         """Find the branch and check that it fits."""
