@@ -9,7 +9,6 @@ a source model of their own (TTT, DANN) train it. Nothing is tuned: hyperparamet
 """
 
 import argparse
-import math
 import platform
 import statistics
 import sys
@@ -130,7 +129,7 @@ def _adapt(
     for arm, method in arms.items():
         outcome = evaluate(regtta.Adapter(model, method, source), target, batch_size=BATCH)
         result = {
-            "scores": {p: {n: _finite(v) for n, v in asdict(s).items()} for p, s in outcome.scores.items()},
+            "scores": {protocol: scores.plain() for protocol, scores in outcome.scores.items()},
             "learned": outcome.learned, "refused": dict(outcome.refused), "diverged": outcome.diverged,
             "source": {"rank": source.rank, "valid": source.valid_dimensions, "validation_r2": validation},
             "versions": {"regtta": regtta.__version__, "torch": torch.__version__, "python": platform.python_version()},
@@ -139,10 +138,6 @@ def _adapt(
         store.add(_specification(spec, arm, method), result)
         offline, online = (outcome.scores[protocol].r2 for protocol in ("offline", "online"))
         yield f"{spec.seed} {arm}: R² {offline:.3f} offline, {online:.3f} online"
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 def table(path: Path) -> str:

@@ -69,6 +69,11 @@ def test_what_is_undefined_is_nan():
     assert math.isnan(broken.mae)
 
 
+def test_scores_as_json_has_them():
+    scores = scored(torch.randn(5), torch.ones(5)).compute()
+    assert scores.plain() == {"r2": None, "rmse": scores.rmse, "mae": scores.mae, "pearson": None, "count": 5}
+
+
 def test_shapes_that_do_not_fit():
     metrics = RegressionMetrics()
     for p, t in [(4, 5), ((4, 2), (4,)), ((4, 2), (4, 3)), ((4, 2, 1), (4, 2, 1))]:

@@ -15,7 +15,7 @@ from regtta.options import (
     describe,
     described,
     field_types,
-    parse_options,
+    parse_as,
     replace,
 )
 
@@ -48,7 +48,7 @@ class Options:
     ],
 )
 def test_texts_are_read_by_the_fields_type(text, expected):
-    parsed = parse_options(Options, [text])
+    parsed = parse_as("Options", field_types(Options), [text])
     assert parsed == expected
     assert [type(v) for v in parsed.values()] == [type(v) for v in expected.values()]
 
@@ -67,7 +67,7 @@ def test_texts_are_read_by_the_fields_type(text, expected):
 )
 def test_texts_that_cannot_be_read(text, message):
     with pytest.raises(OptionError) as error:
-        parse_options(Options, [text])
+        parse_as("Options", field_types(Options), [text])
     assert message in str(error.value)
 
 

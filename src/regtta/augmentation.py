@@ -27,7 +27,7 @@ def shift_and_jitter(images: Tensor, generator: torch.Generator) -> Tensor:
             "augment=<callable(inputs, generator)>, or take a method that fits any input, such as ssa."
         )
     brightness, contrast = _factors(images, generator), _factors(images, generator)
-    views = _shifted(images, generator)
+    views = windows(images, _positions(images, 2, generator), _positions(images, 3, generator))
     mean = views.mean(dim=(1, 2, 3), keepdim=True)
     return ((views - mean) * contrast + mean) * brightness
 
@@ -37,10 +37,17 @@ def _factors(images: Tensor, generator: torch.Generator) -> Tensor:
     return factors.to(images)
 
 
-def _shifted(images: Tensor, generator: torch.Generator) -> Tensor:
-    rows, columns = (_positions(images, side, generator) for side in (2, 3))
+def windows(images: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """A window (B, C, h, w) of each image (B, C, H, W): its own ``rows`` (B, h) and ``columns`` (B, w), in any order.
+
+    Example:
+        >>> image = torch.arange(9).view(1, 1, 3, 3)
+        >>> windows(image, torch.tensor([[0, 1]]), torch.tensor([[2, 1]])).tolist()
+        [[[[2, 1], [5, 4]]]]
+    """
     samples = torch.arange(len(images), device=images.device)[:, None, None]
-    # Indexing (B, H, W) puts the channels last.
+    rows, columns = rows.to(images.device), columns.to(images.device)
+    # Indexing (B, h, w) puts the channels last.
     return images[samples, :, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
 
 
@@ -49,4 +56,4 @@ def _positions(images: Tensor, side: int, generator: torch.Generator) -> Tensor:
     size = images.shape[side]
     most = int(size * SHIFT)
     offsets = torch.randint(-most, most + 1, (len(images), 1), generator=generator)
-    return (torch.arange(size) + offsets).clamp(0, size - 1).to(images.device)
+    return (torch.arange(size) + offsets).clamp(0, size - 1)

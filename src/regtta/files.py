@@ -3,7 +3,8 @@
 import json
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -36,18 +37,31 @@ def refuse_existing(path: str | Path, *, overwrite: bool, remedy: str = "overwri
 
 def write_safetensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
     """Write ``tensors`` to ``path`` in one move: a reader sees the old file or the whole new one."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
-    try:
-        whole = {key: value.detach().cpu().contiguous().clone() for key, value in tensors.items()}
-        save_file(whole, name, metadata=dict(metadata or {}))
-        Path(name).chmod(0o644)
-        Path(name).replace(path)
-    except BaseException as error:
-        Path(name).unlink(missing_ok=True)
-        if isinstance(error, OSError | SafetensorError):
+    whole = {key: value.detach().cpu().contiguous().clone() for key, value in tensors.items()}
+    with written_whole(path) as draft:
+        try:
+            save_file(whole, draft, metadata=dict(metadata or {}))
+        except SafetensorError as error:
             raise FileError(f"Could not write {path}: {error}.") from error
-        raise
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[Path]:
+    """A path to write to in the block; what is there moves to ``path`` only if the block ends well."""
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        os.close(handle)
+    except OSError as error:
+        raise FileError(f"Could not write {path}: {error}.") from error
+    draft = Path(name)
+    try:
+        yield draft
+        draft.chmod(0o644)
+        draft.replace(path)
+    except OSError as error:
+        raise FileError(f"Could not write {path}: {error}.") from error
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def read_safetensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str]]:

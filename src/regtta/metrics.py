@@ -1,6 +1,7 @@
 """Streaming regression scores: R², RMSE, MAE and Pearson's r, in float64."""
 
-from dataclasses import dataclass
+import math
+from dataclasses import asdict, dataclass
 
 import torch
 from torch import Tensor
@@ -17,6 +18,10 @@ class Scores:
     mae: float
     pearson: float
     count: int
+
+    def plain(self) -> dict[str, float | int | None]:
+        """As JSON has it: what is not finite is ``None``."""
+        return {name: value if math.isfinite(value) else None for name, value in asdict(self).items()}
 
 
 class RegressionMetrics:

@@ -55,22 +55,13 @@ def replace(options: T, changes: Mapping[str, object]) -> T:
     return dataclasses.replace(options, **changes)  # type: ignore[type-var]
 
 
-def parse_options(cls: type, assignments: Iterable[str]) -> dict[str, object]:
-    """Options of the dataclass ``cls`` out of texts like ``"k=25"``, read by the field's type.
+def parse_as(owner: str, known: Mapping[str, Any], assignments: Iterable[str]) -> dict[str, object]:
+    """Options of ``owner`` out of texts like ``"k=25"``, read by the types that ``known`` gives.
 
     Example:
-        >>> @dataclasses.dataclass
-        ... class Options:
-        ...     rate: float = 0.1
-        ...     k: int | Literal["auto"] = 3
-        >>> parse_options(Options, ["k=auto", "rate=1e-3"])
+        >>> parse_as("Options", {"rate": float, "k": int | Literal["auto"]}, ["k=auto", "rate=1e-3"])
         {'k': 'auto', 'rate': 0.001}
     """
-    return parse_as(cls.__name__, field_types(cls), assignments)
-
-
-def parse_as(owner: str, known: Mapping[str, Any], assignments: Iterable[str]) -> dict[str, object]:
-    """The same for options that ``known`` gives the types of, whoever ``owner`` is."""
     parsed: dict[str, object] = {}
     for text in assignments:
         name, equals, value = text.partition("=")

@@ -3,8 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from regtta.commands.outputs import check_folder, check_outputs, check_suffix, written_whole
+from regtta.commands.outputs import check_folder, check_outputs, check_suffix
 from regtta.errors import ExistingFileError, FileError, MissingFileError, OptionError
+from regtta.files import written_whole
 
 
 def check(inputs: tuple[Path | None, ...] = (), force: bool = False, **outputs: Path | None) -> None:

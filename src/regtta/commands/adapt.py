@@ -12,6 +12,7 @@ from regtta.commands.data.batches import Data
 from regtta.commands.data.opening import DataOptions, open_data
 from regtta.commands.data.shuffling import Shuffled, shuffle
 from regtta.commands.diagnostics import diagnostics_file
+from regtta.commands.methods import chosen_method
 from regtta.commands.models import floating_dtype, load_model
 from regtta.commands.outputs import check_outputs, check_suffix
 from regtta.commands.passes import Progress, Tally, adapting, predicting
@@ -19,7 +20,7 @@ from regtta.commands.predictions import PREDICTION_SUFFIXES, PredictionSink, pre
 from regtta.commands.protocols import Protocol
 from regtta.errors import BatchError, ModelError, OptionError, StatisticsError
 from regtta.files import write_safetensors
-from regtta.methods import METHODS, Method, method, options_of
+from regtta.methods import Method
 from regtta.metrics import Scores
 from regtta.statistics import SourceStatistics
 
@@ -126,18 +127,6 @@ def adapt_model(options: AdaptOptions, progress: Progress | None = None) -> Adap
         scores=tally.scores(),
         written=tuple(path for path in options.outputs.values() if path is not None),
     )
-
-
-def chosen_method(name: str, settings: tuple[str, ...] = ()) -> Method:
-    """The method or sum of methods called ``name``, with ``settings`` such as ``k=25``.
-
-    Example:
-        >>> chosen_method("ssa", ("k=25", "metric=w2")).metric
-        'w2'
-        >>> chosen_method("tent+ssa", ("k=25",)).terms[1].k
-        25
-    """
-    return method(name, **options_of(METHODS, name, settings))
 
 
 def _run(options: AdaptOptions, data: Data, adapter: Adapter, tally: Tally, progress: Progress | None) -> None:

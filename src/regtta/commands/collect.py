@@ -7,10 +7,10 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from regtta.collecting import collect
-from regtta.commands.adapt import chosen_method
 from regtta.commands.data.batches import Data
 from regtta.commands.data.opening import DataOptions, open_data, split_names
 from regtta.commands.explaining import explaining
+from regtta.commands.methods import chosen_method
 from regtta.commands.models import floating_dtype, load_model
 from regtta.commands.outputs import check_outputs
 from regtta.commands.passes import Progress

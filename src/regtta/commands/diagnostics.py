@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
-from regtta.commands.outputs import written_whole
+from regtta.files import written_whole
 from regtta.steps import Step
 
 

@@ -1,4 +1,4 @@
-"""``regtta methods``: what the methods are, what they need, and what can be set."""
+"""Methods by what the user typed; and ``regtta methods``: what they are, what they need, and what can be set."""
 
 import dataclasses
 import inspect
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import get_args, get_origin
 
-from regtta.methods import METHODS, Method
+from regtta.methods import METHODS, Method, method, options_of
 from regtta.options import check_choice, describe, field_types
 
 
@@ -43,6 +43,18 @@ class MethodReport:
     def plain(self) -> dict[str, object]:
         """As JSON has it."""
         return dataclasses.asdict(self)
+
+
+def chosen_method(name: str, settings: tuple[str, ...] = ()) -> Method:
+    """The method or sum of methods called ``name``, with ``settings`` such as ``k=25``.
+
+    Example:
+        >>> chosen_method("ssa", ("k=25", "metric=w2")).metric
+        'w2'
+        >>> chosen_method("tent+ssa", ("k=25",)).terms[1].k
+        25
+    """
+    return method(name, **options_of(METHODS, name, settings))
 
 
 def list_methods() -> tuple[MethodReport, ...]:

@@ -1,9 +1,7 @@
-"""Files that a command writes: nothing is lost by accident, and none is ever half there."""
+"""Checks on the files that a command will write, before any work is done."""
 
 import os
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from regtta.errors import ExistingFileError, FileError, OptionError
@@ -46,22 +44,3 @@ def check_folder(path: Path, *, force: bool) -> None:
         raise OptionError(f"{path} is a file. Name a folder that is new or empty.")
     if path.is_dir() and any(path.iterdir()) and not force:
         raise ExistingFileError(f"{path} is not empty. Choose another folder, or pass --force.")
-
-
-@contextmanager
-def written_whole(path: Path) -> Iterator[Path]:
-    """A path to write to in the block; what is there moves to ``path`` only if the block ends well."""
-    try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        os.close(handle)
-    except OSError as error:
-        raise FileError(f"Could not write {path}: {error}.") from error
-    draft = Path(name)
-    try:
-        yield draft
-        draft.chmod(0o644)
-        draft.replace(path)
-    except OSError as error:
-        raise FileError(f"Could not write {path}: {error}.") from error
-    finally:
-        draft.unlink(missing_ok=True)

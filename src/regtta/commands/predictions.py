@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TextIO
 import torch
 from torch import Tensor
 
-from regtta.commands.outputs import written_whole
 from regtta.errors import ModelError, OptionError
+from regtta.files import written_whole
 
 if TYPE_CHECKING:
     from pandas import DataFrame

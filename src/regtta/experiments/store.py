@@ -77,9 +77,12 @@ class RunStore:
 
 def _drop_half_line(path: Path) -> None:
     """Cut off what a kill left of a line, so that the next one begins on its own."""
-    if not path.exists():
+    if not path.exists() or path.stat().st_size == 0:
         return
-    content = path.read_bytes()
-    whole = content.rfind(b"\n") + 1
-    if whole < len(content):
-        os.truncate(path, whole)
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        if file.read() == b"\n":
+            return
+        file.seek(0)
+        whole = file.read().rfind(b"\n") + 1
+    os.truncate(path, whole)

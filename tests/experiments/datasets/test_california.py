@@ -10,8 +10,8 @@ import torch
 from real_data import FOLDER, needs_real_data
 from regtta.errors import ExistingFileError, ForeignFileError, MissingFileError
 from regtta.experiments.datasets import california as module
-from regtta.experiments.datasets.california import california, fetch_california, held_out
-from regtta.experiments.datasets.domains import Domain
+from regtta.experiments.datasets.california import california, fetch_california
+from regtta.experiments.datasets.domains import Domain, held_out
 
 NUMERIC = [
     "longitude",

@@ -52,6 +52,9 @@ def test_files_that_are_wrong_or_missing(folder):
     path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes())[:-1]))
     with pytest.raises(ForeignFileError, match=r"cut off: it promises \(5,\)"):
         read_idx(path, 2049)
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(ForeignFileError, match="no whole gzip file"):
+        read_idx(path, 2049)
     path.unlink()
     with pytest.raises(MissingFileError, match="MNIST's test split is not in"):
         mnist_test(folder)

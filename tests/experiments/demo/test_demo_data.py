@@ -5,7 +5,8 @@ from sklearn.datasets import load_digits
 from regtta.errors import OptionError
 from regtta.experiments.datasets import Domain
 from regtta.experiments.demo.data import split, uci_digits
-from regtta.experiments.demo.seeds import generator, seeded_globally
+from regtta.experiments.demo.seeds import generator, number_of
+from regtta.experiments.training.seeding import seeded_globally
 
 
 def numbered(count: int) -> Domain:
@@ -57,8 +58,8 @@ def test_generators_differ_by_seed_and_purpose():
 
 def test_global_generator_is_put_back():
     before = torch.get_rng_state()
-    with seeded_globally(0, "weights"):
+    with seeded_globally(number_of(0, "weights")):
         inside = torch.rand(3)
     assert torch.equal(torch.get_rng_state(), before)
-    with seeded_globally(0, "weights"):
+    with seeded_globally(number_of(0, "weights")):
         assert torch.equal(torch.rand(3), inside)

@@ -5,11 +5,9 @@ numeric columns, the label included, are standardised with the mean and the (bia
 source.
 """
 
-import gzip
 import hashlib
 import io
 import logging
-import zlib
 from pathlib import Path
 
 import torch
@@ -19,8 +17,7 @@ from regtta.experiments.datasets.catalogue import DATASETS
 from regtta.experiments.datasets.domains import Domain, Shift, held_out
 from regtta.experiments.datasets.fetching import Progress, fetch
 from regtta.experiments.datasets.location import data_folder, find_file
-
-__all__ = ["california", "fetch_california", "held_out"]
+from regtta.experiments.datasets.unpacking import unpacked
 
 LABEL = "median_house_value"
 AREA = "ocean_proximity"
@@ -40,7 +37,7 @@ def california(folder: Path, *, seed: int) -> Shift:
     import pandas as pd
 
     path = find_file(folder, "california")
-    raw = _unpacked(path)
+    raw = unpacked(path)
     if hashlib.sha256(raw).hexdigest() != CALIFORNIA_SHA256:
         _logger.warning("%s is not the California Housing table that published results were made with.", path)
     try:
@@ -76,13 +73,3 @@ def fetch_california(folder: str | Path, *, url: str = CALIFORNIA_URL, progress:
     path = folder / _FETCHED
     path.parent.mkdir(exist_ok=True)
     return fetch(url, path, sha256=CALIFORNIA_SHA256, limit=_LIMIT, progress=progress)
-
-
-def _unpacked(path: Path) -> bytes:
-    raw = path.read_bytes()
-    if path.suffix != ".gz":
-        return raw
-    try:
-        return gzip.decompress(raw)
-    except (OSError, EOFError, zlib.error) as error:
-        raise ForeignFileError(f"{path} is no whole gzip file: {error}. Get it again.") from error

@@ -4,7 +4,6 @@ Images are scaled to [0, 1] and nothing else. MNIST's grey images are repeated t
 its test split is both what the model adapts to and what it is scored on.
 """
 
-import gzip
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +14,7 @@ from torch.nn import functional
 from regtta.errors import ForeignFileError
 from regtta.experiments.datasets.domains import Domain, Shift
 from regtta.experiments.datasets.location import find_file
+from regtta.experiments.datasets.unpacking import unpacked
 
 SIDE = 32
 _IMAGES, _LABELS = 2051, 2049  # what idx files begin with: the number and the width of their dimensions
@@ -52,7 +52,7 @@ def rgb_domain(images: np.ndarray, labels: np.ndarray) -> Domain:
 
 def read_idx(path: Path, magic: int) -> np.ndarray:
     """A file in MNIST's idx format, gzipped or not."""
-    raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    raw = unpacked(path)
     if int.from_bytes(raw[:4], "big") != magic:
         raise ForeignFileError(f"{path} is not the idx file expected there. Get it again.")
     dimensions = raw[3]

@@ -7,6 +7,7 @@ wherever the images are).
 import torch
 from torch import Tensor
 
+from regtta.augmentation import windows
 from regtta.errors import BatchError
 from regtta.experiments.datasets.pictures import CROPPED
 
@@ -38,11 +39,8 @@ def crop_and_flip(images: Tensor, generator: torch.Generator, side: int = CROPPE
     left = torch.randint(width - side + 1, (count, 1), generator=generator)
     mirrored = torch.rand(count, 1, generator=generator) < 0.5
     along = torch.arange(side)
-    rows = (top + along).to(images.device)
-    columns = (left + torch.where(mirrored, along.flip(0), along)).to(images.device)
-    samples = torch.arange(count, device=images.device)[:, None, None]
-    # Indexing (B, H, W) puts the channels last.
-    return images[samples, :, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2).contiguous()
+    columns = left + torch.where(mirrored, along.flip(0), along)
+    return windows(images, top + along, columns).contiguous()
 
 
 def colour_jitter(images: Tensor, generator: torch.Generator, strength: float = JITTER) -> Tensor:

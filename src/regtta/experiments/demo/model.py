@@ -4,7 +4,8 @@ from collections import OrderedDict
 
 from torch import nn
 
-from regtta.experiments.demo.seeds import seeded_globally
+from regtta.experiments.demo.seeds import number_of
+from regtta.experiments.training.seeding import seeded_globally
 
 CHANNELS = (8, 16, 32, 128)
 
@@ -18,7 +19,7 @@ def digit_regressor(seed: int) -> nn.Sequential:
         >>> model(torch.zeros(5, 1, 32, 32)).shape, model.head.in_features
         (torch.Size([5, 1]), 128)
     """
-    with seeded_globally(seed, "weights"):
+    with seeded_globally(number_of(seed, "weights")):
         blocks = [
             (f"block{index}", _block(narrow, wide))
             for index, (narrow, wide) in enumerate(zip((1, *CHANNELS), CHANNELS, strict=False), start=1)

@@ -1,8 +1,6 @@
 """The results as JSON: every run, what it was made with, and what it comes to."""
 
-import dataclasses
 import json
-import math
 import platform
 
 import torch
@@ -13,7 +11,6 @@ from regtta.experiments.demo.recipe import SOURCE, Recipe
 from regtta.experiments.demo.study import Run
 from regtta.experiments.demo.summary import SCORES, Spread, Study
 from regtta.experiments.protocol import PROTOCOLS
-from regtta.metrics import Scores
 from regtta.options import described
 
 
@@ -47,17 +44,12 @@ def run_records(recipe: Recipe, run: Run) -> list[dict[str, object]]:
             "arm": run.arm,
             "method": described(recipe.arm(run.arm).method),
             "protocol": protocol,
-            "scores": _plain(run.outcome.scores[protocol]),
+            "scores": run.outcome.scores[protocol].plain(),
             "diverged": run.outcome.diverged or None,
             "batches": {"learned": run.outcome.learned, "refused": dict(run.outcome.refused)},
         }
         for protocol in PROTOCOLS
     ]
-
-
-def _plain(scores: Scores) -> dict[str, float | int | None]:
-    pairs = dataclasses.asdict(scores).items()
-    return {name: value if math.isfinite(value) else None for name, value in pairs}
 
 
 def _recipe(recipe: Recipe) -> dict[str, object]:

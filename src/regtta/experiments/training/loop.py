@@ -6,6 +6,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
+from regtta.augmentation import windows
 from regtta.errors import OptionError
 from regtta.experiments.datasets import Domain
 from regtta.experiments.training.recipe import Recipe
@@ -162,8 +163,5 @@ def random_crop(images: Tensor, padding: int, generator: torch.Generator) -> Ten
     """Images (B, C, H, W), each cropped back to its size at random out of ``padding`` black pixels around it."""
     count, _, height, width = images.shape
     padded = nn.functional.pad(images, (padding,) * 4)
-    corner = torch.randint(2 * padding + 1, (2, count, 1), generator=generator).to(images.device)
-    rows = torch.arange(height, device=images.device) + corner[0]
-    columns = torch.arange(width, device=images.device) + corner[1]
-    samples = torch.arange(count, device=images.device)[:, None, None]
-    return padded[samples, :, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
+    corner = torch.randint(2 * padding + 1, (2, count, 1), generator=generator)
+    return windows(padded, torch.arange(height) + corner[0], torch.arange(width) + corner[1])
