@@ -105,7 +105,7 @@ class _SourceFeatures:
             moments,
             head="" if self._forward is None else self._forward.head_name,
             fingerprint=fingerprint(self._model),
-            extras={name: value.detach().cpu() for name, value in extras.items()},
+            extras={name: value.detach().cpu().contiguous() for name, value in extras.items()},
         )
 
 

@@ -111,7 +111,8 @@ class SourceStatistics:
         return cls(
             mean=moments.mean.cpu(),
             variances=variances,
-            basis=basis * torch.where(largest < 0, -1.0, 1.0),
+            # Laid out as a file is read back, so that products with it round the same way before and after.
+            basis=(basis * torch.where(largest < 0, -1.0, 1.0)).contiguous(),
             feature_variances=covariance.diagonal().clone(),
             count=moments.count,
             head=head,

@@ -20,8 +20,8 @@ def test_both_protocols_against_the_library_and_scikit_learn():
     outcome = evaluate(regtta.Adapter(model, regtta.SSA(k=3), source), target, batch_size=23)
     adapter = regtta.Adapter(model, regtta.SSA(k=3), source)
     online = torch.cat([step.predictions for step in adapter.run(target.inputs.split(23))])
-    assert outcome.scores["online"].r2 == pytest.approx(r2_score(target.targets, online), rel=1e-6)
-    assert outcome.scores["offline"].r2 == pytest.approx(
+    assert outcome.scores["online"]["r2"] == pytest.approx(r2_score(target.targets, online), rel=1e-6)
+    assert outcome.scores["offline"]["r2"] == pytest.approx(
         r2_score(target.targets, adapter.predict(target.inputs)), rel=1e-6
     )
     assert (outcome.learned, dict(outcome.refused), outcome.diverged) == (3, {"a batch of 1 has no variance": 1}, "")
@@ -33,7 +33,7 @@ def test_labels_reach_the_oracle_alone():
         regtta.Adapter(model, regtta.Oracle(lr=0.02, trainable="all", batch_norm="source")), target, batch_size=10
     )
     plain = evaluate(regtta.Adapter(model, regtta.Source()), target, batch_size=10)
-    assert outcome.scores["offline"].r2 > plain.scores["offline"].r2
+    assert outcome.scores["offline"]["r2"] > plain.scores["offline"]["r2"]
     assert plain.diverged == ""  # it takes no step, and has nothing to train
 
 
@@ -51,3 +51,36 @@ def test_what_counts_as_diverged():
     with torch.no_grad():
         adapter._model[4].weight[0] = torch.inf
     assert what_diverged(steps, {"offline": torch.zeros(2)}, adapter) == "weights"
+
+
+def test_several_outputs_are_scored_one_by_one_too():
+    model, inputs = zoo.mlp(outputs=2), zoo.table(60)
+    targets = torch.stack([inputs.sum(1), inputs[:, 0]], dim=1)
+    outcome = evaluate(regtta.Adapter(model, regtta.Source()), Domain(inputs, targets), batch_size=20)
+    predictions = model(inputs)
+    for protocol in ("offline", "online"):
+        each = [scores["r2"] for scores in outcome.outputs[protocol]]
+        expected = r2_score(targets, predictions.detach(), multioutput="raw_values")
+        assert each == pytest.approx(expected.tolist(), abs=1e-5)
+    assert evaluate(regtta.Adapter(zoo.mlp(), regtta.Source()), problem()[2], batch_size=20).outputs == {}
+
+
+def test_classes_are_scored_by_accuracy_and_reach_the_oracle_as_numbers():
+    model, inputs = zoo.mlp(outputs=3), zoo.table(90)
+    target = Domain(inputs, (inputs[:, :1] > 0).float())
+    oracle = regtta.Oracle(task="classification", trainable="all", lr=0.05, batch_norm="source", steps=5)
+    learned = evaluate(regtta.Adapter(model, oracle), target, batch_size=30, task="classification")
+    plain = evaluate(regtta.Adapter(model, regtta.Source()), target, batch_size=30, task="classification")
+    right = (model(inputs).argmax(1) == target.targets[:, 0]).float().mean().item()
+    assert plain.scores["offline"]["accuracy"] == pytest.approx(right)
+    assert learned.scores["offline"]["accuracy"] > max(right, 0.8)
+    assert plain.outputs == {}
+
+
+def test_the_model_is_shown_the_view():
+    model, source, target = problem()
+    halved = Domain(target.inputs * 2, target.targets)
+    method = regtta.SSA(k=3)
+    seen = evaluate(regtta.Adapter(model, method, source), halved, batch_size=35, view=lambda inputs: inputs / 2)
+    plain = evaluate(regtta.Adapter(model, method, source), target, batch_size=35)
+    assert seen.plain() == plain.plain()

@@ -7,14 +7,19 @@ one the model starts from random weights, and says so.
 import logging
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from torch import Tensor, nn
 
 from regtta.errors import MismatchError
 from regtta.files import load_weights
+from regtta.options import check_choice
 
 WIDTH = 100
 HIDDEN_LAYERS = 5
+# Every model by name, and its linear head.
+HEADS: Mapping[str, str] = MappingProxyType({"mlp": "15", "resnet26": "fc", "resnet50": "fc", "vit_b16": "head"})
+FROM_IMAGENET = ("resnet50", "vit_b16")
 
 logger = logging.getLogger(__name__)
 
@@ -65,6 +70,23 @@ def vit_b16(outputs: int = 1, weights: str | Path | None = None) -> nn.Module:
 
     model: nn.Module = timm.create_model("vit_base_patch16_224", num_classes=outputs)
     return _started(model, weights, head="head.", name="ViT-B/16")
+
+
+def model_of(name: str, outputs: int, *, inputs: int, weights: str | Path | None = None) -> nn.Module:
+    """The model called ``name``, with random weights but for those that ``weights`` holds.
+
+    Args:
+        name: one of ``HEADS``.
+        outputs: numbers or classes to predict.
+        inputs: columns of a table; of images no more than three channels are known.
+        weights: for the models that start from ImageNet's.
+    """
+    check_choice("the model", name, HEADS)
+    if name == "mlp":
+        return tabular_mlp(inputs, outputs)
+    if name == "resnet26":
+        return resnet26(outputs)
+    return resnet50(outputs, weights) if name == "resnet50" else vit_b16(outputs, weights)
 
 
 def _started(model: nn.Module, weights: str | Path | None, *, head: str, name: str) -> nn.Module:

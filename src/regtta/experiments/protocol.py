@@ -6,7 +6,7 @@ each made by the forward pass whose loss then updates the model.
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from regtta.adapter import Adapter
 from regtta.experiments.datasets import Domain
-from regtta.metrics import RegressionMetrics, Scores
+from regtta.experiments.scoring import PlainScores, Task, scores_of, scores_of_each_output
 from regtta.steps import Step
 
 PROTOCOLS = ("offline", "online")
@@ -27,46 +27,72 @@ class Outcome:
 
     Attributes:
         scores: by protocol.
+        outputs: by protocol, the scores of each output, where a regressor has several; else empty.
         learned: how many batches were learned from.
         refused: how many were not, by reason.
         diverged: what was not finite, or that no step could be taken; empty for a run that went well.
     """
 
-    scores: Mapping[str, Scores]
+    scores: Mapping[str, PlainScores]
+    outputs: Mapping[str, list[PlainScores]]
     learned: int
     refused: Mapping[str, int]
     diverged: str = ""
 
+    def plain(self) -> dict[str, object]:
+        """As JSON has it."""
+        return {
+            "scores": dict(self.scores),
+            "outputs": dict(self.outputs),
+            "learned": self.learned,
+            "refused": dict(self.refused),
+            "diverged": self.diverged,
+        }
 
-def evaluate(adapter: Adapter, target: Domain, *, batch_size: int) -> Outcome:
+
+def evaluate(
+    adapter: Adapter,
+    target: Domain,
+    *,
+    batch_size: int,
+    task: Task = "regression",
+    view: Callable[[Tensor], Tensor] | None = None,
+) -> Outcome:
     """Adapt over ``target`` once in its order, then predict on it, and score both.
 
     Labels reach the adapter only if its method says that it learns from them.
+
+    Args:
+        adapter: newly made.
+        target: in the order of the stream.
+        batch_size: samples a step.
+        task: what is predicted; the labels of classification are the numbers of classes (N, 1).
+        view: from the inputs of the domain to those of the model.
     """
-    supervised = adapter.method.takes_targets
+    view = view or (lambda inputs: inputs)
     steps = []
     for rows in torch.split(torch.arange(len(target)), batch_size):
         batch = target.take(rows)
-        steps.append(adapter.adapt(batch.inputs, batch.targets if supervised else None))
-    rest = (target.take(rows).inputs for rows in torch.split(torch.arange(len(target)), _PREDICT_BATCH))
+        labels = _labels(batch.targets, task) if adapter.method.takes_targets else None
+        steps.append(adapter.adapt(view(batch.inputs), labels))
+    rest = (view(target.inputs[rows]) for rows in torch.split(torch.arange(len(target)), _PREDICT_BATCH))
     predictions = {
         "offline": torch.cat([adapter.predict(inputs) for inputs in rest]),
         "online": torch.cat([step.predictions for step in steps]),
     }
     verdicts = [step.diagnostics.verdict for step in steps]
+    several = task == "regression" and target.targets.ndim > 1 and target.targets.shape[1] > 1
     return Outcome(
-        scores={protocol: score(predictions[protocol], target.targets) for protocol in PROTOCOLS},
+        scores={name: scores_of(predictions[name], target.targets, task) for name in PROTOCOLS},
+        outputs={name: scores_of_each_output(predictions[name], target.targets) for name in PROTOCOLS if several},
         learned=sum(verdict.learned for verdict in verdicts),
         refused=dict(Counter(verdict.reason for verdict in verdicts if not verdict.learned)),
         diverged=what_diverged(steps, predictions, adapter),
     )
 
 
-def score(predictions: Tensor, targets: Tensor) -> Scores:
-    """All scores at once."""
-    metrics = RegressionMetrics()
-    metrics.update(predictions, targets)
-    return metrics.compute()
+def _labels(targets: Tensor, task: Task) -> Tensor:
+    return targets.squeeze(1).long() if task == "classification" else targets
 
 
 def what_diverged(steps: Sequence[Step], predictions: Mapping[str, Tensor], adapter: Adapter) -> str:

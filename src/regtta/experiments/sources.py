@@ -7,9 +7,14 @@ from pathlib import Path
 from torch import nn
 
 from regtta.errors import MismatchError
+from regtta.experiments.scoring import Task
 from regtta.experiments.store import key_of
 from regtta.experiments.training import Recipe
 from regtta.files import read_safetensors, write_safetensors
+from regtta.options import check_choice
+
+OBJECTIVES = ("regression", "rotation", "dann", "classification")
+OWN_SOURCE = ("rotation", "dann")  # trained for one method alone
 
 
 @dataclass(frozen=True)
@@ -19,9 +24,13 @@ class SourceSpec:
     Attributes:
         data: name of the data set.
         model: name of the architecture.
-        objective: what was minimised: ``"regression"``, ``"rotation"`` (TTT) or ``"dann"``.
+        objective: what was minimised, one of ``OBJECTIVES``.
         recipe: how it was trained.
         seed: of its weights, its order of samples and its split.
+        variant: which of the data set's source domains; empty where there is one.
+        against: the target that DANN trains against; empty for any other.
+        start: what its weights began as: ``"random"``, or the mark of the file they were read from.
+        rows: how many samples it was trained on; 0 for all.
     """
 
     data: str
@@ -29,11 +38,30 @@ class SourceSpec:
     objective: str
     recipe: Recipe
     seed: int
+    variant: str = ""
+    against: str = ""
+    start: str = "random"
+    rows: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be trained."""
+        check_choice("the objective", self.objective, OBJECTIVES)
 
     @property
     def key(self) -> str:
         """A mark of it all."""
         return key_of(asdict(self))
+
+    @property
+    def task(self) -> Task:
+        """What the model predicts."""
+        return "classification" if self.objective == "classification" else "regression"
+
+    @property
+    def name(self) -> str:
+        """Short, for people."""
+        parts = (self.data, self.variant, self.model, self.objective, self.against, str(self.seed))
+        return "-".join(part for part in parts if part)
 
 
 class SourceModels:
@@ -49,7 +77,15 @@ class SourceModels:
 
     def path(self, spec: SourceSpec) -> Path:
         """Where the model of ``spec`` lies, or would."""
-        return self.folder / f"{spec.data}-{spec.model}-{spec.objective}-{spec.seed}-{spec.key}.safetensors"
+        return self.folder / f"{spec.name}-{spec.key}.safetensors"
+
+    def statistics_path(self, spec: SourceSpec, mark: str) -> Path:
+        """Where the statistics of its features lie, or would; ``mark`` is of what was gathered with them."""
+        return self.folder / f"{spec.name}-{spec.key}-statistics-{mark}.safetensors"
+
+    def checkpoint_path(self, spec: SourceSpec) -> Path:
+        """Where its training stands, while it lasts."""
+        return self.folder / f"{spec.name}-{spec.key}-partial.pt"
 
     def get(self, spec: SourceSpec, modules: dict[str, nn.Module], train: Callable[[], None]) -> bool:
         """Fill ``modules`` with the trained weights of ``spec``, training them if no one has yet.

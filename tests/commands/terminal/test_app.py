@@ -15,7 +15,8 @@ from regtta.commands.terminal.examples import EXAMPLES
 from regtta.errors import MissingFileError
 
 ADAPT = ["adapt", *MODEL, "--stats", "stats.safetensors", "--data", "target.csv", "--target", "y"]
-RUNNABLE = [(name, line) for name, lines in EXAMPLES.items() if name != "demo" for line in lines]
+LONG = ("demo", "reproduce")  # these take minutes, and the latter needs data sets
+RUNNABLE = [(name, line) for name, lines in EXAMPLES.items() if name not in LONG for line in lines]
 
 
 def words_of(example: str) -> list[str]:

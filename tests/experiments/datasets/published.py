@@ -1,26 +1,43 @@
 """Small files in the layout of the published data sets, whose checksums torchvision then expects."""
 
+import gzip
 import hashlib
+import json
 import pickle
 
 import numpy as np
+import pandas as pd
 import scipy.io
+from PIL import Image
+from scipy.spatial.transform import Rotation
 from torchvision import datasets
+
+CALIFORNIA_COLUMNS = (
+    "longitude",
+    "latitude",
+    "housing_median_age",
+    "total_rooms",
+    "total_bedrooms",
+    "population",
+    "households",
+    "median_income",
+    "median_house_value",
+)
 
 
 def md5(path):
     return hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()
 
 
-def write_svhn(folder, monkeypatch):
-    """Six and four digits, with 10 for 0 as the real files have it; gives the images (N, 32, 32, 3) by split."""
+def write_svhn(folder, monkeypatch, counts=(6, 4)):
+    """So many digits to train on and to test on, 10 for 0 as in the real files; gives (N, 32, 32, 3) by split."""
     rng = np.random.default_rng(0)
     (folder / "svhn").mkdir()
     images, entries = {}, {}
-    for split, count in (("train", 6), ("test", 4)):
+    for split, count in zip(("train", "test"), counts, strict=True):
         images[split] = rng.integers(0, 256, (count, 32, 32, 3), dtype=np.uint8)
         path = folder / "svhn" / f"{split}_32x32.mat"
-        labels = np.arange(1, count + 1, dtype=np.uint8)[:, None]
+        labels = (np.arange(1, count + 1, dtype=np.uint8) % 10)[:, None]
         labels[0] = 10
         scipy.io.savemat(path, {"X": images[split].transpose(1, 2, 3, 0), "y": labels}, do_compression=True)
         entries[split] = ["http://127.0.0.1:9/none", path.name, md5(path)]
@@ -46,16 +63,16 @@ def write_cifar10(folder, monkeypatch):
     return data.reshape(10, 3, 32, 32).transpose(0, 2, 3, 1)
 
 
-def write_mnist(folder):
-    """Seven and five digits; gives the images (N, 28, 28) by split."""
+def write_mnist(folder, counts=(7, 5)):
+    """So many digits to train on and to test on; gives the images (N, 28, 28) by split."""
     rng = np.random.default_rng(0)
     raw = folder / "MNIST" / "raw"
     raw.mkdir(parents=True)
     images = {}
-    for part, count in (("train", 7), ("t10k", 5)):
+    for part, count in zip(("train", "t10k"), counts, strict=True):
         images[part] = rng.integers(0, 256, (count, 28, 28), dtype=np.uint8)
         (raw / f"{part}-images-idx3-ubyte").write_bytes(idx(2051, images[part]))
-        (raw / f"{part}-labels-idx1-ubyte").write_bytes(idx(2049, np.arange(count, dtype=np.uint8)))
+        (raw / f"{part}-labels-idx1-ubyte").write_bytes(idx(2049, np.arange(count, dtype=np.uint8) % 10))
     return images
 
 
@@ -63,3 +80,64 @@ def idx(magic, values):
     """``values`` in MNIST's format."""
     shape = b"".join(size.to_bytes(4, "big") for size in values.shape)
     return magic.to_bytes(4, "big") + shape + values.astype(np.uint8).tobytes()
+
+
+def write_subset(folder, counts=(6, 4), digits=(7, 2, 1, 0, 4)):
+    """So many digits of SVHN's subset to train on and held out, and these of MNIST's test split."""
+    rng = np.random.default_rng(0)
+    (folder / "mnist").mkdir()
+    (folder / "svhn").mkdir(exist_ok=True)
+    images = rng.integers(0, 256, (len(digits), 28, 28))
+    (folder / "mnist" / "t10k-images-idx3-ubyte.gz").write_bytes(gzip.compress(idx(2051, images)))
+    (folder / "mnist" / "t10k-labels-idx1-ubyte.gz").write_bytes(gzip.compress(idx(2049, np.array(digits))))
+    for name, count in zip(("svhn_test_first10000", "svhn_train_first1083"), counts, strict=True):
+        x = rng.integers(0, 256, (count, 32, 32, 3), dtype=np.uint8)
+        np.savez(folder / "svhn" / f"{name}_32x32.npz", x=x, y=np.arange(count) % 10)
+
+
+def write_california(folder, rows=60):
+    """A third of the rows near the bay, two rows with something missing."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(3, 2, (rows, 9)), columns=list(CALIFORNIA_COLUMNS))
+    table["ocean_proximity"] = (["INLAND", "NEAR BAY", "<1H OCEAN"] * rows)[:rows]
+    table.loc[[0, 1], "total_bedrooms"] = np.nan
+    (folder / "california_housing").mkdir()
+    table.to_csv(folder / "california_housing" / "housing.csv.gz", index=False)
+
+
+def write_utkface(folder, names):
+    """A face of noise for each name."""
+    rng = np.random.default_rng(0)
+    faces = folder / "UTKFace"
+    faces.mkdir()
+    for name in names:
+        Image.fromarray(rng.integers(0, 256, (200, 200, 3), dtype=np.uint8)).save(faces / name, "JPEG")
+
+
+def face_names(ages):
+    """A well-formed name for each age."""
+    return [f"{age}_0_2_2017010914240{number:04d}.jpg.chip.jpg" for number, age in enumerate(ages)]
+
+
+def pose_file(rotation):
+    """A rotation as Biwi Kinect's files have it."""
+    rows = "".join(" ".join(f"{value:.6f}" for value in row) + " \n" for row in rotation.as_matrix())
+    return rows + "\n87.1 -10.2 903.4 \n"
+
+
+def write_biwi(folder, counts, genders):
+    """So many frames of each subject, and who is who; gives the rotations in the frames' order."""
+    rng = np.random.default_rng(0)
+    rotations = Rotation.random(sum(counts.values()), rng=np.random.default_rng(5))
+    left = iter(rotations)
+    for subject, count in counts.items():
+        place = folder / "biwi" / "faces_0" / subject
+        place.mkdir(parents=True)
+        for frame in range(3, 3 + count):
+            pixels = rng.integers(0, 256, (48, 64, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(place / f"frame_{frame:05d}_rgb.png")
+            (place / f"frame_{frame:05d}_pose.txt").write_text(pose_file(next(left)))
+        (place / "rgb.cal").write_text("of no use here")
+        (place / "frame_00003_depth.bin").write_bytes(b"nor this")
+    (folder / "biwi" / "genders.json").write_text(json.dumps(genders))
+    return rotations

@@ -1,4 +1,3 @@
-import json
 import shutil
 import tarfile
 
@@ -9,6 +8,7 @@ from PIL import Image
 from scipy.spatial.transform import Rotation
 from torchvision import transforms
 
+from experiments.datasets.published import write_biwi
 from regtta.errors import ForeignFileError, MissingFileError, OptionError
 from regtta.experiments.datasets import biwi as module
 from regtta.experiments.datasets.biwi import biwi, biwi_frames, head_angles
@@ -17,28 +17,12 @@ GENDERS = {"01": "female", "02": "male", "03": "female"}
 ROTATIONS = Rotation.random(11, rng=np.random.default_rng(5))
 
 
-def pose_file(rotation):
-    rows = "".join(" ".join(f"{value:.6f}" for value in row) + " \n" for row in rotation.as_matrix())
-    return rows + "\n87.1 -10.2 903.4 \n"
-
-
 @pytest.fixture
 def folder(tmp_path):
     """Five frames of 01, four of 02, two of 03, and one of 02 without a pose."""
-    rng = np.random.default_rng(0)
-    rotations = iter(ROTATIONS)
-    for subject, count in (("01", 5), ("02", 4), ("03", 2)):
-        place = tmp_path / "biwi" / "faces_0" / subject
-        place.mkdir(parents=True)
-        for frame in range(3, 3 + count):
-            pixels = rng.integers(0, 256, (48, 64, 3), dtype=np.uint8)
-            Image.fromarray(pixels).save(place / f"frame_{frame:05d}_rgb.png")
-            (place / f"frame_{frame:05d}_pose.txt").write_text(pose_file(next(rotations)))
-        (place / "rgb.cal").write_text("of no use here")
-        (place / "frame_00003_depth.bin").write_bytes(b"nor this")
+    write_biwi(tmp_path, {"01": 5, "02": 4, "03": 2}, GENDERS)
     faces = tmp_path / "biwi" / "faces_0"
     shutil.copy(faces / "02" / "frame_00003_rgb.png", faces / "02" / "frame_00099_rgb.png")
-    (tmp_path / "biwi" / "genders.json").write_text(json.dumps(GENDERS))
     return tmp_path
 
 

@@ -7,33 +7,19 @@ import pandas as pd
 import pytest
 import torch
 
+from experiments.datasets.published import CALIFORNIA_COLUMNS, write_california
 from real_data import FOLDER, needs_real_data
 from regtta.errors import ExistingFileError, ForeignFileError, MissingFileError
 from regtta.experiments.datasets import california as module
 from regtta.experiments.datasets.california import california, fetch_california
 from regtta.experiments.datasets.domains import Domain, held_out
 
-NUMERIC = [
-    "longitude",
-    "latitude",
-    "housing_median_age",
-    "total_rooms",
-    "total_bedrooms",
-    "population",
-    "households",
-    "median_income",
-    "median_house_value",
-]
+NUMERIC = list(CALIFORNIA_COLUMNS)
 
 
 @pytest.fixture
 def folder(tmp_path):
-    rng = np.random.default_rng(0)
-    table = pd.DataFrame(rng.normal(3, 2, (60, 9)), columns=NUMERIC)
-    table["ocean_proximity"] = ["INLAND", "NEAR BAY", "<1H OCEAN"] * 20
-    table.loc[[0, 1], "total_bedrooms"] = np.nan
-    (tmp_path / "california_housing").mkdir()
-    table.to_csv(tmp_path / "california_housing" / "housing.csv.gz", index=False)
+    write_california(tmp_path)
     return tmp_path
 
 

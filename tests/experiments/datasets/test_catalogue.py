@@ -39,4 +39,4 @@ def test_places_are_tried_in_their_order(tmp_path):
 def test_an_error_can_say_what_is_wrong_instead():
     error = missing("mnist", "here", "there", found="It is half eaten.")
     assert str(error).startswith("It is half eaten. Get it from torchvision")
-    assert str(error).endswith("put it at there. Or pass download=True.")
+    assert str(error).endswith("put it at there. Or pass download=True; on the command line, --download.")

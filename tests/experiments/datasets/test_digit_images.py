@@ -5,7 +5,7 @@ import pytest
 import torch
 from PIL import Image
 
-from experiments.datasets.published import idx
+from experiments.datasets.published import write_subset
 from real_data import FOLDER, needs_real_data
 from regtta.errors import ForeignFileError, MissingFileError
 from regtta.experiments.datasets.digit_images import mnist_test, read_idx, svhn_subset_to_mnist
@@ -13,16 +13,7 @@ from regtta.experiments.datasets.digit_images import mnist_test, read_idx, svhn_
 
 @pytest.fixture
 def folder(tmp_path):
-    rng = np.random.default_rng(0)
-    (tmp_path / "mnist").mkdir()
-    (tmp_path / "svhn").mkdir()
-    images = rng.integers(0, 256, (5, 28, 28))
-    (tmp_path / "mnist" / "t10k-images-idx3-ubyte.gz").write_bytes(gzip.compress(idx(2051, images)))
-    labels = np.array([7, 2, 1, 0, 4])
-    (tmp_path / "mnist" / "t10k-labels-idx1-ubyte.gz").write_bytes(gzip.compress(idx(2049, labels)))
-    for name, count in (("svhn_test_first10000", 6), ("svhn_train_first1083", 4)):
-        x = rng.integers(0, 256, (count, 32, 32, 3), dtype=np.uint8)
-        np.savez(tmp_path / "svhn" / f"{name}_32x32.npz", x=x, y=np.arange(count))
+    write_subset(tmp_path)
     return tmp_path
 
 

@@ -82,7 +82,7 @@ def test_too_many_bytes_or_pixels_are_refused(monkeypatch):
         decode("x", b"0" * 11)
 
 
-def test_pictures_are_taken_cropped_and_batched():
+def test_pictures_are_taken_cropped_and_made_a_domain():
     images = RNG.integers(0, 256, (5, 256, 256, 3), dtype=np.uint8)
     whole = Pictures(images, torch.arange(5.0).unsqueeze(1))
     assert len(whole) == 5
@@ -93,8 +93,9 @@ def test_pictures_are_taken_cropped_and_batched():
     cropped = whole.cropped()
     assert np.shares_memory(cropped.images, images)
     np.testing.assert_array_equal(cropped.images, images[:, 16:240, 16:240])
-    batch = cropped.batch(torch.tensor([2]))
-    assert (batch.shape, batch.dtype) == ((1, 3, 224, 224), torch.uint8)
-    assert batch[0, 1, 5, 7] == images[2, 21, 23, 1]
+    domain = cropped.take(torch.tensor([2])).domain()
+    assert (domain.inputs.shape, domain.inputs.dtype) == ((1, 3, 224, 224), torch.uint8)
+    assert domain.inputs[0, 1, 5, 7] == images[2, 21, 23, 1]
+    assert domain.targets.tolist() == [[2.0]]
     with pytest.raises(BatchError, match="at least 300×300 to crop, found 256×256"):
         whole.cropped(300)

@@ -57,9 +57,9 @@ def test_svhn_to_mnist(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("load", "message"),
     [
-        (svhn, r"SVHN is not in .*ufldl.*non-commercial.*put it at .*/svhn\. Or pass download=True\."),
-        (mnist, r"MNIST is not in .*torchvision.*none stated.*put it at .*/MNIST/raw\. Or pass download=True\."),
-        (cifar10, r"CIFAR-10 is not in .*kriz.*put it at .*/cifar-10-batches-py\. Or pass download=True\."),
+        (svhn, r"SVHN is not in .*ufldl.*non-commercial.*put it at .*/svhn\. Or pass download=True;"),
+        (mnist, r"MNIST is not in .*torchvision.*none stated.*put it at .*/MNIST/raw\. Or pass download=True;"),
+        (cifar10, r"CIFAR-10 is not in .*kriz.*put it at .*/cifar-10-batches-py\. Or pass download=True;"),
     ],
 )
 def test_missing_data_says_what_to_get(tmp_path, load, message):

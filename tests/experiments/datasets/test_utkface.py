@@ -4,6 +4,7 @@ import torch
 from PIL import Image
 from torchvision import transforms
 
+from experiments.datasets.published import face_names, write_utkface
 from regtta.errors import FileError, ForeignFileError, MissingFileError
 from regtta.experiments.datasets.utkface import utkface, utkface_files
 
@@ -23,12 +24,8 @@ SKIPPED = (
 
 @pytest.fixture
 def folder(tmp_path):
-    rng = np.random.default_rng(0)
+    write_utkface(tmp_path, [*face_names(range(1, 8)), *MALFORMED])
     faces = tmp_path / "UTKFace"
-    faces.mkdir()
-    names = [f"{age}_0_2_2017010914240807{age % 10}.jpg.chip.jpg" for age in range(1, 8)]
-    for name in (*names, *MALFORMED):
-        Image.fromarray(rng.integers(0, 256, (200, 200, 3), dtype=np.uint8)).save(faces / name, "JPEG")
     for name in SKIPPED:
         (faces / name).mkdir() if name == "a folder" else (faces / name).write_bytes(b"")
     return tmp_path

@@ -10,7 +10,6 @@ from regtta.experiments.demo.study import Run, SourceModel, make_source, one_thr
 from regtta.experiments.demo.summary import Study
 from regtta.experiments.demo.training import Training
 from regtta.experiments.protocol import PROTOCOLS, Outcome
-from regtta.metrics import Scores
 
 Numbers = Mapping[tuple[str, str], tuple[float | None, ...]]
 
@@ -47,8 +46,8 @@ def study_of(toy: Recipe) -> Callable[..., Study]:
             for arm in ARMS:
                 values = numbers.get((scene, arm.name), (0.5,) * len(seeds))
                 for seed, r2 in zip(seeds, values, strict=True):
-                    score = Scores(r2=float("nan") if r2 is None else r2, rmse=2.0, mae=1.0, pearson=0.9, count=65)
-                    outcome = Outcome(dict.fromkeys(PROTOCOLS, score), 2, {}, "loss" if r2 is None else "")
+                    score = {"r2": r2, "rmse": 2.0, "mae": 1.0, "pearson": 0.9, "count": 65}
+                    outcome = Outcome(dict.fromkeys(PROTOCOLS, score), {}, 2, {}, "loss" if r2 is None else "")
                     runs.append(Run(seed, scene, arm.name, outcome))
         return Study(toy, seeds, tuple(runs))
 

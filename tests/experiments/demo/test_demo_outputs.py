@@ -69,7 +69,7 @@ def test_json_holds_every_run_with_all_its_options(done, toy):
     assert ssa["degradation"] == {"type": "Contrast", "factor": 0.15}
     assert ssa["batches"] == {"learned": 2, "refused": {"a batch of 1 has no variance": 1}}
     run = next(r for r in result.study.runs if r.arm == "ssa" and r.scene == "contrast")
-    assert ssa["scores"]["r2"] == run.outcome.scores["offline"].r2
+    assert ssa["scores"]["r2"] == run.outcome.scores["offline"]["r2"]
 
 
 def test_json_and_markdown_agree(done):

@@ -1,6 +1,5 @@
 import contextlib
 import dataclasses
-import math
 
 import pytest
 import torch
@@ -28,10 +27,10 @@ def test_scores_agree_with_the_library_by_hand_and_scikit_learn(toy, toy_source,
     predictions = by_hand(toy_source, images, toy.arm(arm).method)
     for protocol, predicted in zip(("offline", "online"), predictions, strict=True):
         scores = run.outcome.scores[protocol]
-        assert scores.count == len(labels)
-        assert scores.r2 == pytest.approx(r2_score(labels, predicted), abs=1e-4)
-        assert scores.rmse == pytest.approx(root_mean_squared_error(labels, predicted), abs=1e-4)
-        assert scores.mae == pytest.approx(mean_absolute_error(labels, predicted), abs=1e-4)
+        assert scores["count"] == len(labels)
+        assert scores["r2"] == pytest.approx(r2_score(labels, predicted), abs=1e-4)
+        assert scores["rmse"] == pytest.approx(root_mean_squared_error(labels, predicted), abs=1e-4)
+        assert scores["mae"] == pytest.approx(mean_absolute_error(labels, predicted), abs=1e-4)
 
 
 def test_verdicts_are_counted(toy, toy_source):
@@ -45,7 +44,7 @@ def test_verdicts_are_counted(toy, toy_source):
 
 def test_source_scores_the_same_online_and_offline(toy, toy_source):
     run = run_arm(Arm("source", "Source", Source()), toy_source, toy_source.target, scene="", batch_size=32)
-    assert run.outcome.scores["online"].r2 == pytest.approx(run.outcome.scores["offline"].r2, abs=1e-6)
+    assert run.outcome.scores["online"]["r2"] == pytest.approx(run.outcome.scores["offline"]["r2"], abs=1e-6)
     assert run.outcome.diverged == ""
 
 
@@ -76,7 +75,7 @@ def test_a_run_that_leaves_the_finite_numbers_has_diverged(toy, toy_source):
     wild = Arm("ssa", "SSA", SSA(lr=1e30))
     run = run_arm(wild, toy_source, toy_source.target, scene="clean", batch_size=16)
     assert run.outcome.diverged
-    assert not math.isfinite(run.outcome.scores["offline"].r2) or "loss" in run.outcome.diverged
+    assert run.outcome.scores["offline"]["r2"] is None or "loss" in run.outcome.diverged
 
 
 def test_threads_are_put_back_even_after_an_error():

@@ -7,8 +7,8 @@ from torch import nn
 import zoo
 from regtta.errors import OptionError
 from regtta.experiments.datasets import Domain
-from regtta.experiments.training import Recipe, train
-from regtta.experiments.training.loop import Regression, random_crop
+from regtta.experiments.training import Recipe, Regression, train
+from regtta.experiments.training.views import random_crop
 
 
 def problem(rows=70):
@@ -47,8 +47,8 @@ def test_the_same_seed_twice_is_bit_identical_and_leaves_the_global_generator_al
 
 def test_epochs_are_told_and_too_little_data_is_refused():
     told = []
-    train(zoo.mlp(), problem(), Recipe(epochs=3, batch_size=16), seed=0, advance=lambda: told.append(1))
-    assert len(told) == 3
+    train(zoo.mlp(), problem(), Recipe(epochs=3, batch_size=16), seed=0, advance=lambda *epoch: told.append(epoch))
+    assert told == [(1, 3), (2, 3), (3, 3)]
     with pytest.raises(OptionError, match="at least 64 samples to train on, found 20"):
         train(zoo.mlp(), problem(20), Recipe(), seed=0)
 

@@ -64,7 +64,7 @@ def test_the_gradient_is_reversed_and_scaled():
 def test_the_schedules_are_ganins():
     assert reversal_scale(0.5) == pytest.approx(2 / (1 + math.exp(-5)) - 1)
     assert decayed_rate(0.2, 0.5) == pytest.approx(0.2 / 6**0.75)
-    objective = AdversarialObjective("6", 12, zoo.table(50), lr=0.1, seed=0)
+    objective = AdversarialObjective("6", 12, zoo.table(50), recipe=Recipe(lr=0.1), seed=0)
     for rate in (0.1, torch.tensor(0.1)):
         optimizer = torch.optim.Adam([nn.Parameter(torch.zeros(1))], lr=rate)
         objective.advance(0.3, optimizer)
@@ -83,7 +83,7 @@ def test_adversarial_training_makes_the_domains_harder_to_tell_apart():
 
     recipe = Recipe(epochs=25, batch_size=50, lr=3e-3)
     plain = train(zoo.mlp(), source, recipe, seed=0)
-    objective = AdversarialObjective("6", 12, target, lr=3e-3, seed=0)
+    objective = AdversarialObjective("6", 12, target, recipe=recipe, seed=0)
     adversarial = train(zoo.mlp(), source, recipe, seed=0, objective=objective)
     assert gap(adversarial) < 0.7 * gap(plain)
     error = nn.functional.mse_loss(adversarial(inputs), source.targets).item()

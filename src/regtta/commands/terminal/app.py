@@ -168,6 +168,63 @@ def methods(
     show.json([report.plain() for report in reports]) if as_json else show.methods(reports)
 
 
+@app.command(
+    help=help_with_examples(
+        "Run the paper's experiments and show its tables, each number beside the paper's.\n\nRuns that are there "
+        "already are not made again, so that a stopped command goes on where it was.",
+        "reproduce",
+    )
+)
+def reproduce(
+    names: Annotated[list[str] | None, typer.Argument(metavar="NAME...", help="Experiments; see --list.")] = None,
+    *,
+    list_them: Annotated[bool, typer.Option("--list", help="Name the experiments.")] = False,
+    data: arguments.DataFolder = None,
+    out: arguments.ResultsFolder = Path("regtta-results"),
+    models: arguments.ModelsFolder = None,
+    source_seeds: arguments.SourceSeeds = None,
+    seeds: arguments.Seeds = 3,
+    jobs: arguments.Jobs = 1,
+    device: arguments.Device = None,
+    only: arguments.Only = None,
+    method: arguments.MoreMethods = None,
+    weights: arguments.StartWeights = None,
+    genders: arguments.Genders = None,
+    quick: arguments.Quick = False,
+    download: arguments.Download = False,
+    tables_only: arguments.TablesOnly = False,
+) -> None:
+    """Reproduce the paper's tables."""
+    from regtta.commands.reproduce import ReproduceOptions, list_experiments, model_files, reproduce
+    from regtta.commands.terminal import show
+    from regtta.commands.terminal.sweeping import told_in_terminal
+
+    if list_them:
+        show.experiments(list_experiments())
+        return
+    options = ReproduceOptions(
+        names=tuple(names or ()),
+        out=out,
+        data=data,
+        models=models,
+        source_seeds=source_seeds,
+        seeds=seeds,
+        jobs=jobs,
+        device=device,
+        only=tuple(only or ()),
+        methods=tuple(method or ()),
+        weights=model_files(weights or ()),
+        genders=genders,
+        quick=quick,
+        download=download,
+        tables_only=tables_only,
+    )
+    with told_in_terminal() as listener:
+        done = reproduce(options, listener)
+    for report in done:
+        show.reproduced(report)
+
+
 @app.command(help=help_with_examples("Train on handwritten digits, degrade them, adapt, and write a report.", "demo"))
 def demo(
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder to write to, new or empty.")] = Path("regtta-demo"),

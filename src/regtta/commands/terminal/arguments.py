@@ -92,3 +92,37 @@ DiagnosticsOut = Annotated[
 AllowMismatch = Annotated[
     bool, typer.Option("--allow-mismatch", help="Go on with statistics of another model or head.")
 ]
+
+DataFolder = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Folder of data sets.", show_default="the one that REGTTA_DATA names"),
+]
+ResultsFolder = Annotated[Path, typer.Option(metavar="DIR", help="Folder of the runs and the tables.")]
+ModelsFolder = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Folder of source models, kept for other tables.", show_default="OUT/models"),
+]
+SourceSeeds = Annotated[
+    int | None,
+    typer.Option(min=1, metavar="N", help="Source models.", show_default="3 or 5 where training is cheap, else 1"),
+]
+Seeds = Annotated[int, typer.Option(min=1, metavar="N", help="Adaptation seeds on each source model.")]
+Jobs = Annotated[int, typer.Option(min=1, metavar="N", help="Processes at once.")]
+Only = Annotated[list[str] | None, typer.Option(metavar="NAME", help="Keep to this data set, repeatable.")]
+MoreMethods = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME|MODULE:NAME",
+        help="A row more in tables by method, repeatable; options as NAME:key=value,...",
+    ),
+]
+StartWeights = Annotated[
+    list[str] | None,
+    typer.Option(metavar="MODEL=FILE", help="ImageNet's weights to start resnet50 or vit_b16 from, repeatable."),
+]
+Genders = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Whom Biwi's folders show.", show_default="DATA/biwi/genders.json")
+]
+Quick = Annotated[bool, typer.Option("--quick", help="A smoke run: everything far too small to mean anything.")]
+Download = Annotated[bool, typer.Option("--download", help="Fetch data sets that are missing, where that is possible.")]
+TablesOnly = Annotated[bool, typer.Option("--tables-only", help="Make the tables from the runs that are there.")]

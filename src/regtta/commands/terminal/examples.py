@@ -26,6 +26,12 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ),
         "inspect": ("regtta inspect stats.safetensors", "regtta inspect stats.safetensors --json"),
         "methods": ("regtta methods", "regtta methods ssa"),
+        "reproduce": (
+            "regtta reproduce --list",
+            "regtta reproduce california --data ~/data",
+            "regtta reproduce svhn online --data ~/data --download --jobs 4",
+            "regtta reproduce california --data ~/data --quick \\\n    --method mymethods:MyMethod",
+        ),
         "demo": ("regtta demo --out regtta-demo --seed 1",),
     }
 )

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from regtta.commands.inspect import StatisticsReport
     from regtta.commands.methods import MethodReport
     from regtta.commands.passes import Progress as Told
+    from regtta.commands.reproduce import Reproduced
+    from regtta.experiments.reproduce.rendering import Sheet
     from regtta.metrics import Scores
 
 _DIRECTIONS_SHOWN = 10
@@ -123,6 +125,42 @@ def method(report: "MethodReport") -> None:
     for option in report.options:
         table.add_row(option.name, option.type, str(option.default).lower(), option.meaning)
     _print(table)
+
+
+def experiments(rows: Sequence[tuple[str, str, str]]) -> None:
+    """All experiments, one a row."""
+    table = _table("name", "runs on", "what it shows")
+    for row in rows:
+        table.add_row(*row)
+    _print(table)
+
+
+def reproduced(report: "Reproduced") -> None:
+    """The tables of one experiment, and where they were written."""
+    for sheet in report.sheets:
+        _sheet(sheet)
+    for note in report.notes:
+        _facts(("note", note))
+    for path in report.written:
+        _facts(("written", str(path)))
+
+
+def _sheet(sheet: "Sheet") -> None:
+    console = Console(highlight=False, markup=False)
+    table = Table(
+        title=Text(sheet.title, style="bold"), box=None, pad_edge=False, header_style="bold", title_justify="left"
+    )
+    table.add_column("", no_wrap=True)
+    for column in sheet.columns:
+        table.add_column(Text(column), justify="right", overflow="fold")
+    for line in sheet.lines:
+        style = "dim" if line.of_paper else ""
+        texts = [Text(text.text, style="bold" if text.bold else style) for text in line.texts]
+        table.add_row(Text(f"  {line.name}" if line.of_paper else line.name, style=style), *texts)
+    console.print()
+    console.print(table)
+    for note in sheet.notes:
+        console.print(Text(note, style="dim"))
 
 
 def json(value: object) -> None:

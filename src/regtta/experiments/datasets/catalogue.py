@@ -26,7 +26,7 @@ class DataSet:
     remedy: str = ""
 
 
-_DOWNLOAD = "Or pass download=True."
+_DOWNLOAD = "Or pass download=True; on the command line, --download."
 
 DATASETS: Mapping[str, DataSet] = MappingProxyType(
     {
@@ -35,7 +35,7 @@ DATASETS: Mapping[str, DataSet] = MappingProxyType(
             origin="Kaggle, camnugent/california-housing-prices (housing.csv)",
             terms="public domain",
             places=("california_housing/housing.csv.gz", "california_housing/housing.csv", "housing.csv"),
-            remedy="Or call fetch_california on that folder.",
+            remedy="Or call fetch_california on that folder; on the command line, --download.",
         ),
         "mnist": DataSet(
             what="MNIST",

@@ -8,7 +8,7 @@ from torch import Tensor
 
 @dataclass(frozen=True, eq=False)
 class Domain:
-    """Samples of one domain: ``inputs`` (N, ...) and ``targets`` (N,) or (N, O), both float32."""
+    """Samples of one domain: ``inputs`` (N, ...), float32 or bytes, and ``targets`` (N,) or (N, O), float32."""
 
     inputs: Tensor
     targets: Tensor

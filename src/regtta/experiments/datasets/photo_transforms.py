@@ -29,12 +29,19 @@ def normalise(images: Tensor) -> Tensor:
     return (images.float() / 255 - mean) / std
 
 
+def centre_window(images: Tensor, side: int = CROPPED) -> Tensor:
+    """The centre (B, 3, side, side) of each image."""
+    _check(images)
+    height, width = _check_side(images, side)
+    top, left = round((height - side) / 2), round((width - side) / 2)
+    return images[..., top : top + side, left : left + side]
+
+
 def crop_and_flip(images: Tensor, generator: torch.Generator, side: int = CROPPED) -> Tensor:
     """A random window (B, 3, side, side) of each image, mirrored left to right for half of them."""
     _check(images)
-    count, _, height, width = images.shape
-    if side > min(height, width):
-        raise BatchError(f"Expected images of at least {side}×{side} to crop, found {height}×{width}.")
+    count = len(images)
+    height, width = _check_side(images, side)
     top = torch.randint(height - side + 1, (count, 1), generator=generator)
     left = torch.randint(width - side + 1, (count, 1), generator=generator)
     mirrored = torch.rand(count, 1, generator=generator) < 0.5
@@ -84,3 +91,11 @@ def _check(images: Tensor) -> None:
         raise BatchError(
             f"Expected images (B, 3, H, W) of type uint8, found shape {tuple(images.shape)} and type {images.dtype}."
         )
+
+
+def _check_side(images: Tensor, side: int) -> tuple[int, int]:
+    """Height and width, both at least ``side``."""
+    height, width = images.shape[-2:]
+    if side > min(height, width):
+        raise BatchError(f"Expected images of at least {side}×{side} to crop, found {height}×{width}.")
+    return height, width

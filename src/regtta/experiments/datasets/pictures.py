@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from regtta.errors import BatchError, ForeignFileError
+from regtta.experiments.datasets.domains import Domain
 
 RESIZED = 256
 CROPPED = 224
@@ -39,9 +40,9 @@ class Pictures:
         """The centre (N, side, side, 3) of each image, without copying it."""
         return Pictures(centre(self.images, side), self.targets)
 
-    def batch(self, rows: Tensor) -> Tensor:
-        """The images ``rows`` as a tensor (B, 3, S, S), still uint8."""
-        return torch.from_numpy(np.ascontiguousarray(self.images[rows.numpy()].transpose(0, 3, 1, 2)))
+    def domain(self) -> Domain:
+        """Inputs (N, 3, S, S), still uint8, and targets."""
+        return Domain(torch.from_numpy(np.ascontiguousarray(self.images.transpose(0, 3, 1, 2))), self.targets)
 
 
 @dataclass(frozen=True, eq=False)

@@ -44,7 +44,7 @@ def run_records(recipe: Recipe, run: Run) -> list[dict[str, object]]:
             "arm": run.arm,
             "method": described(recipe.arm(run.arm).method),
             "protocol": protocol,
-            "scores": run.outcome.scores[protocol].plain(),
+            "scores": run.outcome.scores[protocol],
             "diverged": run.outcome.diverged or None,
             "batches": {"learned": run.outcome.learned, "refused": dict(run.outcome.refused)},
         }

@@ -113,4 +113,5 @@ def number(value: float, *, signed: bool = False) -> str:
 
 
 def _score(run: Run, protocol: str, score: str) -> float | None:
-    return None if run.outcome.diverged else float(getattr(run.outcome.scores[protocol], score))
+    found = run.outcome.scores[protocol][score]
+    return None if run.outcome.diverged or found is None else float(found)

@@ -11,7 +11,7 @@ Example:
     0.731 from tab:utkface
 """
 
-from regtta.experiments.paper.numbers import NAMES, PaperNumber, paper_number, paper_numbers
+from regtta.experiments.paper.numbers import NAMES, PaperNumber, numbers_of, paper_number, paper_numbers
 from regtta.experiments.paper.reading import FILES, paper_slips, paper_table
 from regtta.experiments.paper.records import PaperCell, PaperRow, PaperTable, Place, Slip, SlipPlace
 
@@ -27,6 +27,7 @@ __all__ = [
     "Place",
     "Slip",
     "SlipPlace",
+    "numbers_of",
     "paper_number",
     "paper_numbers",
     "paper_slips",

@@ -117,10 +117,11 @@ def paper_number(name: str, **where: Option) -> PaperNumber:
 @cache
 def _numbers(name: str) -> tuple[PaperNumber, ...]:
     tables = (paper_table(label) for label in FILES)
-    return tuple(number for table in tables if table.name == name for number in _numbers_of(table))
+    return tuple(number for table in tables if table.name == name for number in numbers_of(table))
 
 
-def _numbers_of(table: PaperTable) -> Iterator[PaperNumber]:
+def numbers_of(table: PaperTable) -> Iterator[PaperNumber]:
+    """Every number of a table, row by row."""
     for row in table.rows:
         for column, cell in zip(table.columns, row.cells, strict=True):
             yield PaperNumber(

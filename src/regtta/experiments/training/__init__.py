@@ -1,6 +1,24 @@
 """Training of source models: recipes as data, one loop, and what is trained beside the regressor."""
 
-from regtta.experiments.training.loop import Objective, train
-from regtta.experiments.training.recipe import CALIFORNIA, SVHN, Recipe
+from regtta.experiments.training.checkpoint import Checkpoint
+from regtta.experiments.training.loop import train
+from regtta.experiments.training.losses import Classification, Regression
+from regtta.experiments.training.recipe import BIWI, CALIFORNIA, SVHN, UTKFACE, VIT, Recipe
+from regtta.experiments.training.step import Objective
+from regtta.experiments.training.views import plain_view, training_view
 
-__all__ = ["CALIFORNIA", "SVHN", "Objective", "Recipe", "train"]
+__all__ = [
+    "BIWI",
+    "CALIFORNIA",
+    "SVHN",
+    "UTKFACE",
+    "VIT",
+    "Checkpoint",
+    "Classification",
+    "Objective",
+    "Recipe",
+    "Regression",
+    "plain_view",
+    "train",
+    "training_view",
+]

@@ -12,7 +12,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from regtta.experiments.training.recipe import Recipe
 from regtta.experiments.training.seeding import seeded
+from regtta.experiments.training.views import plain_view
 from regtta.features import FeatureModel
 
 HIDDEN = 1024
@@ -41,14 +43,14 @@ class AdversarialObjective:
         head: name of the model's head, whose input the discriminator looks at.
         width: of those features.
         target: unlabelled inputs of the target, from which each step draws as many as the source's batch.
-        lr: learning rate at the start.
+        recipe: whose learning rate is that of the start, and which says how the model is shown the target.
         seed: of the discriminator's first weights.
     """
 
-    def __init__(self, head: str, width: int, target: Tensor, *, lr: float, seed: int) -> None:
+    def __init__(self, head: str, width: int, target: Tensor, *, recipe: Recipe, seed: int) -> None:
         self._head = head
         self._target = target
-        self._lr = lr
+        self._recipe = recipe
         self._scale = torch.zeros((), device=target.device)
         self.discriminator = seeded(lambda: discriminator(width), seed)
         self.modules: list[nn.Module] = [self.discriminator]
@@ -56,7 +58,8 @@ class AdversarialObjective:
     def loss(self, model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
         """One forward pass over a source and a target batch."""
         drawn = torch.randint(len(self._target), (len(inputs),), device=inputs.device)
-        forward = FeatureModel(model, self._head)(torch.cat([inputs, self._target[drawn]]))
+        unlabelled = plain_view(self._target[drawn], self._recipe)
+        forward = FeatureModel(model, self._head)(torch.cat([inputs, unlabelled]))
         regression = functional.mse_loss(forward.outputs[: len(inputs)], targets)
         seen: Tensor = ReverseGradient.apply(forward.features, self._scale)
         domain = torch.cat([torch.zeros_like(targets[:, :1]), torch.ones_like(targets[:, :1])])
@@ -66,7 +69,7 @@ class AdversarialObjective:
         """Set the reversal's scale and the learning rate, in place so that a captured step sees them."""
         self._scale.fill_(reversal_scale(progress))
         for group in optimizer.param_groups:
-            rate = decayed_rate(self._lr, progress)
+            rate = decayed_rate(self._recipe.lr, progress)
             if isinstance(group["lr"], Tensor):
                 group["lr"].fill_(rate)
             else:

@@ -1,0 +1,290 @@
+"""``regtta reproduce``: the paper's experiments, run and shown as its tables."""
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from regtta.commands.explaining import told
+from regtta.commands.imports import import_name, is_import_name
+from regtta.errors import ExistingFileError, FileError, MissingFileError, OptionError
+from regtta.experiments.datasets import data_folder
+from regtta.experiments.models import FROM_IMAGENET
+from regtta.experiments.reproduce.arms import Arm, ArmMaker, arm_of, fits, parts_of
+from regtta.experiments.reproduce.experiments import EXPERIMENTS, Experiment, experiment
+from regtta.experiments.reproduce.filling import Filled, fill
+from regtta.experiments.reproduce.layouts import Layout, restricted
+from regtta.experiments.reproduce.loading import Place, check_there
+from regtta.experiments.reproduce.rendering import Sheet, as_csv, as_latex, as_markdown, sheets_of
+from regtta.experiments.reproduce.settings import SETTINGS
+from regtta.experiments.reproduce.specs import FULL, QUICK, Plan, check_weights
+from regtta.experiments.reproduce.sweep import Listener, sweep
+from regtta.experiments.reproduce.workshop import Tools
+from regtta.experiments.store import RunStore, key_of
+from regtta.files import written_whole
+from regtta.methods import METHODS, Method, options_of
+from regtta.options import check_choice
+
+RUNS = "runs.jsonl"
+MODELS = "models"
+
+
+@dataclass(frozen=True)
+class ReproduceOptions:
+    """What to reproduce, and how.
+
+    Attributes:
+        names: of experiments.
+        out: folder of the runs, the tables and, by default, the source models.
+        data: folder of data sets; None for the one that the environment names.
+        models: folder of source models; None for one inside ``out``.
+        source_seeds: source models; None for each setting's own number.
+        seeds: adaptation seeds on each.
+        jobs: processes at once.
+        device: where to run; None for a GPU if there is one.
+        only: settings to keep to; empty for all.
+        methods: of the user's, as typed.
+        weights: files that models start from, by the name of the architecture.
+        genders: Biwi's file; None for the one beside its folders.
+        quick: a smoke run.
+        download: fetch what is missing.
+        tables_only: make the tables from the runs that are there, and run nothing.
+    """
+
+    names: tuple[str, ...]
+    out: Path
+    data: Path | None = None
+    models: Path | None = None
+    source_seeds: int | None = None
+    seeds: int = 3
+    jobs: int = 1
+    device: str | None = None
+    only: tuple[str, ...] = ()
+    methods: tuple[str, ...] = ()
+    weights: tuple[tuple[str, Path], ...] = ()
+    genders: Path | None = None
+    quick: bool = False
+    download: bool = False
+    tables_only: bool = False
+
+
+@dataclass(frozen=True)
+class Reproduced:
+    """One experiment, done.
+
+    Attributes:
+        name: of the experiment.
+        sheets: its tables in words.
+        written: files.
+        notes: what was found missing, such as weights to start from.
+    """
+
+    name: str
+    sheets: tuple[Sheet, ...]
+    written: tuple[Path, ...]
+    notes: tuple[str, ...]
+
+
+def list_experiments() -> tuple[tuple[str, str, str], ...]:
+    """Name, data sets and summary of each."""
+    return tuple((e.name, ", ".join(s.name for s in e.settings), e.summary) for e in EXPERIMENTS.values())
+
+
+def reproduce(options: ReproduceOptions, listener: Listener) -> tuple[Reproduced, ...]:
+    """Run what is missing for the experiments, and write their tables.
+
+    Everything that can be wrong with the options, the data and the folders is found before the first run.
+    """
+    if not options.names:
+        raise OptionError("Name at least one experiment; regtta reproduce --list shows them.")
+    chosen = [experiment(name) for name in dict.fromkeys(options.names)]
+    for name in options.only:
+        check_choice("--only", name, SETTINGS.keys())
+    extra = {text: added_arm(text) for text in options.methods}
+    layouts = {one.name: _layouts(one, extra, options.only) for one in chosen}
+    _check_added(options.methods, layouts)
+    weights = dict(options.weights)
+    check_weights(weights)
+    plan = Plan(options.source_seeds, options.seeds, QUICK if options.quick else FULL, weights)
+    _check_folder(options)
+    if not options.tables_only:
+        _run(options, plan, layouts, listener)
+    records = {str(record["key"]): record for record in RunStore(options.out / RUNS)}
+    return tuple(_written(one.name, layouts[one.name], plan, records, options) for one in chosen)
+
+
+def added_arm(text: str) -> ArmMaker:
+    """A row of the user's as typed: ``NAME``, ``NAME:key=value,...``, or ``MODULE:NAME`` of their own.
+
+    A method of ours is run as the paper runs methods there, but for the options given; one of the user's as it is.
+
+    Example:
+        >>> from regtta.experiments.reproduce.settings import SETTINGS
+        >>> added_arm("ssa:metric=w2")(SETTINGS["california"], "regression").method.k
+        10
+    """
+    name, _, settings = text.partition(":")
+    if set(parts_of(name)) <= METHODS.keys() or not is_import_name(text):
+        given = options_of(METHODS, name, [part for part in settings.split(",") if part])
+        return lambda setting, task: arm_of(setting, name, given, task=task) if fits(setting, name, task) else None
+    method = _imported(text)
+    return lambda setting, task: Arm(method, task)  # noqa: ARG005 - every maker is asked alike
+
+
+def _imported(text: str) -> Method:
+    found = import_name(text, "--method")
+    if not isinstance(found, Method) and callable(found):
+        try:
+            found = found()
+        except Exception as error:  # what a user's function may raise is not ours to know
+            raise OptionError(f"--method {text} could not be called without arguments: {told(error)}.") from error
+    if not isinstance(found, Method):
+        raise OptionError(f"Expected --method {text} to be a method or to make one, found {type(found).__name__}.")
+    return found
+
+
+def _check_added(methods: Iterable[str], layouts: Mapping[str, tuple[Layout, ...]]) -> None:
+    """Raise if a method of the user's has no row anywhere."""
+    rows = {row.name for mine in layouts.values() for layout in mine for row in layout.rows}
+    for text in methods:
+        if text not in rows:
+            raise OptionError(
+                f"--method {text} fits no table of {', '.join(layouts)}: they have no row for each method, or it needs "
+                "what they do not have (images, classes, BatchNorm)."
+            )
+
+
+def model_files(assignments: Iterable[str]) -> tuple[tuple[str, Path], ...]:
+    """Files by the name of the architecture, out of texts like ``"resnet50=weights.pth"``.
+
+    Example:
+        >>> model_files(["resnet50=weights.pth"])[0][0]
+        'resnet50'
+    """
+    pairs = []
+    for text in assignments:
+        model, equals, path = text.partition("=")
+        if not equals or not path:
+            raise OptionError(f"Expected --weights MODEL=FILE, found {text!r}.")
+        check_choice("the model of --weights", model, FROM_IMAGENET)
+        pairs.append((model, Path(path)))
+    return tuple(pairs)
+
+
+def _layouts(one: Experiment, extra: Mapping[str, ArmMaker], only: tuple[str, ...]) -> tuple[Layout, ...]:
+    layouts = one.layouts(extra)
+    if only:
+        layouts = tuple(kept for layout in layouts if (kept := restricted(layout, only)) is not None)
+        if not layouts:
+            there = ", ".join(setting.name for setting in one.settings)
+            raise OptionError(f"{one.name} has nothing on {', '.join(only)}; it runs on {there}.")
+    return layouts
+
+
+def _check_folder(options: ReproduceOptions) -> None:
+    """Raise if the folder to write to is another's."""
+    out = options.out
+    if out.exists() and not out.is_dir():
+        raise OptionError(f"{out} is a file. Name a folder by --out.")
+    if options.tables_only and not (out / RUNS).is_file():
+        raise MissingFileError(f"There are no runs in {out}: expected {out / RUNS}. Run without --tables-only first.")
+    # A command that was stopped in its first training has left the folder of models alone.
+    if out.is_dir() and not (out / RUNS).exists() and any(path.name != MODELS for path in out.iterdir()):
+        raise ExistingFileError(f"{out} holds other files and no {RUNS}. Name a new or empty folder by --out.")
+
+
+def _make_folder(out: Path) -> None:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileError(f"{out} cannot be made: {error}.") from error
+    if not os.access(out, os.W_OK):
+        raise FileError(f"The folder {out.resolve()} cannot be written to.")
+
+
+def _run(options: ReproduceOptions, plan: Plan, layouts: Mapping[str, tuple[Layout, ...]], listener: Listener) -> None:
+    every = [layout for mine in layouts.values() for layout in mine]
+    place = Place(data_folder(options.data), options.download, options.genders)
+    for data in dict.fromkeys(cell.setting.data for layout in every for cell in layout.cells()):
+        check_there(data, place)
+    _make_folder(options.out)
+    tools = Tools(
+        place=place,
+        models=options.models or options.out / MODELS,
+        device=options.device or _best_device(),
+        weights=dict(options.weights),
+    )
+    sweep(plan.all_runs(every), RunStore(options.out / RUNS), tools, listener, jobs=options.jobs)
+
+
+def _best_device() -> str:
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def _written(
+    name: str,
+    layouts: tuple[Layout, ...],
+    plan: Plan,
+    records: Mapping[str, Mapping[str, Any]],
+    options: ReproduceOptions,
+) -> Reproduced:
+    """Fill the tables of an experiment and write them in every format."""
+    tables = [fill(layout, plan, records.values()) for layout in layouts]
+    sheets = tuple(sheet for table in tables for sheet in sheets_of(table, smoke=options.quick))
+    keys = (key_of(spec.plain()) for spec in plan.all_runs(layouts))
+    used = [records[key] for key in keys if key in records]
+    stem = f"{name}.quick" if options.quick else name
+    contents = {
+        "md": _heading(name, used, options) + as_markdown(sheets),
+        "csv": as_csv(tables, smoke=options.quick),
+        "tex": as_latex(sheets),
+    }
+    written = []
+    for ending, text in contents.items():
+        path = options.out / f"{stem}.{ending}"
+        with written_whole(path) as draft:
+            draft.write_text(text, encoding="utf-8")
+        written.append(path)
+    return Reproduced(name, sheets, tuple(written), _missing_weights(tables, plan))
+
+
+def _heading(name: str, used: Iterable[Mapping[str, Any]], options: ReproduceOptions) -> str:
+    """What made the numbers: the command, and the versions and devices that the lines of the runs name."""
+    runs = list(used)
+    devices = sorted({str(run["result"]["device"]) for run in runs})
+    versions = sorted({", ".join(f"{k} {v}" for k, v in run["result"]["versions"].items()) for run in runs})
+    return "\n".join(
+        [
+            f"# {name}{' (smoke run, not a result)' if options.quick else ''}",
+            "",
+            f"Made by `{command(name, options)}` from {len(runs)} runs on {'; '.join(devices) or 'no device'} "
+            f"({'; '.join(versions) or 'nothing run'}), one line each in `{RUNS}`; "
+            f"`{command(name, options)} --tables-only` makes these tables again from those lines.",
+            "",
+            "",
+        ]
+    )
+
+
+def command(name: str, options: ReproduceOptions) -> str:
+    """What to type for the same numbers, but for folders."""
+    words = ["regtta", "reproduce", name]
+    if options.source_seeds is not None:
+        words += ["--source-seeds", str(options.source_seeds)]
+    words += [] if options.seeds == ReproduceOptions.seeds else ["--seeds", str(options.seeds)]
+    words += [word for only in options.only for word in ("--only", only)]
+    words += [word for method in options.methods for word in ("--method", method)]
+    words += [word for model, path in options.weights for word in ("--weights", f"{model}={path.name}")]
+    return " ".join([*words, *(["--quick"] if options.quick else [])])
+
+
+def _missing_weights(tables: Iterable[Filled], plan: Plan) -> tuple[str, ...]:
+    models = dict.fromkeys(cell.setting.model for table in tables for cell in table.layout.cells())
+    return tuple(
+        f"{model} started from random weights, where the paper takes ImageNet's: name a file by --weights {model}=FILE."
+        for model in models
+        if model in FROM_IMAGENET and model not in plan.weights
+    )

@@ -1,0 +1,126 @@
+"""What the paper's experiments run on: each a data set with its shift, its model and how that is trained.
+
+A setting has parts. A part is one shift: from one of its source domains to one of its targets, and of several outputs
+perhaps only one. The paper's columns are parts, and its means run over all of them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from regtta.experiments.corruptions import CORRUPTIONS
+from regtta.experiments.datasets.biwi import ANGLES
+from regtta.experiments.datasets.genders import GENDERS, other
+from regtta.experiments.training import BIWI, CALIFORNIA, SVHN, UTKFACE, VIT, Recipe
+
+Options = Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One shift.
+
+    Attributes:
+        target: name of the target.
+        variant: of the source domain; empty where there is one.
+        output: which of several outputs is scored; None for all.
+    """
+
+    target: str
+    variant: str = ""
+    output: int | None = None
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One data set with its shift.
+
+    Attributes:
+        name: what results call it.
+        title: for people.
+        data: name of its loader.
+        model: name of the architecture.
+        recipe: of the training.
+        parts: its shifts, by the paper's column.
+        outputs: numbers that a regressor predicts.
+        k: the paper's number of subspace dimensions there.
+        options: of every method that has them, where the paper's text departs from the defaults.
+        source_seeds: how many source models by default.
+    """
+
+    name: str
+    title: str
+    data: str
+    model: str
+    recipe: Recipe
+    parts: Mapping[str, Part] = field(hash=False)
+    outputs: int = 1
+    k: int = 100
+    options: Options = field(default_factory=lambda: MappingProxyType({}), hash=False)
+    source_seeds: int = 1
+
+    @property
+    def images(self) -> bool:
+        """Whether inputs are images."""
+        return self.model != "mlp"
+
+    @property
+    def variants(self) -> tuple[str, ...]:
+        """Its source domains."""
+        return tuple(dict.fromkeys(part.variant for part in self.parts.values()))
+
+    def parts_of(self, column: str) -> tuple[Part, ...]:
+        """The parts that a column of the paper is about: one, or all of them for a mean."""
+        return (self.parts[column],) if column in self.parts else tuple(self.parts.values())
+
+
+def _single(target: str) -> Mapping[str, Part]:
+    return MappingProxyType({target: Part(target)})
+
+
+_CORRUPTED = MappingProxyType({name: Part(name) for name in CORRUPTIONS})
+_BIWI = MappingProxyType(
+    {f"{g}_to_{other(g)}_{a}": Part(other(g), f"{g}-{a}") for g in GENDERS for a in sorted(ANGLES)}
+)
+_BIWI_MULTITASK = MappingProxyType(
+    {f"{g}_to_{other(g)}_{a}": Part(other(g), g, ANGLES.index(a)) for g in GENDERS for a in sorted(ANGLES)}
+)
+
+_ALL = (
+    Setting("svhn", "SVHN to MNIST", "svhn", "resnet26", SVHN, _single("mnist"), source_seeds=3),
+    Setting(
+        "svhn-subset",
+        "the first 10,000 digits of SVHN's test split to MNIST",
+        "svhn-subset",
+        "resnet26",
+        SVHN,
+        _single("mnist"),
+        source_seeds=5,
+    ),
+    Setting("svhn-vit", "SVHN to MNIST with ViT-B/16", "svhn", "vit_b16", VIT, _single("mnist")),
+    Setting(
+        "california",
+        "California Housing",
+        "california",
+        "mlp",
+        CALIFORNIA,
+        _single("near_bay"),
+        k=10,
+        options=MappingProxyType({"batch_norm": "source"}),
+        source_seeds=5,
+    ),
+    Setting("utkface", "UTKFace, corrupted", "utkface", "resnet50", UTKFACE, _CORRUPTED),
+    Setting("biwi", "Biwi Kinect across genders", "biwi", "resnet50", BIWI, _BIWI),
+    Setting(
+        "biwi-multitask",
+        "Biwi Kinect across genders, three angles at once",
+        "biwi",
+        "resnet50",
+        BIWI,
+        _BIWI_MULTITASK,
+        outputs=len(ANGLES),
+    ),
+    Setting("cifar10c", "CIFAR-10 to CIFAR-10-C", "cifar10", "resnet26", SVHN, _CORRUPTED),
+)
+
+SETTINGS: Mapping[str, Setting] = MappingProxyType({setting.name: setting for setting in _ALL})

@@ -1,0 +1,223 @@
+"""Running what is missing, in this process or in several, and keeping every result as soon as it is there."""
+
+import multiprocessing
+import os
+import queue
+import signal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import torch
+
+from regtta.errors import ModelMismatchError, RegttaError
+from regtta.experiments.reproduce.specs import RunSpec
+from regtta.experiments.reproduce.workshop import Tools, Workshop, gathers_more, needs_statistics
+from regtta.experiments.sources import SourceSpec
+from regtta.experiments.store import RunStore, key_of
+from regtta.methods import Method
+
+_AT_ONCE = 12  # runs that a process takes on together: they share the data, the model and its statistics
+_GLANCE = 0.2  # seconds between two looks at what the processes say
+
+
+class Listener(Protocol):
+    """Who is told how a sweep goes."""
+
+    def begun(self, runs: int, found: int) -> None:
+        """There are ``runs`` to make, beside ``found`` that were made before."""
+
+    def training(self, name: str, done: int, total: int) -> None:
+        """A source model has ``done`` of its epochs behind it."""
+
+    def ran(self, spec: RunSpec, result: dict[str, object]) -> None:
+        """A run is made and kept."""
+
+
+def sweep(specs: Sequence[RunSpec], store: RunStore, tools: Tools, listener: Listener, *, jobs: int = 1) -> None:
+    """Make the runs that the store does not hold.
+
+    Args:
+        specs: all that are wanted.
+        store: of the results.
+        tools: to work with.
+        listener: told of all that happens.
+        jobs: processes at once; the cores are dealt out among them.
+    """
+    missing = [spec for spec in specs if spec.plain() not in store]
+    listener.begun(len(missing), len(specs) - len(missing))
+    if not missing:
+        return
+    tools = replace(tools, threads=_threads(missing, jobs))
+    made = _here(missing, tools, listener) if jobs == 1 else _in_processes(missing, tools, listener, jobs)
+    trained = _trained(store)
+    for spec, result in made:
+        _check_same_training(spec, result, trained, store)
+        store.add(spec.plain(), result)
+        listener.ran(spec, result)
+
+
+def _trained(store: RunStore) -> dict[str, str]:
+    """Which training the runs of each source model were made on."""
+    return {key_of(run["specification"]["source"]): run["result"]["source_fingerprint"] for run in store}
+
+
+def _check_same_training(spec: RunSpec, result: Mapping[str, object], trained: dict[str, str], store: RunStore) -> None:
+    """Refuse to mix two trainings of one source model, whose runs would be compared as if they shared it."""
+    mark = str(result["source_fingerprint"])
+    if trained.setdefault(spec.source.key, mark) != mark:
+        raise ModelMismatchError(
+            f"{store.path} holds runs on another training of {spec.source.name}, and methods are compared on the same "
+            "model alone. Put the folder of source models back that those runs were made with, or begin a new folder "
+            "by --out."
+        )
+
+
+def _threads(specs: Iterable[RunSpec], jobs: int) -> int:
+    """Threads of each process: one where models are so small that more would only wait for each other."""
+    if all(spec.source.model == "mlp" for spec in specs):
+        return 1
+    return torch.get_num_threads() if jobs == 1 else max(1, (os.cpu_count() or 1) // jobs)
+
+
+def _here(specs: Sequence[RunSpec], tools: Tools, listener: Listener) -> Iterator[tuple[RunSpec, dict[str, object]]]:
+    workshop, threads = Workshop(tools, listener.training), torch.get_num_threads()
+    torch.set_num_threads(tools.threads)
+    try:
+        for group in _by_source_and_target(specs):
+            for spec in group:
+                yield spec, workshop.run(spec)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _by_source_and_target(specs: Sequence[RunSpec]) -> list[list[RunSpec]]:
+    """Groups that share a source model and a target, those of one source model one after another."""
+    groups: dict[SourceSpec, dict[str, list[RunSpec]]] = {}
+    for spec in specs:
+        groups.setdefault(spec.source, {}).setdefault(spec.target, []).append(spec)
+    return [group for targets in groups.values() for group in targets.values()]
+
+
+# --- several processes ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Training:
+    """News from a process: how far a training is."""
+
+    name: str
+    done: int
+    total: int
+
+
+@dataclass(frozen=True)
+class _Ran:
+    """News from a process: a run is made."""
+
+    spec: RunSpec
+    result: dict[str, object]
+
+
+def _in_processes(
+    specs: Sequence[RunSpec], tools: Tools, listener: Listener, jobs: int
+) -> Iterator[tuple[RunSpec, dict[str, object]]]:
+    """First all source models, so that none is trained twice; then the runs, some at a time."""
+    context = multiprocessing.get_context("spawn")  # a forked process cannot use a GPU
+    with context.Manager() as manager:
+        news: queue.Queue[_Training | _Ran] = manager.Queue()
+        before = set(multiprocessing.active_children())
+        with ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin, initargs=(tools, news)) as pool:
+            try:
+                prepared = [pool.submit(_prepare, *source) for source in _sources(specs)]
+                yield from _watched(prepared, news, listener)
+                yield from _watched([pool.submit(_run, group) for group in _shares(specs)], news, listener)
+            except BaseException:
+                # Leaving the pool would wait for what is still running, which may take hours.
+                pool.shutdown(wait=False, cancel_futures=True)
+                for child in set(multiprocessing.active_children()) - before:
+                    child.terminate()
+                raise
+
+
+def _shares(specs: Sequence[RunSpec]) -> list[list[RunSpec]]:
+    return [
+        group[start : start + _AT_ONCE]
+        for group in _by_source_and_target(specs)
+        for start in range(0, len(group), _AT_ONCE)
+    ]
+
+
+def _sources(specs: Iterable[RunSpec]) -> list[tuple[SourceSpec, list[Method | None]]]:
+    """The source models, and of each the methods for which to collect statistics; None for the moments alone."""
+    needed: dict[SourceSpec, dict[Method | None, None]] = {}
+    for spec in specs:
+        mine = needed.setdefault(spec.source, {})
+        if needs_statistics(spec):
+            more = spec.arm is not None and gathers_more(spec.arm.method)
+            mine[spec.arm.method if more and spec.arm is not None else None] = None
+    # Those with more than moments first: they serve who needs no more.
+    return [(source, sorted(methods, key=lambda method: method is None)) for source, methods in needed.items()]
+
+
+def _watched(
+    tasks: Sequence[Future[None]], news: "queue.Queue[_Training | _Ran]", listener: Listener
+) -> Iterator[tuple[RunSpec, dict[str, object]]]:
+    """The results as they come, until all tasks are done; the first error of one ends it."""
+    waiting = set(tasks)
+    while waiting:
+        done, waiting = wait(waiting, timeout=_GLANCE, return_when=FIRST_COMPLETED)
+        yield from _heard(news, listener)
+        for task in done:
+            _check_ended_well(task)
+    yield from _heard(news, listener)
+
+
+def _check_ended_well(task: Future[None]) -> None:
+    try:
+        task.result()
+    except BrokenProcessPool as error:
+        raise RegttaError(
+            "A process of the sweep died, most likely for want of memory. All runs so far are kept: start again, with "
+            "fewer --jobs."
+        ) from error
+
+
+def _heard(news: "queue.Queue[_Training | _Ran]", listener: Listener) -> Iterator[tuple[RunSpec, dict[str, object]]]:
+    while True:
+        try:
+            item = news.get_nowait()
+        except queue.Empty:
+            return
+        if isinstance(item, _Ran):
+            yield item.spec, item.result
+        else:
+            listener.training(item.name, item.done, item.total)
+
+
+_workshop: Workshop | None = None
+_news: "queue.Queue[_Training | _Ran] | None" = None
+
+
+def _begin(tools: Tools, news: "queue.Queue[_Training | _Ran]") -> None:
+    """What a process starts with; it keeps its workshop from task to task."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupted sweep is ended by the process that began it
+    global _workshop, _news  # noqa: PLW0603 - a pool's process has no other place of its own
+    torch.set_num_threads(tools.threads)
+    _workshop = Workshop(tools, lambda name, done, total: news.put(_Training(name, done, total)))
+    _news = news
+
+
+def _prepare(source: SourceSpec, methods: Sequence[Method | None]) -> None:
+    if _workshop is not None:
+        prepared = _workshop.prepare(source)
+        for method in methods:
+            prepared.statistics(method)
+
+
+def _run(specs: Sequence[RunSpec]) -> None:
+    if _workshop is not None and _news is not None:
+        for spec in specs:
+            _news.put(_Ran(spec, _workshop.run(spec)))

@@ -1,0 +1,274 @@
+"""Where the work is done: data, source models and their statistics, and runs on them, in one process."""
+
+import logging
+import platform
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+import regtta
+from regtta.adapter import Adapter
+from regtta.collecting import collect
+from regtta.experiments.analysis import weight_correlation
+from regtta.experiments.datasets import Domain
+from regtta.experiments.datasets.discretising import BINS, bin_edges, in_classes
+from regtta.experiments.models import HEADS, model_of
+from regtta.experiments.protocol import evaluate
+from regtta.experiments.reproduce.loading import DISCRETE, LOADERS, Loaded, Place
+from regtta.experiments.reproduce.specs import RunSpec
+from regtta.experiments.sources import SourceModels, SourceSpec
+from regtta.experiments.store import key_of
+from regtta.experiments.training import Checkpoint, Classification, Objective, Regression, plain_view, train
+from regtta.experiments.training.dann import AdversarialObjective
+from regtta.experiments.training.rotation import RotationObjective
+from regtta.experiments.training.seeding import seeded
+from regtta.features import FeatureModel
+from regtta.methods import TTT, Method, Source
+from regtta.options import described
+from regtta.statistics import SourceStatistics, fingerprint
+
+_BATCH = 256  # of passes that do not learn
+MOMENTS = "moments"  # the mark of statistics with nothing gathered beside them
+
+Told = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Tools:
+    """What a workshop works with; can be sent to another process.
+
+    Attributes:
+        place: of the data.
+        models: folder of source models.
+        device: where to run.
+        weights: files that models start from, by the name of the architecture.
+        threads: of the CPU.
+    """
+
+    place: Place
+    models: Path
+    device: str = "cpu"
+    weights: Mapping[str, Path] = field(default_factory=dict)  # a mapping that can be sent to another process
+    threads: int = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A trained source model, on its device.
+
+    Attributes:
+        model: in eval mode.
+        branch: TTT's, where the model was trained with one.
+        statistics: gives those of its features, with what a method needs beyond the moments.
+        fingerprint: of the model: two trainings of one specification may differ on a GPU.
+    """
+
+    model: nn.Module
+    branch: nn.Linear | None
+    statistics: Callable[[Method | None], SourceStatistics]
+    fingerprint: str
+
+
+class Workshop:
+    """Makes source models and runs; keeps the data, the model and the target of the last run at hand.
+
+    Args:
+        tools: what it works with.
+        told: told of the training: the name of the model, epochs done, and in all.
+    """
+
+    def __init__(self, tools: Tools, told: Told | None = None) -> None:
+        self.tools = tools
+        self._told = told or (lambda *_: None)
+        self._models = SourceModels(tools.models)
+        self._loaded: tuple[object, Loaded] | None = None
+        self._prepared: tuple[SourceSpec, Prepared] | None = None
+        self._target: tuple[object, Domain] | None = None
+
+    def run(self, spec: RunSpec) -> dict[str, object]:
+        """What came of a run, as JSON has it."""
+        with _quiet():
+            prepared = self.prepare(spec.source)
+            found = self._measured(spec, prepared) if spec.arm is None else self._adapted(spec, prepared)
+        return found | {
+            "source_fingerprint": prepared.fingerprint,
+            "versions": {"regtta": regtta.__version__, "torch": torch.__version__, "python": platform.python_version()},
+            "device": torch.cuda.get_device_name() if self.tools.device.startswith("cuda") else self.tools.device,
+        }
+
+    def prepare(self, spec: SourceSpec) -> Prepared:
+        """The source model of ``spec`` and its statistics: found, or made."""
+        if self._prepared is None or self._prepared[0] != spec:
+            self._prepared = (spec, self._made(spec))
+        return self._prepared[1]
+
+    # --- source models ---------------------------------------------------------------------------
+
+    def _made(self, spec: SourceSpec) -> Prepared:
+        data = self._data(spec)
+        model = self._new_model(spec, data).to(self.tools.device)
+        objective = self._objective(spec, model, data)
+        parts = {"model": model} | {str(i): m.to(self.tools.device) for i, m in enumerate(objective.modules)}
+        self._models.get(
+            spec,
+            parts,
+            lambda: self._train(spec, model, data, objective),
+        )
+        branch = objective.branch if isinstance(objective, RotationObjective) else None
+        return Prepared(model, branch, cache(lambda method: self._statistics(spec, model, method)), fingerprint(model))
+
+    def _train(self, spec: SourceSpec, model: nn.Module, data: Loaded, objective: Objective) -> None:
+        train(
+            model,
+            data.train,
+            spec.recipe,
+            seed=spec.seed,
+            objective=objective,
+            advance=lambda done, total: self._told(spec.name, done, total),
+            checkpoint=Checkpoint(self._models.checkpoint_path(spec)),
+        )
+
+    def _new_model(self, spec: SourceSpec, data: Loaded) -> nn.Module:
+        outputs = BINS if spec.task == "classification" else data.train.targets.shape[1]
+        weights = self.tools.weights.get(spec.model)
+        return seeded(
+            lambda: model_of(spec.model, outputs, inputs=data.train.inputs.shape[1], weights=weights), spec.seed
+        )
+
+    def _objective(self, spec: SourceSpec, model: nn.Module, data: Loaded) -> Objective:
+        if spec.objective == "classification":
+            return Classification()
+        if spec.objective == "regression":
+            return Regression()
+        head = HEADS[spec.model]
+        width = FeatureModel(model, head).head.in_features
+        if spec.objective == "rotation":
+            return RotationObjective(head, width, seed=spec.seed)
+        target = data.target(spec.against).inputs.to(self.tools.device)
+        return AdversarialObjective(head, width, target, recipe=spec.recipe, seed=spec.seed)
+
+    def _statistics(self, spec: SourceSpec, model: nn.Module, method: Method | None) -> SourceStatistics:
+        gathers = () if method is None or not gathers_more(method) else (method,)
+        mark = key_of({"gathers": [described(method) for method in gathers]}) if gathers else MOMENTS
+        path = self._models.statistics_path(spec, mark)
+        if not gathers and not path.exists():
+            # The moments are the same whatever was gathered with them.
+            path = next(iter(sorted(path.parent.glob(path.name.replace(MOMENTS, "*")))), path)
+        if path.exists():
+            return SourceStatistics.load(path)
+        batches = _Batches(self._data(spec).train.inputs, spec, self.tools.device)
+        statistics = collect(model, batches, head=HEADS[spec.model], methods=gathers)
+        statistics.save(path, overwrite=True)
+        return statistics
+
+    # --- data ------------------------------------------------------------------------------------
+
+    def _data(self, spec: SourceSpec) -> Loaded:
+        """The data as a model of ``spec`` sees it: cut to its rows, its labels in classes for a classifier."""
+        wanted = (spec.data, spec.variant, spec.seed, spec.rows, spec.task)
+        if self._loaded is None or self._loaded[0] != wanted:
+            self._loaded = None  # two data sets at once may be too much
+            data = LOADERS[spec.data](self.tools.place, spec.variant, spec.seed)
+            self._loaded = (wanted, _shown(data, spec))
+        return self._loaded[1]
+
+    def _target_of(self, spec: RunSpec) -> Domain:
+        """The target in the order of the run's seed, on the device."""
+        source = spec.source
+        wanted = (source.data, source.variant, source.seed, source.task, source.rows, spec.target, spec.target_rows)
+        if self._target is None or self._target[0] != wanted:
+            target = _cut(self._data(source).target(spec.target), spec.target_rows)
+            self._target = (wanted, target.to(self.tools.device))
+        target = self._target[1]
+        order = torch.randperm(len(target), generator=torch.Generator().manual_seed(spec.seed))
+        return target.take(order.to(target.inputs.device))
+
+    # --- runs ------------------------------------------------------------------------------------
+
+    def _adapted(self, spec: RunSpec, prepared: Prepared) -> dict[str, object]:
+        assert spec.arm is not None
+        method = spec.arm.method
+        if isinstance(method, TTT):
+            method = replace(method, branch=prepared.branch)
+        adapter = Adapter(
+            prepared.model,
+            method,
+            prepared.statistics(method) if needs_statistics(spec) else None,
+            head=HEADS[spec.source.model],
+        )
+        return self._evaluated(adapter, self._target_of(spec), spec, spec.arm.batch_size)
+
+    def _evaluated(self, adapter: Adapter, domain: Domain, spec: RunSpec, size: int) -> dict[str, object]:
+        recipe, task = spec.source.recipe, spec.source.task
+        outcome = evaluate(adapter, domain, batch_size=size, task=task, view=lambda inputs: plain_view(inputs, recipe))
+        return outcome.plain()
+
+    def _measured(self, spec: RunSpec, prepared: Prepared) -> dict[str, object]:
+        """The dimensions of the features, and how good the model is on what it was held out from."""
+        statistics = prepared.statistics(None)
+        head = FeatureModel(prepared.model, HEADS[spec.source.model]).head
+        correlation = weight_correlation(statistics, head.weight)
+        held_out = self._data(spec.source).validation.to(self.tools.device)
+        found = self._evaluated(Adapter(prepared.model, Source()), held_out, spec, _BATCH)
+        return {
+            "rank": statistics.rank,
+            "valid": statistics.valid_dimensions,
+            "correlation": correlation if correlation == correlation else None,  # noqa: PLR0124 - NaN is no JSON
+            "validation": found["scores"]["offline"],  # type: ignore[index]
+        }
+
+
+def needs_statistics(spec: RunSpec) -> bool:
+    """Whether a run looks at the statistics of its source model; TTT's branch comes with the model."""
+    if spec.arm is None:
+        return True
+    return spec.arm.method.needs_source or gathers_more(spec.arm.method)
+
+
+def gathers_more(method: Method) -> bool:
+    """Whether a method needs more of the source than its moments."""
+    return not isinstance(method, TTT) and bool(method.gatherers())
+
+
+@dataclass(frozen=True)
+class _Batches:
+    """A domain's inputs as the model is shown them, batch by batch, as often as asked."""
+
+    inputs: Tensor
+    spec: SourceSpec
+    device: str
+
+    def __iter__(self) -> Iterator[Tensor]:
+        for rows in torch.split(torch.arange(len(self.inputs)), _BATCH):
+            yield plain_view(self.inputs[rows].to(self.device), self.spec.recipe)
+
+
+def _shown(data: Loaded, spec: SourceSpec) -> Loaded:
+    train, validation = (_cut(domain, spec.rows) for domain in (data.train, data.validation))
+    if spec.task == "regression" or spec.data in DISCRETE:
+        return Loaded(train, validation, data.target)
+    edges = bin_edges(data.train.targets)
+    return Loaded(
+        in_classes(train, edges), in_classes(validation, edges), lambda name: in_classes(data.target(name), edges)
+    )
+
+
+def _cut(domain: Domain, rows: int) -> Domain:
+    return domain.take(torch.arange(min(rows, len(domain)))) if rows else domain
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """What methods warn of at every start (that the oracle sees labels, that k is cut) is said by the table instead."""
+    logger = logging.getLogger("regtta")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)

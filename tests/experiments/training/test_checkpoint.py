@@ -1,0 +1,74 @@
+import pytest
+import torch
+
+import zoo
+from regtta.errors import ForeignFileError
+from regtta.experiments.datasets import Domain
+from regtta.experiments.training import Checkpoint, Recipe, train
+from regtta.experiments.training.dann import AdversarialObjective
+from regtta.experiments.training.rotation import RotationObjective
+
+RECIPE = Recipe(epochs=5, batch_size=16, lr=1e-2, crop_padding=2)
+
+
+class StoppedError(Exception):
+    pass
+
+
+def objective(kind):
+    if kind == "dann":
+        return AdversarialObjective("9", 10, zoo.images(40, seed=5), recipe=RECIPE, seed=1)
+    return RotationObjective("9", 10, seed=1) if kind == "rotation" else None
+
+
+def trained(kind, checkpoint=None, stop_after=None):
+    images = zoo.images(50)
+
+    def advance(done, of):
+        assert of == RECIPE.epochs
+        if done == stop_after:
+            raise StoppedError
+
+    source = Domain(images, images.mean(dim=(1, 2, 3)).unsqueeze(1))
+    beside = objective(kind)
+    model = train(zoo.cnn(), source, RECIPE, seed=3, objective=beside, advance=advance, checkpoint=checkpoint)
+    parts = [model, *(beside.modules if beside else [])]
+    return [value for part in parts for value in part.state_dict().values()]
+
+
+@pytest.mark.parametrize("kind", ["regression", "rotation", "dann"])
+def test_a_stopped_training_goes_on_bit_for_bit(kind, tmp_path):
+    path = tmp_path / "partial.pt"
+    with pytest.raises(StoppedError):
+        trained(kind, Checkpoint(path, every=0), stop_after=3)
+    assert path.exists()
+    resumed = trained(kind, Checkpoint(path, every=0))
+    whole = trained(kind)
+    assert all(torch.equal(a, b) for a, b in zip(resumed, whole, strict=True))
+    assert not path.exists()
+
+
+def test_it_goes_on_where_it_stood_and_not_from_the_start(tmp_path):
+    path, epochs = tmp_path / "partial.pt", []
+    with pytest.raises(StoppedError):
+        trained("regression", Checkpoint(path, every=0), stop_after=3)
+    source = Domain(zoo.images(50), torch.ones(50, 1))
+    train(zoo.cnn(), source, RECIPE, seed=3, advance=lambda done, of: epochs.append(done), checkpoint=Checkpoint(path))
+    assert epochs == [4, 5]
+
+
+def test_nothing_is_written_before_its_time(tmp_path):
+    path = tmp_path / "partial.pt"
+    with pytest.raises(StoppedError):
+        trained("regression", Checkpoint(path, every=3600), stop_after=4)
+    assert not path.exists()
+
+
+def test_a_file_that_is_no_state_of_this_training_is_refused(tmp_path):
+    path = tmp_path / "partial.pt"
+    path.write_bytes(b"not a state")
+    with pytest.raises(ForeignFileError, match="Remove it to train anew"):
+        trained("regression", Checkpoint(path))
+    torch.save({"epochs": 2, "trained": {"modules": [zoo.mlp().state_dict()]}}, path)
+    with pytest.raises(ForeignFileError, match="Remove it to train anew"):
+        trained("regression", Checkpoint(path))

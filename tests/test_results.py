@@ -1,0 +1,80 @@
+"""The committed results: every number of them can be made again from the committed lines of their runs."""
+
+import csv
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from regtta.commands.reproduce import ReproduceOptions, reproduce
+
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "results"
+NAMES = sorted(path.name for path in RESULTS.iterdir() if (path / "runs.jsonl").exists())
+
+
+class Silent:
+    def begun(self, runs, found):
+        pytest.fail("nothing is to be run")
+
+    training = ran = begun
+
+
+def test_there_are_results():
+    assert NAMES == ["california", "svhn-subset"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_committed_tables_are_those_of_the_committed_lines(name, tmp_path):
+    shutil.copy(RESULTS / name / "runs.jsonl", tmp_path)
+    reproduce(ReproduceOptions((name,), tmp_path, tables_only=True), Silent())
+    for ending in ("md", "csv", "tex"):
+        assert (tmp_path / f"{name}.{ending}").read_text() == (RESULTS / name / f"{name}.{ending}").read_text()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_number_is_there(name):
+    with (RESULTS / name / f"{name}.csv").open() as file:
+        lines = list(csv.DictReader(file))
+    assert all(line["missing"] == "0" and line["smoke"] == "False" for line in lines)
+    assert {(line["source_models"], line["seeds"]) for line in lines} == {("5", "3")}
+
+
+def numbers(name, table, column):
+    with (RESULTS / name / f"{name}.csv").open() as file:
+        lines = [line for line in csv.DictReader(file) if (line["table"], line["column"]) == (table, column)]
+    return {line["row"]: line for line in lines}
+
+
+def shown(line):
+    """A number as the README has it: ours and, where there is one, the paper's."""
+    ours = f"{float(line['mean']):.3f}" if line["mean"] else "diverged"
+    paper = f" ({float(line['paper_mean']):.3f})" if line["paper_mean"] else " (–)" if line["paper_table"] else ""
+    return (ours + paper).replace("-", "−")
+
+
+def test_the_readme_shows_these_numbers():
+    text = (ROOT / "README.md").read_text()
+    (table,) = re.findall(r"\| offline R².*?\n\n", text, re.DOTALL)
+    cells = [[cell.strip() for cell in row.split("|")[1:-1]] for row in table.strip().splitlines()[2:]]
+    rows = {name: values for name, *values in cells}
+    columns = [numbers("california", "california", "R² (↑)"), numbers("svhn-subset", "svhn-subset", "R² (↑)")]
+    names = {
+        "Source": "source",
+        "BN-adapt": "bn_adapt",
+        "Prototype": "prototype",
+        "FR": "feature_restoration",
+        "VM": "variance_minimization",
+        "RSD": "rsd",
+        "TTT, own source models": "ttt",
+        "DANN, own source models": "dann",
+        "naive alignment": "feature_alignment",
+        "**SSA**": "ssa",
+        "SSA, learning rate 1e-4": "ssa, affine 1e-4",
+        "Oracle (labels)": "oracle",
+    }
+    assert rows.keys() == names.keys()
+    for title, cells in rows.items():
+        expected = [shown(column[names[title]]) if names[title] in column else "" for column in columns]
+        assert cells == expected, title
