@@ -28,6 +28,7 @@ from regtta.options import check_choice
 
 RUNS = "runs.jsonl"
 MODELS = "models"
+SEEDS = 3
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,8 @@ class ReproduceOptions:
         out: folder of the runs, the tables and, by default, the source models.
         data: folder of data sets; None for the one that the environment names.
         models: folder of source models; None for one inside ``out``.
-        source_seeds: source models; None for each setting's own number.
-        seeds: adaptation seeds on each.
+        source_seeds: source models; None for each setting's own number, and one in a smoke run.
+        seeds: adaptation seeds on each; None for three, and one in a smoke run.
         jobs: processes at once.
         device: where to run; None for a GPU if there is one.
         only: settings to keep to; empty for all.
@@ -57,7 +58,7 @@ class ReproduceOptions:
     data: Path | None = None
     models: Path | None = None
     source_seeds: int | None = None
-    seeds: int = 3
+    seeds: int | None = None
     jobs: int = 1
     device: str | None = None
     only: tuple[str, ...] = ()
@@ -106,12 +107,18 @@ def reproduce(options: ReproduceOptions, listener: Listener) -> tuple[Reproduced
     _check_added(options.methods, layouts)
     weights = dict(options.weights)
     check_weights(weights)
-    plan = Plan(options.source_seeds, options.seeds, QUICK if options.quick else FULL, weights)
+    plan = _plan(options, weights)
     _check_folder(options)
     if not options.tables_only:
         _run(options, plan, layouts, listener)
     records = {str(record["key"]): record for record in RunStore(options.out / RUNS)}
     return tuple(_written(one.name, layouts[one.name], plan, records, options) for one in chosen)
+
+
+def _plan(options: ReproduceOptions, weights: Mapping[str, Path]) -> Plan:
+    if options.quick:
+        return Plan(options.source_seeds or 1, options.seeds or 1, QUICK, weights)
+    return Plan(options.source_seeds, options.seeds or SEEDS, FULL, weights)
 
 
 def added_arm(text: str) -> ArmMaker:
@@ -274,7 +281,7 @@ def command(name: str, options: ReproduceOptions) -> str:
     words = ["regtta", "reproduce", name]
     if options.source_seeds is not None:
         words += ["--source-seeds", str(options.source_seeds)]
-    words += [] if options.seeds == ReproduceOptions.seeds else ["--seeds", str(options.seeds)]
+    words += [] if options.seeds is None else ["--seeds", str(options.seeds)]
     words += [word for only in options.only for word in ("--only", only)]
     words += [word for method in options.methods for word in ("--method", method)]
     words += [word for model, path in options.weights for word in ("--weights", f"{model}={path.name}")]

@@ -7,7 +7,7 @@ from torch import nn
 import zoo
 from regtta.errors import OptionError
 from regtta.experiments.datasets import Domain
-from regtta.experiments.training import Recipe, Regression, train
+from regtta.experiments.training import Checkpoint, Recipe, Regression, train
 from regtta.experiments.training.views import random_crop
 
 
@@ -101,3 +101,33 @@ def test_a_captured_step_trains_like_an_eager_one():
     there = train(zoo.mlp().cuda(), source, recipe, seed=0).cpu()
     for name, value in here.state_dict().items():
         torch.testing.assert_close(there.state_dict()[name], value, rtol=1e-2, atol=1e-3)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
+@pytest.mark.parametrize("mixed", [False, True])
+def test_images_on_a_gpu_train_as_here_in_either_precision_and_come_back_in_plain_layout(mixed):
+    images = zoo.images(320)
+    source = Domain(images, 3 * images.mean(dim=(1, 2, 3)).unsqueeze(1))
+    recipe = Recipe(epochs=8, batch_size=32, lr=1e-2, mixed_precision=mixed)
+    here, there = train(zoo.cnn(), source, recipe, seed=0), train(zoo.cnn().cuda(), source, recipe, seed=0).cpu()
+    errors = [nn.functional.mse_loss(model(images), source.targets).item() for model in (here, there)]
+    untrained = nn.functional.mse_loss(zoo.cnn()(images), source.targets).item()
+    assert max(errors) < 0.3 * untrained
+    assert all(value.is_contiguous() for value in there.state_dict().values())
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
+def test_a_training_on_a_gpu_goes_on_from_its_checkpoint(tmp_path):
+    path, source = tmp_path / "partial.pt", problem(640)
+
+    def stop(done, of):
+        if done == 2:
+            raise KeyboardInterrupt
+
+    recipe = Recipe(epochs=4, batch_size=64, lr=1e-3)
+    with pytest.raises(KeyboardInterrupt):
+        train(zoo.mlp().cuda(), source, recipe, seed=0, advance=stop, checkpoint=Checkpoint(path, every=0))
+    resumed = train(zoo.mlp().cuda(), source, recipe, seed=0, checkpoint=Checkpoint(path, every=0)).cpu()
+    whole = train(zoo.mlp().cuda(), source, recipe, seed=0).cpu()
+    for name, value in whole.state_dict().items():
+        torch.testing.assert_close(resumed.state_dict()[name], value, rtol=1e-2, atol=1e-3)

@@ -183,7 +183,7 @@ def reproduce(
     out: arguments.ResultsFolder = Path("regtta-results"),
     models: arguments.ModelsFolder = None,
     source_seeds: arguments.SourceSeeds = None,
-    seeds: arguments.Seeds = 3,
+    seeds: arguments.Seeds = None,
     jobs: arguments.Jobs = 1,
     device: arguments.Device = None,
     only: arguments.Only = None,

@@ -104,9 +104,12 @@ ModelsFolder = Annotated[
 ]
 SourceSeeds = Annotated[
     int | None,
-    typer.Option(min=1, metavar="N", help="Source models.", show_default="3 or 5 where training is cheap, else 1"),
+    typer.Option(min=1, metavar="N", help="Source models.", show_default="1, 3 or 5, by what training costs"),
 ]
-Seeds = Annotated[int, typer.Option(min=1, metavar="N", help="Adaptation seeds on each source model.")]
+Seeds = Annotated[
+    int | None,
+    typer.Option(min=1, metavar="N", help="Adaptation seeds on each source model.", show_default="3; 1 with --quick"),
+]
 Jobs = Annotated[int, typer.Option(min=1, metavar="N", help="Processes at once.")]
 Only = Annotated[list[str] | None, typer.Option(metavar="NAME", help="Keep to this data set, repeatable.")]
 MoreMethods = Annotated[

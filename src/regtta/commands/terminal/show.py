@@ -17,6 +17,8 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from regtta.commands.terminal.sheets import show_sheet
+
 if TYPE_CHECKING:
     from regtta.commands.adapt import AdaptReport
     from regtta.commands.collect import CollectReport
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
     from regtta.commands.methods import MethodReport
     from regtta.commands.passes import Progress as Told
     from regtta.commands.reproduce import Reproduced
-    from regtta.experiments.reproduce.rendering import Sheet
     from regtta.metrics import Scores
 
 _DIRECTIONS_SHOWN = 10
@@ -138,29 +139,11 @@ def experiments(rows: Sequence[tuple[str, str, str]]) -> None:
 def reproduced(report: "Reproduced") -> None:
     """The tables of one experiment, and where they were written."""
     for sheet in report.sheets:
-        _sheet(sheet)
+        show_sheet(sheet, Console(highlight=False, markup=False))
     for note in report.notes:
         _facts(("note", note))
     for path in report.written:
         _facts(("written", str(path)))
-
-
-def _sheet(sheet: "Sheet") -> None:
-    console = Console(highlight=False, markup=False)
-    table = Table(
-        title=Text(sheet.title, style="bold"), box=None, pad_edge=False, header_style="bold", title_justify="left"
-    )
-    table.add_column("", no_wrap=True)
-    for column in sheet.columns:
-        table.add_column(Text(column), justify="right", overflow="fold")
-    for line in sheet.lines:
-        style = "dim" if line.of_paper else ""
-        texts = [Text(text.text, style="bold" if text.bold else style) for text in line.texts]
-        table.add_row(Text(f"  {line.name}" if line.of_paper else line.name, style=style), *texts)
-    console.print()
-    console.print(table)
-    for note in sheet.notes:
-        console.print(Text(note, style="dim"))
 
 
 def json(value: object) -> None:
