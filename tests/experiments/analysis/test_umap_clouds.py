@@ -10,6 +10,7 @@ from regtta.experiments.analysis import umap_clouds
 
 def test_the_map_is_learned_on_the_source_and_shared(case):
     """The source's own features, given as a target, land where the map has put them."""
+    threads = torch.get_num_threads()
     targets = {"itself": case.source_features, "Source": case.before[:50]}
     clouds = umap_clouds(case.source, case.source_features, targets, k=5, most=120, seed=1)
     assert clouds.source.shape == clouds.targets["itself"].shape == (120, 2)
@@ -18,6 +19,8 @@ def test_the_map_is_learned_on_the_source_and_shared(case):
     assert np.abs(clouds.targets["itself"] - clouds.source).mean() < 0.1 * spread
     assert np.abs(clouds.targets["itself"] - np.roll(clouds.source, 1, axis=0)).mean() > 0.3 * spread
     assert clouds.transport is None
+    # UMAP's compiler would leave torch with as many as there are cores.
+    assert torch.get_num_threads() == threads
     assert clouds.axes[0].startswith("UMAP")
 
 

@@ -1,8 +1,10 @@
 """UMAP's picture of the features, learned on the source once and shared by all methods."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from regtta.errors import BatchError
@@ -48,12 +50,24 @@ def umap_clouds(
             "fewer neighbours."
         )
     moved = {name: array(subspace.project(drawn(rows, most, seed))) for name, rows in whole.items()}
-    umap = imported("umap", "umap-learn", "UMAP")
-    # One job: with a seed UMAP runs on one core anyway, and warns where it was not asked to.
-    mapping = umap.UMAP(n_neighbors=neighbours, random_state=seed, n_jobs=1).fit(points)
+    with _torch_threads_kept():
+        umap = imported("umap", "umap-learn", "UMAP")
+        # One job: with a seed UMAP runs on one core anyway, and warns where it was not asked to.
+        mapping = umap.UMAP(n_neighbors=neighbours, random_state=seed, n_jobs=1).fit(points)
+        mapped = {name: mapping.transform(cloud).astype(np.float64) for name, cloud in moved.items()}
     return Clouds(
         axes=("UMAP 1 (no unit)", "UMAP 2 (no unit)"),
         source=mapping.embedding_.astype(np.float64),
-        targets={name: mapping.transform(cloud).astype(np.float64) for name, cloud in moved.items()},
+        targets=mapped,
         seed=seed,
     )
+
+
+@contextmanager
+def _torch_threads_kept() -> Iterator[None]:
+    """UMAP's compiler sets the number of threads for all of OpenMP, torch included, and leaves it so."""
+    before = torch.get_num_threads()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
