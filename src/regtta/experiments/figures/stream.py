@@ -63,7 +63,7 @@ def draw_stream(record: StreamRecord, quantity: str, ax: Axes | None = None) -> 
         # On the lower edge, whatever the scale is.
         axes.plot(
             refused, np.zeros(len(refused)), "x", color=_REFUSED, markersize=5, transform=axes.get_xaxis_transform(),
-            clip_on=False, gid="refused",
+            clip_on=False,
         )  # fmt: skip
     return axes
 
