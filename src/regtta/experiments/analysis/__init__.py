@@ -1,5 +1,45 @@
-"""What the paper measures about the feature space, on any model."""
+"""What the paper measures about the feature space, on any model. Figures of it are in ``figures``."""
 
+from regtta.experiments.analysis.clouds import Clouds, Transport, principal_clouds
 from regtta.experiments.analysis.correlation import weight_correlation
+from regtta.experiments.analysis.features import features_of
+from regtta.experiments.analysis.gradients import GradientNorms, gradient_norms
+from regtta.experiments.analysis.histograms import FeatureHistograms, Histogram, feature_histograms
+from regtta.experiments.analysis.normality import NormalityReport, Shapes, ShapeSummary, normality_report, shapes_of
+from regtta.experiments.analysis.predictions import PredictionReport, prediction_report, predictions_over
+from regtta.experiments.analysis.reconstruction import Reconstruction, reconstruction
+from regtta.experiments.analysis.reports import Report
+from regtta.experiments.analysis.stream import StreamRecord, record_stream
+from regtta.experiments.analysis.subspace import SubspaceReport, subspace_report
+from regtta.experiments.analysis.transport import transport_distance
+from regtta.experiments.analysis.umap_clouds import umap_clouds
 
-__all__ = ["weight_correlation"]
+__all__ = [
+    "Clouds",
+    "FeatureHistograms",
+    "GradientNorms",
+    "Histogram",
+    "NormalityReport",
+    "PredictionReport",
+    "Reconstruction",
+    "Report",
+    "ShapeSummary",
+    "Shapes",
+    "StreamRecord",
+    "SubspaceReport",
+    "Transport",
+    "feature_histograms",
+    "features_of",
+    "gradient_norms",
+    "normality_report",
+    "prediction_report",
+    "predictions_over",
+    "principal_clouds",
+    "reconstruction",
+    "record_stream",
+    "shapes_of",
+    "subspace_report",
+    "transport_distance",
+    "umap_clouds",
+    "weight_correlation",
+]

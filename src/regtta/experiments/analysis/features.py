@@ -1,0 +1,92 @@
+"""The features of a model over a loader, as one table, and draws from such tables."""
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+from regtta.errors import BatchError
+from regtta.features import FeatureModel, inputs_of, model_device
+from regtta.options import check_count
+from regtta.parameters import private_copy
+from regtta.statistics import VALID_TOLERANCE, SourceStatistics
+
+
+@torch.no_grad()
+def features_of(
+    model: nn.Module, loader: Iterable[object], head: str, *, most: int | None = None, inputs: str | None = None
+) -> Tensor:
+    """What enters the head of ``model`` over ``loader``: (N, D) on the CPU, in eval mode.
+
+    Runs on a copy: the model given stays as it is. ``adapter.export()`` gives the model of an adapter.
+
+    Args:
+        model: a model that ends in a linear head.
+        loader: batches ``x``, ``(x, y)`` or dicts.
+        head: name of the head, as in ``source.head``.
+        most: stop after so many rows. They are the first of the loader: let it shuffle where its order means something.
+        inputs: the key of the input in dict batches.
+
+    Example:
+        >>> model = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 1))
+        >>> features_of(model, torch.randn(100, 3).split(10), "2", most=25).shape
+        torch.Size([25, 8])
+    """
+    if most is not None:
+        check_count("most", most)
+    forward = FeatureModel(private_copy(model).eval(), head)
+    device = model_device(forward.model)
+    rows: list[Tensor] = []
+    count = 0
+    for batch in loader:
+        rows.append(forward(inputs_of(batch, inputs).to(device)).features.cpu())
+        count += len(rows[-1])
+        if most is not None and count >= most:
+            break
+    if count == 0:
+        raise BatchError("The loader gave no samples. Give one that yields batches; a used-up iterator is empty.")
+    return torch.cat(rows)[:most]
+
+
+def checked_features(source: SourceStatistics, features: Tensor) -> Tensor:
+    """``features`` in float64 on the CPU, once it is sure that they are rows of the source's width."""
+    if features.ndim != 2 or features.shape[1] != source.dimensions or len(features) == 0:
+        raise BatchError(
+            f"Expected features of shape (N, {source.dimensions}), one row a sample, found {tuple(features.shape)}. "
+            f"features_of(model, loader, {source.head!r}) gives them."
+        )
+    return features.detach().cpu().double()
+
+
+def finite_features(source: SourceStatistics, features: Tensor, name: str = "the features") -> Tensor:
+    """:func:`checked_features`, once it is sure that there are two rows at least and that all are finite."""
+    rows = checked_features(source, features)
+    broken = int((~rows.isfinite().all(dim=1)).sum())
+    if len(rows) < 2 or broken:
+        raise BatchError(
+            f"Expected two or more rows, all finite, in {name}, found {len(rows)} rows, {broken} of them not finite. "
+            "Leave out what diverged."
+        )
+    return rows
+
+
+def varying(rows: Tensor) -> Tensor:
+    """(D,) true for the columns of ``rows`` (N, D) that vary by more than rounding; one row varies nowhere."""
+    if len(rows) < 2 or rows.shape[1] == 0:
+        return torch.zeros(rows.shape[1], dtype=torch.bool)
+    return rows.std(dim=0) > VALID_TOLERANCE * rows.mean(dim=0).abs()
+
+
+def drawn(rows: Tensor, most: int, seed: int) -> Tensor:
+    """``most`` of the rows at random, all of them in their order where there are no more.
+
+    Tables of the same length give the same rows for the same seed: what several methods made of a sample stays paired.
+
+    Example:
+        >>> len(drawn(torch.arange(10), 4, seed=0)), drawn(torch.arange(3), 4, seed=0)
+        (4, tensor([0, 1, 2]))
+    """
+    check_count("most", most)
+    if len(rows) <= most:
+        return rows
+    return rows[torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))[:most]]

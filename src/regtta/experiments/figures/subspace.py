@@ -1,0 +1,74 @@
+"""The source's spectrum, and what the head makes of it."""
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from regtta.experiments.analysis.subspace import SubspaceReport
+from regtta.experiments.figures.style import GREY, LOOKS, NORMAL, SMALL, SOURCE_LOOK, keyed, prepared, titled
+
+
+def draw_spectrum(report: SubspaceReport, ax: Axes | None = None) -> Axes:
+    """The falling variances ``λ_d``, the share of variance in the first n directions, and where the rank ends.
+
+    Both scales of the spectrum are logarithmic, since it falls over many orders. The share has an axes of its own on
+    the right, the figure's last.
+    """
+    axes = prepared(ax, x="leading directions n", y="variance of the n-th, λ$_n$ (feature units²)")
+    numbers = np.arange(1, report.dimensions + 1)
+    axes.plot(numbers, report.variances, color=SOURCE_LOOK.colour, linewidth=1.6, label="variance λ$_n$")
+    axes.set_xscale("log")
+    if report.rank > 0:
+        # What lies far below the rank's last variance is rounding, and would flatten all the rest.
+        below = 100 if report.rank < report.dimensions else 3
+        axes.set_ylim(report.variances[report.rank - 1] / below, report.variances[0] * 3)
+        axes.set_yscale("log")
+    last = max(report.rank, 1)  # where a logarithmic axis begins
+    rank = axes.axvline(last, color=GREY, linewidth=1, linestyle=(0, (4, 3)), label=f"rank {report.rank}")
+    shares = axes.twinx()
+    line = shares.plot(
+        numbers,
+        report.cumulative,
+        color=LOOKS[1].colour,
+        linestyle=LOOKS[1].line,
+        linewidth=1.6,
+        label="share of the first n",
+    )
+    shares.set_ylim(0, 1.03)
+    shares.set_ylabel("share of all variance (no unit)", fontsize=NORMAL)
+    shares.tick_params(labelsize=SMALL)
+    shares.spines["top"].set_visible(False)
+    # Above the axes: wherever it lay inside, some spectrum would run through it.
+    shares.legend(
+        handles=[axes.lines[0], *line, rank], fontsize=SMALL, frameon=False, ncols=3, columnspacing=1.2,
+        loc="lower center", bbox_to_anchor=(0.5, 0.99),
+    )  # fmt: skip
+    title = f"{report.valid_dimensions} of {report.dimensions} dimensions vary, rank {report.rank}, N = {report.count}"
+    axes.set_title(title, fontsize=NORMAL, pad=22)
+    return axes
+
+
+def draw_significance(report: SubspaceReport, ax: Axes | None = None) -> Axes:
+    """Variances ``λ_d`` of the leading directions against weights ``α_d``; those that carry the output are filled.
+
+    Directions beyond the rank are not drawn: their variance is rounding. The correlation is the report's, over all k.
+    """
+    axes = prepared(
+        ax, x="variance λ$_d$ (feature units²)", y="weight α$_d$ = 1 + ‖W v$_d$‖\n(output per feature unit)"
+    )
+    axes.set_xscale("log")
+    shown = min(report.k, report.rank)
+    carrying = np.isin(np.arange(shown), report.carrying)
+    look = SOURCE_LOOK
+    for chosen, face, label in (
+        (carrying, look.colour, f"carries the output ({report.share:.0%} of its variance)"),
+        (~carrying, "none", "other directions"),
+    ):
+        if chosen.any():
+            axes.scatter(
+                report.variances[:shown][chosen], report.weights[:shown][chosen], s=22, marker=look.marker,
+                facecolors=face, edgecolors=look.colour, linewidths=1, label=f"{label}: {int(chosen.sum())}",
+            )  # fmt: skip
+    beyond = "" if shown == report.k else f", {shown} drawn"
+    titled(axes, f"Pearson's r = {report.correlation:.2f} over {report.k} directions{beyond}".replace("-", "−"))
+    keyed(axes, loc="best")
+    return axes
