@@ -185,3 +185,11 @@ def test_whole_numbers_of_numpy_are_whole_numbers():
     expected = corrupt(GOOD, "gaussian_noise", severity=2, seed=3, indices=[4, 5])
     found = corrupt(GOOD, "gaussian_noise", severity=np.int64(2), seed=np.uint8(3), indices=np.array([4, 5]))
     assert np.array_equal(found, expected)
+
+
+@pytest.mark.parametrize("name", CORRUPTIONS)
+def test_the_layout_in_memory_does_not_matter(name):
+    images = np.random.default_rng(0).integers(0, 256, (2, 32, 40, 3), dtype=np.uint8)
+    turned = np.ascontiguousarray(images.transpose(0, 3, 1, 2)).transpose(0, 2, 3, 1)
+    assert not turned.flags.c_contiguous
+    np.testing.assert_array_equal(corrupt(turned, name, seed=3), corrupt(images, name, seed=3))

@@ -15,7 +15,7 @@ TOLERANCE = 2.0**-10
 
 def to_floats(images: Bytes) -> Floats:
     """``x / 255`` in float32."""
-    return images.astype(np.float32) / np.float32(255)
+    return images.astype(np.float32, order="C") / np.float32(255)  # generators fill rows of memory alone
 
 
 def to_bytes(images: Floats) -> Bytes:
