@@ -549,3 +549,18 @@ def test_dropout_stays_off_while_adapting():
     runs = [regtta.Adapter(model, regtta.SSA(k=3), source) for _ in range(2)]
     for x in zoo.images(40, shift=0.3).split(10):
         assert torch.equal(runs[0].adapt(x).predictions, runs[1].adapt(x).predictions)
+
+
+def test_features_are_those_of_the_model_as_it_stands_and_change_nothing():
+    model, x = zoo.mlp(), zoo.table(40, shift=1.0)
+    source = regtta.collect(model, zoo.table(200).split(50))
+    adapter = regtta.Adapter(model, regtta.SSA(k=3, lr=0.05), source)
+    before = {name: value.clone() for name, value in adapter.export().state_dict().items()}
+    torch.testing.assert_close(adapter.features(x), model[:6](x))
+    assert all(torch.equal(value, before[name]) for name, value in adapter.export().state_dict().items())
+    adapter.adapt(x)
+    torch.testing.assert_close(adapter.features(x), adapter.export()[:6](x))
+    assert not torch.equal(adapter.features(x), model[:6](x))
+    assert not adapter.features(x).requires_grad
+    with pytest.raises(regtta.errors.MismatchError, match="knows no head"):
+        regtta.Adapter(model, regtta.Source()).features(x)

@@ -115,6 +115,20 @@ class Adapter:
         with torch.no_grad():
             return run_model(self._model, self._on_device(x))
 
+    @property
+    def head(self) -> str | None:
+        """Name of the head, as soon as it is known; None where the method needs none and none was named."""
+        forward = self._forward if self._parts is not None else None
+        return forward.head_name if isinstance(forward, FeatureModel) else None
+
+    def features(self, x: object) -> Tensor:
+        """What enters the head (B, D), in eval mode; nothing changes."""
+        forward = self._forward if self._parts is not None else None
+        if not isinstance(forward, FeatureModel):
+            raise MismatchError("The adapter knows no head, and so no features. Pass head=<name>.")
+        with torch.no_grad():
+            return forward(self._on_device(x)).features
+
     def reset(self) -> None:
         """Forget the stream: exactly the adapter that was made at first."""
         if self._parts is not None:
