@@ -43,3 +43,11 @@ def test_one_bin_and_labels_that_never_vary_are_refused():
         bin_edges(torch.tensor([[0.0], [1.0]]), 1)
     with pytest.raises(OptionError, match="labels that vary"):
         bin_edges(torch.ones(5, 1))
+
+
+def test_a_label_on_an_edge_belongs_to_the_bin_that_it_begins():
+    targets = torch.arange(5.0).unsqueeze(1)
+    expected = KBinsDiscretizer(4, encode="ordinal", strategy="uniform").fit_transform(targets.double().numpy())
+    made = in_classes(Domain(targets, targets), bin_edges(targets, 4))
+    np.testing.assert_array_equal(made.targets, expected)
+    assert made.targets.squeeze(1).tolist() == [0, 1, 2, 3, 3]

@@ -71,9 +71,9 @@ def test_cifar10s_target_is_its_test_split_corrupted_at_the_highest_severity(tmp
     test = write_cifar10(tmp_path, monkeypatch)
     loaded = LOADERS["cifar10"](Place(tmp_path), "", 0)
     assert (len(loaded.train), len(loaded.validation)) == (50, 10)
-    expected = corrupt(test, "contrast", severity=5, constants="cifar", seed=0)
+    expected = corrupt(test, "gaussian_noise", severity=5, constants="cifar", seed=0)
     np.testing.assert_array_equal(
-        (loaded.target("contrast").inputs * 255).round().byte(), expected.transpose(0, 3, 1, 2)
+        (loaded.target("gaussian_noise").inputs * 255).round().byte(), expected.transpose(0, 3, 1, 2)
     )
 
 
@@ -82,8 +82,8 @@ def test_utkfaces_target_is_the_held_out_fifth_corrupted_before_anything_else(tm
     loaded = LOADERS["utkface"](Place(tmp_path), "", 3)
     assert (loaded.train.inputs.shape, loaded.train.inputs.dtype) == ((8, 3, 256, 256), torch.uint8)
     clean = loaded.validation.inputs.permute(0, 2, 3, 1).numpy()
-    target = loaded.target("brightness")
-    expected = corrupt(clean, "brightness", severity=5, seed=0)
+    target = loaded.target("shot_noise")
+    expected = corrupt(clean, "shot_noise", severity=5, seed=0)
     np.testing.assert_array_equal(target.inputs.permute(0, 2, 3, 1), expected)
     assert torch.equal(target.targets, loaded.validation.targets)
 
@@ -111,3 +111,16 @@ def test_a_place_can_be_sent_to_another_process(tmp_path):
 
     place = Place(tmp_path, download=True)
     assert pickle.loads(pickle.dumps(place)) == dataclasses.replace(place)
+
+
+def test_what_is_left_out_is_counted_aloud(tmp_path, caplog):
+    write_utkface(tmp_path, [*face_names(range(20, 30)), "no age.jpg"])
+    (tmp_path / "UTKFace" / "readme.txt").write_text("")
+    LOADERS["utkface"](Place(tmp_path), "", 0)
+    assert "2 files of UTKFace have no age in their name" in caplog.text
+    write_biwi(tmp_path, {"01": 5, "02": 4}, GENDERS)
+    (tmp_path / "biwi" / "faces_0" / "01" / "frame_00003_pose.txt").unlink()
+    loading._frames.cache_clear()
+    LOADERS["biwi"](Place(tmp_path), "female", 0)
+    assert "1 frames of Biwi Kinect have no pose" in caplog.text
+    loading._frames.cache_clear()

@@ -5,6 +5,7 @@ import zoo
 from regtta.errors import ForeignFileError
 from regtta.experiments.datasets import Domain
 from regtta.experiments.training import Checkpoint, Recipe, train
+from regtta.experiments.training.checkpoint import Trained
 from regtta.experiments.training.dann import AdversarialObjective
 from regtta.experiments.training.rotation import RotationObjective
 
@@ -72,3 +73,20 @@ def test_a_file_that_is_no_state_of_this_training_is_refused(tmp_path):
     torch.save({"epochs": 2, "trained": {"modules": [zoo.mlp().state_dict()]}}, path)
     with pytest.raises(ForeignFileError, match="Remove it to train anew"):
         trained("regression", Checkpoint(path))
+
+
+class Runs:
+    def __reduce__(self):
+        return (pytest.fail, ("a pickle was run",))
+
+
+def test_a_pickle_in_its_place_is_refused_and_never_run(tmp_path):
+    path = tmp_path / "partial.pt"
+    torch.save({"epochs": 2, "trained": Runs()}, path)
+    with pytest.raises(ForeignFileError, match="Remove it to train anew"):
+        trained("regression", Checkpoint(path))
+
+
+def test_without_a_file_it_begins_at_the_beginning(tmp_path):
+    state = Trained((), torch.optim.SGD(zoo.mlp().parameters()), torch.Generator(), torch.device("cpu"))
+    assert Checkpoint(None).resume(state) == Checkpoint(tmp_path / "none.pt").resume(state) == 0

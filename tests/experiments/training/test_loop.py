@@ -8,7 +8,6 @@ import zoo
 from regtta.errors import OptionError
 from regtta.experiments.datasets import Domain
 from regtta.experiments.training import Checkpoint, Recipe, Regression, train
-from regtta.experiments.training.views import random_crop
 
 
 def problem(rows=70):
@@ -64,19 +63,6 @@ def test_an_objective_is_told_how_far_the_training_is():
     objective = Watching()
     train(zoo.mlp(), problem(), Recipe(epochs=2, batch_size=32), seed=0, objective=objective)
     assert objective.told == [0, 0.25, 0.5, 0.75]
-
-
-def test_crops_are_windows_of_the_padded_image():
-    images = torch.rand(40, 3, 8, 8)
-    cropped = random_crop(images, 2, torch.Generator().manual_seed(0))
-    padded = nn.functional.pad(images, (2, 2, 2, 2))
-    corners = set()
-    for before, after in zip(padded, cropped, strict=True):
-        found = [(i, j) for i in range(5) for j in range(5) if torch.equal(before[:, i : i + 8, j : j + 8], after)]
-        assert len(found) == 1
-        corners.add(found[0])
-    assert len(corners) > 12
-    assert {i for i, _ in corners} == {j for _, j in corners} == set(range(5))
 
 
 def test_images_are_cropped_in_training_only_when_asked():

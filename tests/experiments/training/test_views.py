@@ -2,11 +2,13 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from torch import nn
 
 import zoo
 from regtta.errors import BatchError
 from regtta.experiments.datasets.photo_transforms import colour_jitter, crop_and_flip, normalise
 from regtta.experiments.training import Recipe, plain_view, training_view
+from regtta.experiments.training.views import random_crop
 
 
 def photographs(count=5, side=40):
@@ -47,3 +49,16 @@ def test_resizing_agrees_with_pillow_in_both_views():
         for image, seen in zip(images, view, strict=True):
             channel = Image.fromarray(image[1].numpy(), mode=None).resize((48, 48), Image.Resampling.BILINEAR)
             np.testing.assert_allclose(seen[1], np.asarray(channel), atol=1e-5)
+
+
+def test_crops_are_windows_of_the_padded_image():
+    images = torch.rand(40, 3, 8, 8)
+    cropped = random_crop(images, 2, torch.Generator().manual_seed(0))
+    padded = nn.functional.pad(images, (2, 2, 2, 2))
+    corners = set()
+    for before, after in zip(padded, cropped, strict=True):
+        found = [(i, j) for i in range(5) for j in range(5) if torch.equal(before[:, i : i + 8, j : j + 8], after)]
+        assert len(found) == 1
+        corners.add(found[0])
+    assert len(corners) > 12
+    assert {i for i, _ in corners} == {j for _, j in corners} == set(range(5))

@@ -64,10 +64,9 @@ def arm_of(
         10
     """
     chosen = dict(options or {})
-    size = chosen.pop("batch_size", BATCH_SIZE)
-    check_count("the batch size", size)
+    size = _batch_size(chosen.pop("batch_size", BATCH_SIZE))
     if name == "dann":
-        return Arm(Source(), "dann", int(str(size)))
+        return Arm(Source(), "dann", size)
     for part in parts_of(name):
         check_choice("the method", part, METHODS.keys())
     known = {option for part in parts_of(name) for option in field_types(METHODS[part])}
@@ -78,7 +77,12 @@ def arm_of(
         del usual["k"]  # as many bases as the batch has samples
     made = method(name, **{key: value for key, value in usual.items() if key in known} | chosen)
     objective = "rotation" if name == "ttt" else task
-    return Arm(made, objective, int(str(size)))
+    return Arm(made, objective, size)
+
+
+def _batch_size(value: object) -> int:
+    check_count("the batch size", value)
+    return value if isinstance(value, int) else BATCH_SIZE
 
 
 def parts_of(name: str) -> tuple[str, ...]:

@@ -1,5 +1,6 @@
 """The data of each setting: its source, and its targets by name."""
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,6 +17,8 @@ from regtta.experiments.datasets.digit_images import svhn_subset_to_mnist
 from regtta.experiments.datasets.genders import read_genders
 from regtta.experiments.datasets.torchvision_sets import cifar10, svhn_to_mnist
 from regtta.experiments.datasets.utkface import utkface
+
+logger = logging.getLogger(__name__)
 
 SEVERITY = 5  # the highest, as in the paper
 CORRUPTION_SEED = 0  # the corrupted sets are the same for every source model
@@ -88,6 +91,8 @@ def _cifar10(place: Place, variant: str, seed: int) -> Loaded:  # noqa: ARG001
 
 def _utkface(place: Place, variant: str, seed: int) -> Loaded:  # noqa: ARG001
     faces = utkface(place.folder, seed=seed)
+    if faces.skipped:
+        logger.warning("%d files of UTKFace have no age in their name and were left out.", len(faces.skipped))
 
     def target(corruption: str) -> Domain:
         images = corrupt(faces.validation.images, corruption, severity=SEVERITY, seed=CORRUPTION_SEED)
@@ -98,7 +103,10 @@ def _utkface(place: Place, variant: str, seed: int) -> Loaded:  # noqa: ARG001
 
 @lru_cache(maxsize=1)
 def _frames(folder: Path, genders: Path | None) -> Biwi:
-    return biwi(folder, genders=genders)  # 3 GB: read once for all its source domains
+    frames = biwi(folder, genders=genders)  # 3 GB: read once for all its source domains
+    if frames.skipped:
+        logger.warning("%d frames of Biwi Kinect have no pose and were left out.", len(frames.skipped))
+    return frames
 
 
 def _biwi(place: Place, variant: str, seed: int) -> Loaded:

@@ -19,6 +19,7 @@ from regtta.experiments.datasets import Domain
 from regtta.experiments.datasets.discretising import BINS, bin_edges, in_classes
 from regtta.experiments.models import HEADS, model_of
 from regtta.experiments.protocol import evaluate
+from regtta.experiments.reproduce.arms import Arm
 from regtta.experiments.reproduce.loading import DISCRETE, LOADERS, Loaded, Place
 from regtta.experiments.reproduce.specs import RunSpec
 from regtta.experiments.sources import SourceModels, SourceSpec
@@ -33,6 +34,7 @@ from regtta.options import described
 from regtta.statistics import SourceStatistics, fingerprint
 
 _BATCH = 256  # of passes that do not learn
+_SAID_BY_TABLES = ("regtta.methods", "regtta.statistics", "regtta.experiments.models")
 MOMENTS = "moments"  # the mark of statistics with nothing gathered beside them
 
 Told = Callable[[str, int, int], None]
@@ -94,7 +96,7 @@ class Workshop:
         """What came of a run, as JSON has it."""
         with _quiet():
             prepared = self.prepare(spec.source)
-            found = self._measured(spec, prepared) if spec.arm is None else self._adapted(spec, prepared)
+            found = self._measured(spec, prepared) if spec.arm is None else self._adapted(spec, spec.arm, prepared)
         return found | {
             "source_fingerprint": prepared.fingerprint,
             "versions": {"regtta": regtta.__version__, "torch": torch.__version__, "python": platform.python_version()},
@@ -190,9 +192,8 @@ class Workshop:
 
     # --- runs ------------------------------------------------------------------------------------
 
-    def _adapted(self, spec: RunSpec, prepared: Prepared) -> dict[str, object]:
-        assert spec.arm is not None
-        method = spec.arm.method
+    def _adapted(self, spec: RunSpec, arm: Arm, prepared: Prepared) -> dict[str, object]:
+        method = arm.method
         if isinstance(method, TTT):
             method = replace(method, branch=prepared.branch)
         adapter = Adapter(
@@ -201,7 +202,7 @@ class Workshop:
             prepared.statistics(method) if needs_statistics(spec) else None,
             head=HEADS[spec.source.model],
         )
-        return self._evaluated(adapter, self._target_of(spec), spec, spec.arm.batch_size)
+        return self._evaluated(adapter, self._target_of(spec), spec, arm.batch_size)
 
     def _evaluated(self, adapter: Adapter, domain: Domain, spec: RunSpec, size: int) -> dict[str, object]:
         recipe, task = spec.source.recipe, spec.source.task
@@ -264,11 +265,13 @@ def _cut(domain: Domain, rows: int) -> Domain:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """What methods warn of at every start (that the oracle sees labels, that k is cut) is said by the table instead."""
-    logger = logging.getLogger("regtta")
-    before = logger.level
-    logger.setLevel(logging.ERROR)
+    """What is warned of at every start (that the oracle sees labels, that k is cut) is said once by the tables."""
+    loggers = [logging.getLogger(name) for name in _SAID_BY_TABLES]
+    before = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
     try:
         yield
     finally:
-        logger.setLevel(before)
+        for logger, level in zip(loggers, before, strict=True):
+            logger.setLevel(level)
