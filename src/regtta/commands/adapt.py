@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
@@ -23,6 +24,9 @@ from regtta.files import write_safetensors
 from regtta.methods import Method
 from regtta.metrics import Scores
 from regtta.statistics import SourceStatistics
+
+if TYPE_CHECKING:
+    from regtta.commands.recording import Recorder
 
 BATCH_SIZE = 64
 
@@ -45,6 +49,7 @@ class AdaptOptions:
         predictions: CSV or Parquet file to write.
         adapted_weights: safetensors file to write.
         diagnostics: JSON lines to write.
+        record: JSON file to write, from which a report is made.
         allow_mismatch: go on with statistics of another model or head.
         force: replace files that exist.
     """
@@ -62,6 +67,7 @@ class AdaptOptions:
     predictions: Path | None = None
     adapted_weights: Path | None = None
     diagnostics: Path | None = None
+    record: Path | None = None
     allow_mismatch: bool = False
     force: bool = False
 
@@ -72,6 +78,7 @@ class AdaptOptions:
             "--predictions": self.predictions,
             "--adapted-weights": self.adapted_weights,
             "--diagnostics": self.diagnostics,
+            "--record": self.record,
         }
 
 
@@ -115,8 +122,9 @@ def adapt_model(options: AdaptOptions, progress: Progress | None = None) -> Adap
     _check_labels(chosen, data)
     adapter = Adapter(model, chosen, source, head=options.head, allow_mismatch=options.allow_mismatch)
     tally = Tally(model, scored=bool(data.target_names))
-    _run(options, data, adapter, tally, progress)
-    return AdaptReport(
+    recorder = _recorder(options, model, adapter)
+    _run(options, data, adapter, tally=tally, recorder=recorder, progress=progress)
+    report = AdaptReport(
         method=chosen.name,
         protocol=options.protocol.value,
         samples=tally.predicted,
@@ -127,9 +135,51 @@ def adapt_model(options: AdaptOptions, progress: Progress | None = None) -> Adap
         scores=tally.scores(),
         written=tuple(path for path in options.outputs.values() if path is not None),
     )
+    if recorder is not None and options.record is not None:
+        from regtta.commands.recording import write_record
+
+        online = options.protocol is Protocol.online
+        write_record(options.record, recorder.record(_about(options, report), online=online))
+    return report
 
 
-def _run(options: AdaptOptions, data: Data, adapter: Adapter, tally: Tally, progress: Progress | None) -> None:
+def _recorder(options: AdaptOptions, model: nn.Module, adapter: Adapter) -> "Recorder | None":
+    if options.record is None:
+        return None
+    from regtta.commands.recording import Recorder  # which needs more than a plain adaptation does
+
+    return Recorder(model, adapter)
+
+
+def _about(options: AdaptOptions, report: AdaptReport) -> dict[str, object]:
+    """What was run, and what came of it in numbers, for a record."""
+    from regtta.commands.command_line import command_line
+
+    return {
+        "command": command_line(options),
+        "model": options.model,
+        "data": options.data.data,
+        "protocol": report.protocol,
+        "samples": report.samples,
+        "not_finite": report.not_finite,
+        "learned": report.learned,
+        "refused": dict(report.refused),
+        "unscored": report.unscored,
+        "scores": None
+        if report.scores is None
+        else dict(zip(("before", "after"), (scores.plain() for scores in report.scores), strict=True)),
+    }
+
+
+def _run(
+    options: AdaptOptions,
+    data: Data,
+    adapter: Adapter,
+    *,
+    tally: Tally,
+    recorder: "Recorder | None",
+    progress: Progress | None,
+) -> None:
     """Adapt, predict again where the protocol says so, and write everything that was asked for."""
     online = options.protocol is Protocol.online
     visited = data if options.shuffle_seed is None else _shuffled(options, data)
@@ -140,8 +190,10 @@ def _run(options: AdaptOptions, data: Data, adapter: Adapter, tally: Tally, prog
             sink = files.enter_context(prediction_file(options.predictions, data.target_names))
             if online and isinstance(visited, Shuffled):
                 sink = files.enter_context(reordered(sink, visited.order))
-        for step, batch in adapting(adapter, visited, progress):
+        for step, batch in adapting(adapter, visited, progress, watch=None if recorder is None else recorder.watch):
             tally.stepped(step)
+            if recorder is not None:
+                recorder.see(step, batch.inputs, batch.targets)
             if steps is not None:
                 steps.write(step)
             if online:
@@ -170,6 +222,7 @@ def _check_files(options: AdaptOptions) -> None:
     check_suffix("--predictions", options.predictions, PREDICTION_SUFFIXES)
     # Weights are told from other files by this ending when they are loaded again.
     check_suffix("--adapted-weights", options.adapted_weights, (".safetensors",))
+    check_suffix("--record", options.record, (".json",))
     read = (options.weights, options.stats, options.data.path)
     check_outputs(options.outputs, inputs=read, force=options.force)
 

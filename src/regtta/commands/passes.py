@@ -17,14 +17,23 @@ from regtta.steps import Step
 Progress = Callable[[int, int | None], None]
 
 
-def adapting(adapter: Adapter, data: Data, progress: Progress | None) -> Iterator[tuple[Step, LabelledBatch]]:
+def adapting(
+    adapter: Adapter,
+    data: Data,
+    progress: Progress | None,
+    *,
+    watch: Callable[[Tensor], None] | None = None,
+) -> Iterator[tuple[Step, LabelledBatch]]:
     """One pass of ``adapt``: each step with the batch it was made on.
 
-    No label reaches the adapter, but for a method that says that it learns from them.
+    No label reaches the adapter, but for a method that says that it learns from them. ``watch`` is shown the
+    inputs of each batch before the step.
     """
     supervised = adapter.method.takes_targets
     for index, batch in enumerate(_told(data, progress)):
         with model_errors_explained(index, batch.inputs, data.advice):
+            if watch is not None:
+                watch(batch.inputs)
             step = adapter.adapt(batch.inputs, batch.targets if supervised else None)
         yield step, batch
 

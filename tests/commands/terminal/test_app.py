@@ -35,6 +35,8 @@ def test_the_examples_in_the_help_work_one_after_the_other(workspace: Path, regt
         "adapted.safetensors",
         "steps.jsonl",
         "from-loader.parquet",
+        "run.json",
+        "adaptation.html",
     }
     assert made <= {path.name for path in workspace.iterdir()}
 

@@ -45,9 +45,13 @@ def test_demo_shows_and_writes_everything(done):
     result, text = done
     assert "Training 2 source models" in text
     assert "42/42" in text  # two source models, three streams, seven methods
-    for path in (result.json_path, result.markdown_path, result.figure_path):
+    for path in (result.json_path, result.markdown_path, result.figure_path, result.report_path):
         assert path.is_file()
         assert str(path) in text
+    assert {path.name for path in result.json_path.parent.iterdir()} == {
+        "results.json", "results.md", "demo.png", "detail.json", "report.html",
+    }  # fmt: skip
+    assert json.loads(result.detail_path.read_text(encoding="utf-8"), parse_constant=pytest.fail)["source_seed"] == 4
     # What closes the demo is also in the files.
     kept = json.loads(result.json_path.read_text(encoding="utf-8"))
     assert tuple(kept["closing"]) == result.closing

@@ -1,57 +1,18 @@
 """How the page looks in a real browser: readable, whole, on any screen, in the dark and on paper."""
 
 import json
-import re
 
 import pytest
+
+from experiments.report.looking import assert_readable, contrast, luminance, solid
 
 SIZES = pytest.mark.parametrize("size", [(1440, 900), (390, 844)], ids=["desktop", "phone"])
 SCHEMES = pytest.mark.parametrize("scheme", ["light", "dark"])
 
 
-def luminance(colour):
-    """Of WCAG 2: https://www.w3.org/TR/WCAG22/#dfn-relative-luminance."""
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (part / 255 for part in colour)]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def contrast(one, other):
-    dark, light = sorted((luminance(one), luminance(other)))
-    return (light + 0.05) / (dark + 0.05)
-
-
-def solid(colour):
-    """The channels of ``rgb(…)`` that hides what is behind it, or None where it is transparent."""
-    parts = [float(part) for part in re.fullmatch(r"rgba?\((.+)\)", colour)[1].split(",")]
-    if len(parts) == 4 and parts[3] == 0:
-        return None
-    assert len(parts) == 3, f"{colour} lets something through; this test cannot say how it looks"
-    return parts
-
-
 def test_contrast_is_that_of_wcag():
     assert contrast((0, 0, 0), (255, 255, 255)) == pytest.approx(21)
     assert contrast((118, 118, 118), (255, 255, 255)) == pytest.approx(4.54, abs=0.005)
-
-
-TEXTS = """() => {
-  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), found = [];
-  while (walker.nextNode()) {
-    const element = walker.currentNode.parentElement, grounds = [];
-    if (!walker.currentNode.textContent.trim() || !element.checkVisibility()) continue;
-    for (let at = element; at; at = at.parentElement) grounds.push(getComputedStyle(at).backgroundColor);
-    found.push([walker.currentNode.textContent, getComputedStyle(element).color, grounds]);
-  }
-  return found;
-}"""
-
-
-def assert_readable(view):
-    texts = view.evaluate(TEXTS)
-    assert len(texts) > 50
-    for text, colour, grounds in texts:
-        ground = next(filter(None, map(solid, grounds)))
-        assert contrast(solid(colour), ground) >= 4.5, (text, colour, ground)
 
 
 @SCHEMES

@@ -107,6 +107,7 @@ def adapt(
     predictions: arguments.PredictionsOut = None,
     adapted_weights: arguments.WeightsOut = None,
     diagnostics: arguments.DiagnosticsOut = None,
+    record: arguments.RecordOut = None,
     allow_mismatch: arguments.AllowMismatch = False,
     force: arguments.Force = False,
 ) -> None:
@@ -129,6 +130,7 @@ def adapt(
         predictions=predictions,
         adapted_weights=adapted_weights,
         diagnostics=diagnostics,
+        record=record,
         allow_mismatch=allow_mismatch,
         force=force,
     )
@@ -225,11 +227,31 @@ def reproduce(
         show.reproduced(report)
 
 
+@app.command(
+    help=help_with_examples(
+        "Write a report of runs: one HTML page, which needs no network to open.\n\nTakes records of regtta adapt "
+        "--record (several go side by side), or the folder of regtta demo or regtta reproduce.",
+        "report",
+    )
+)
+def report(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Records or folders.")],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="Page to write, .html.")] = Path("report.html"),
+    force: arguments.Force = False,
+) -> None:
+    """Write a report."""
+    from regtta.commands.report import make_report
+    from regtta.commands.terminal import show
+
+    show.reported(make_report(runs, out, force=force))
+
+
 @app.command(help=help_with_examples("Train on handwritten digits, degrade them, adapt, and write a report.", "demo"))
 def demo(
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder to write to, new or empty.")] = Path("regtta-demo"),
     seed: Annotated[int, typer.Option(metavar="N", help="Everything random follows from it.")] = 0,
     sources: Annotated[int, typer.Option(min=1, metavar="N", help="How many source models.")] = 3,
+    umap: Annotated[bool, typer.Option("--umap", help="A UMAP of the features in the report; takes longer.")] = False,
     force: arguments.Force = False,
 ) -> None:
     """Show what adaptation does."""
@@ -240,4 +262,4 @@ def demo(
     check_folder(out, force=force)
     from regtta.experiments.demo import run_demo
 
-    run_demo(out=out, seed=seed, sources=sources, console=Console())
+    run_demo(out=out, seed=seed, sources=sources, umap=umap, console=Console())

@@ -89,6 +89,9 @@ WeightsOut = Annotated[Path | None, typer.Option(metavar="FILE", help="Adapted s
 DiagnosticsOut = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Log of the steps to write, one JSON object a line.")
 ]
+RecordOut = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Everything about the run to write, .json, for regtta report.")
+]
 AllowMismatch = Annotated[
     bool, typer.Option("--allow-mismatch", help="Go on with statistics of another model or head.")
 ]

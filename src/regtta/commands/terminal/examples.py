@@ -20,10 +20,11 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "    --data target.csv --target y --predictions predictions.csv",
             f"regtta adapt {_MODEL} \\\n    --stats stats.safetensors --set k=2 --set lr=1e-4 \\\n"
             "    --protocol offline --data target.csv --target y \\\n"
-            "    --adapted-weights adapted.safetensors --diagnostics steps.jsonl",
+            "    --adapted-weights adapted.safetensors --diagnostics steps.jsonl \\\n    --record run.json",
             f"regtta adapt {_MODEL} \\\n    --method bn_adapt --data mymodel:batches --target 1 \\\n"
             "    --predictions from-loader.parquet",
         ),
+        "report": ("regtta report run.json --out adaptation.html",),
         "inspect": ("regtta inspect stats.safetensors", "regtta inspect stats.safetensors --json"),
         "methods": ("regtta methods", "regtta methods ssa"),
         "reproduce": (

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from regtta.commands.inspect import StatisticsReport
     from regtta.commands.methods import MethodReport
     from regtta.commands.passes import Progress as Told
+    from regtta.commands.report import WrittenReport
     from regtta.commands.reproduce import Reproduced
     from regtta.metrics import Scores
 
@@ -151,6 +152,11 @@ def json(value: object) -> None:
     Console(soft_wrap=True, highlight=False, markup=False).print(
         json_module.dumps(value, indent=2, allow_nan=False, ensure_ascii=False)
     )
+
+
+def reported(report: "WrittenReport") -> None:
+    """What ``regtta report`` found, and where the page lies."""
+    _facts(("verdict", report.headline), ("written", str(report.path)))
 
 
 def _scores(name: str, before: "Scores", after: "Scores") -> None:

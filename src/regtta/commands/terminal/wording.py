@@ -22,7 +22,8 @@ _WORDS = (
 
 _EXTRAS = {
     "cli": ("typer", "rich", "pandas", "pyarrow"),
-    "experiments": ("sklearn", "matplotlib", "scipy"),
+    "experiments": ("sklearn", "matplotlib", "scipy", "PIL", "timm", "torchvision"),
+    "analysis": ("ot", "umap"),
 }
 
 

@@ -48,7 +48,8 @@ def gradient_norms(
         array([1., 0.])
     """
     check_count("bins", bins)
-    basis = source.top(k, clip=clip).basis
+    wanted = min(k, source.rank) if clip and k != "auto" else k
+    basis = source.top(wanted, clip=clip).basis
     norms = array(torch.linalg.vector_norm(basis, dim=1))
     # Rounding may put a norm just above 1, outside of the last bin.
     counts, edges = np.histogram(norms.clip(0, 1), bins=bins, range=(0, 1))

@@ -78,7 +78,7 @@ def feature_histograms(
     """
     check_count("bins", bins)
     rows = finite_features(source, features)
-    projected = source.top(k).project(rows)
+    projected = source.top(min(k, source.rank)).project(rows)
     raw_chosen = drawn(varying(rows).nonzero().flatten(), shown, seed).sort().values.tolist()
     directions = drawn(torch.arange(projected.shape[1]), shown, seed).sort().values.tolist()
     return FeatureHistograms(

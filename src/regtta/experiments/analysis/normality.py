@@ -88,7 +88,7 @@ def normality_report(source: SourceStatistics, features: Tensor, *, k: int = 100
         (True, True)
     """
     rows = finite_features(source, features)
-    raw, projected = shapes_of(rows[:, varying(rows)]), shapes_of(source.top(k).project(rows))
+    raw, projected = shapes_of(rows[:, varying(rows)]), shapes_of(source.top(min(k, source.rank)).project(rows))
     critical = LILLIEFORS_5_PERCENT / len(rows) ** 0.5
     return NormalityReport(
         count=len(rows),

@@ -3,11 +3,14 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any, cast
+from types import NoneType
+from typing import Any, Self, cast, get_args, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
+
+from regtta.errors import ForeignFileError
 
 Array = NDArray[np.float64]
 
@@ -28,10 +31,50 @@ class Report:
         """
         return cast(dict[str, Any], _plain(self))
 
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> Self:
+        """What :meth:`plain` gave, as it was: figures can be drawn from a file.
+
+        Example:
+            >>> @dataclass(frozen=True, eq=False)
+            ... class Means(Report):
+            ...     means: Array
+            >>> Means.from_plain({"means": [1.5, None]}).means
+            array([1.5, nan])
+        """
+        try:
+            return cast(Self, _rebuilt(cls, plain))
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            raise ForeignFileError(f"This is no {cls.__name__}: {error}.") from error
+
 
 def array(values: Tensor) -> Array:
     """``values`` as float64 on the CPU, outside of torch."""
     return values.detach().cpu().double().numpy()
+
+
+def _rebuilt(kind: Any, value: Any) -> Any:
+    """``value``, as JSON has it, as the type ``kind``."""
+    if is_dataclass(kind) and isinstance(kind, type):
+        if not isinstance(value, Mapping) or {item.name for item in fields(kind)} - value.keys():
+            raise ForeignFileError(f"Expected the fields of {kind.__name__}, found {_shown(value)}.")
+        hints = get_type_hints(kind)
+        return kind(**{item.name: _rebuilt(hints[item.name], value[item.name]) for item in fields(kind)})
+    origin, inner = get_origin(kind), get_args(kind)
+    if NoneType in inner:
+        return None if value is None else _rebuilt(inner[0], value)
+    if origin is np.ndarray:
+        return np.array(value, dtype=get_args(inner[1])[0])  # None becomes NaN
+    if origin is Mapping:
+        return {key: _rebuilt(inner[1], item) for key, item in value.items()}
+    if origin is tuple:
+        kinds = inner[:1] * len(value) if inner[-1] is Ellipsis else inner
+        return tuple(_rebuilt(one, item) for one, item in zip(kinds, value, strict=True))
+    return math.nan if kind is float and value is None else value
+
+
+def _shown(value: object) -> str:
+    return str(sorted(value)) if isinstance(value, Mapping) else type(value).__name__
 
 
 def _plain(value: object) -> object:

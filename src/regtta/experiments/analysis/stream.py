@@ -12,9 +12,8 @@ from torch import Tensor
 from regtta.adapter import Adapter
 from regtta.errors import BatchError, OptionError
 from regtta.experiments.analysis.reports import Array, Report, array
-from regtta.features import FeatureModel, inputs_of, model_device
+from regtta.features import inputs_of
 from regtta.metrics import RegressionMetrics
-from regtta.statistics import SourceStatistics
 from regtta.steps import Step
 
 
@@ -34,7 +33,7 @@ class StreamRecord(Report):
             standard deviations. Features are the model's in eval mode before the step, as the source's were collected.
         spread: (S, k) the batch's standard deviation there over the source's; 1 where they agree.
         unpredicted: (S,) samples whose prediction is not finite.
-        online_r2: (S,) R² of all other online predictions so far.
+        online_r2: (S,) R² of all other online predictions so far that have a label.
     """
 
     method: str
@@ -66,8 +65,8 @@ def record_stream(
         adapter: adapts as ``adapter.adapt`` would, and is at the end of the stream afterwards.
         batches: of the target: ``x``, ``(x, ...)`` or dicts.
         targets: labels, one tensor a batch.
-        directions: how many leading source directions to watch, at most the rank; 0 watches none. Watching copies the
-            model and runs it once more a batch.
+        directions: how many leading source directions to watch, at most the rank; 0 watches none. Watching runs the
+            model once more a batch.
         inputs: the key of the input in dict batches.
 
     Example:
@@ -78,41 +77,58 @@ def record_stream(
         >>> record.loss.shape, record.shift.shape, record.learned
         ((3,), (3, 3), array([ True,  True,  True]))
     """
-    if directions < 0:
-        raise OptionError(f"Expected directions of at least 0, found {directions!r}.")
-    watched = _Watched(adapter.source, directions)
-    online = _OnlineScore()
-    steps, sizes, moments = [], [], []
+    recorder = StreamRecorder(adapter, directions=directions)
     for batch, labels in _pairs(batches, targets):
         x = inputs_of(batch, inputs)
-        sizes.append(len(x))
-        moments.append(watched.moments(adapter, x))
-        steps.append(adapter.adapt(x, labels if adapter.method.takes_targets else None))
-        online.see(steps[-1].predictions, labels)
-    if not steps:
-        raise BatchError("The stream gave no batches. A used-up iterator is empty.")
-    return _record(adapter.method.name, steps, np.array(sizes), array(torch.stack(moments)), online)
+        recorder.watch(x)
+        recorder.see(adapter.adapt(x, labels if adapter.method.takes_targets else None), labels)
+    return recorder.record()
 
 
-class _Watched:
-    """The moments of batches along the leading source directions."""
+class StreamRecorder:
+    """Writes down a stream that someone else runs: :meth:`watch` before each step, :meth:`see` after it.
 
-    def __init__(self, source: SourceStatistics | None, directions: int) -> None:
+    Args:
+        adapter: that adapts.
+        directions: how many leading source directions to watch, at most the rank; 0 watches none.
+    """
+
+    def __init__(self, adapter: Adapter, *, directions: int = 5) -> None:
+        if directions < 0:
+            raise OptionError(f"Expected directions of at least 0, found {directions!r}.")
+        self._adapter = adapter
+        source = adapter.source
         self._count = 0 if source is None else min(directions, source.rank)
-        self._source = source
+        self._online = _OnlineScore()
+        self._steps: list[Step] = []
+        self._sizes: list[int] = []
+        self._moments: list[Tensor] = []
 
-    def moments(self, adapter: Adapter, inputs: Tensor) -> Tensor:
-        """(2, k): shift and spread of a batch under the adapter's model as it stands."""
-        if self._source is None or self._count == 0:
-            return torch.empty(2, 0)
-        model = adapter.export()
-        with torch.no_grad():
-            features = FeatureModel(model, self._source.head)(inputs.to(model_device(model))).features
-        subspace = self._source.top(self._count)
-        unit = subspace.project(features.cpu().double()) / subspace.variances.sqrt()
+    def watch(self, inputs: Tensor) -> None:
+        """Take the moments of a batch (B, ...) under the model as it stands: shift and spread, (2, k)."""
+        self._sizes.append(len(inputs))
+        source = self._adapter.source
+        if source is None or self._count == 0 or len(inputs) == 0:
+            self._moments.append(torch.full((2, self._count), torch.nan))
+            return
+        subspace = source.top(self._count)
+        unit = subspace.project(self._adapter.features(inputs).cpu().double()) / subspace.variances.sqrt()
         # The deviation of a single sample is unknown, not an error.
         spread = unit.std(dim=0) if len(unit) > 1 else torch.full_like(unit[0], torch.nan)
-        return torch.stack([unit.mean(dim=0), spread])
+        self._moments.append(torch.stack([unit.mean(dim=0), spread]))
+
+    def see(self, step: Step, labels: Tensor | None = None) -> None:
+        """Take down what a step did; the labels score its predictions."""
+        # Predictions are scored here and let go: a long stream has many.
+        self._online.see(step.predictions, labels)
+        self._steps.append(Step(step.index, step.predictions.new_empty(0), step.diagnostics))
+
+    def record(self) -> StreamRecord:
+        """All that was seen so far."""
+        if not self._steps:
+            raise BatchError("The stream gave no batches. A used-up iterator is empty.")
+        moments = array(torch.stack(self._moments))
+        return _record(self._adapter.method.name, self._steps, np.array(self._sizes), moments, self._online)
 
 
 class _OnlineScore:
@@ -126,8 +142,10 @@ class _OnlineScore:
 
     def see(self, predictions: Tensor, labels: Tensor | None) -> None:
         """Add a batch, with labels or without."""
-        finite = predictions.reshape(len(predictions), -1).isfinite().all(dim=1).cpu()
+        finite = predictions.unsqueeze(-1).flatten(1).isfinite().all(dim=1).cpu()
         self.unpredicted.append(int((~finite).sum()))
+        if labels is not None:
+            finite &= labels.unsqueeze(-1).flatten(1).isfinite().all(dim=1).cpu()
         if labels is not None and bool(finite.any()):
             self._metrics.update(predictions.cpu()[finite], labels.cpu()[finite])
             self._scored = True

@@ -40,7 +40,7 @@ def umap_clouds(
         seed: of the draws and of UMAP.
     """
     check_count("neighbours", neighbours)
-    subspace = source.top(k)
+    subspace = source.top(min(k, source.rank))
     # UMAP has no place for what is not finite.
     whole = {name: finite_features(source, rows, f"those of {name!r}") for name, rows in targets.items()}
     points = array(subspace.project(drawn(finite_features(source, source_features), most, seed)))

@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 
 from regtta.experiments.demo.recipe import CLEAN, SOURCE, Arm
-from regtta.experiments.demo.summary import Study, number
+from regtta.experiments.demo.summary import Study
+from regtta.experiments.numerals import number
 from regtta.experiments.protocol import PROTOCOLS
 
 # A sign test on five pairs that all agree still has p = 2 · 0.5⁵ = 0.06.

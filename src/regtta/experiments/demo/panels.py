@@ -9,7 +9,8 @@ from matplotlib.lines import Line2D
 
 from regtta.experiments.demo.recipe import CLEAN, SOURCE, Arm
 from regtta.experiments.demo.study import SourceModel, scene_images
-from regtta.experiments.demo.summary import Spread, Study, number
+from regtta.experiments.demo.summary import Spread, Study
+from regtta.experiments.numerals import number
 from regtta.methods import SSA, BNAdapt, FeatureAlignment, Method, Source
 
 SMALL, NORMAL = 8.5, 9.5  # points

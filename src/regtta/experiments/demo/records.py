@@ -25,6 +25,7 @@ def results_json(study: Study, words: tuple[str, ...]) -> str:
         "device": "cpu",
         "recipe": _recipe(study.recipe),
         "seeds": list(study.seeds),
+        "labels": {arm.name: arm.label for arm in study.recipe.arms},
         "runs": [record for run in study.runs for record in run_records(study.recipe, run)],
         "summary": _summary(study),
         "closing": list(words),

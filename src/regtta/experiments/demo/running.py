@@ -1,21 +1,27 @@
 """Running the demo from end to end: train, adapt, write, show."""
 
+import json
+import shlex
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from regtta.errors import FileError
 from regtta.experiments.demo.closing import closing
+from regtta.experiments.demo.detail import detail
 from regtta.experiments.demo.figure import draw
 from regtta.experiments.demo.recipe import Recipe
 from regtta.experiments.demo.records import results_json
 from regtta.experiments.demo.study import Run, SourceModel, make_source, one_thread, run_scenes
 from regtta.experiments.demo.summary import Study
 from regtta.experiments.demo.table import markdown, terminal_table
+from regtta.experiments.report import write_page
+from regtta.experiments.report.demonstration import DETAIL, demonstration_page
 from regtta.options import check_count
 
 
@@ -29,6 +35,8 @@ class DemoResult:
         json_path: the runs with all options.
         markdown_path: the tables.
         figure_path: the picture.
+        detail_path: a closer look at one source model and one stream.
+        report_path: the page.
         training_seconds: how long the source models took.
         adapting_seconds: how long all methods on all streams took.
     """
@@ -38,6 +46,8 @@ class DemoResult:
     json_path: Path
     markdown_path: Path
     figure_path: Path
+    detail_path: Path
+    report_path: Path
     training_seconds: float
     adapting_seconds: float
 
@@ -49,17 +59,19 @@ def run_demo(
     seed: int = 0,
     sources: int = 3,
     recipe: Recipe | None = None,
+    umap: bool = False,
 ) -> DemoResult:
     """Train source models, let every method adapt to every stream, and write what came of it.
 
     Runs on the CPU, on one thread, with the same numbers every time on one machine.
 
     Args:
-        out: folder for ``results.json``, ``results.md`` and ``demo.png``; made where it is missing.
+        out: folder for the results, the picture and the report; made where it is missing.
         console: where progress, the table and the paths are shown.
         seed: of the first source model; the others follow it.
         sources: how many source models.
         recipe: what to compare and on how much, if not the whole demo.
+        umap: whether the report has a UMAP of the features, which takes longer.
     """
     check_count("sources", sources)
     recipe = recipe or Recipe()
@@ -68,6 +80,7 @@ def run_demo(
     with one_thread(), _progress(console) as progress:
         models, training_seconds = _train(recipe, seeds, progress)
         runs, adapting_seconds = _adapt(recipe, models, progress)
+        closer = detail(recipe, models[0], umap=umap)
     study = Study(recipe, seeds, tuple(runs))
     result = DemoResult(
         study,
@@ -75,10 +88,12 @@ def run_demo(
         out / "results.json",
         out / "results.md",
         out / "demo.png",
+        out / DETAIL,
+        out / "report.html",
         training_seconds,
         adapting_seconds,
     )
-    _write(result, models[0])
+    _write(result, models[0], closer)
     _show(result, console)
     return result
 
@@ -101,14 +116,18 @@ def _adapt(recipe: Recipe, models: list[SourceModel], progress: Progress) -> tup
     return runs, time.perf_counter() - started
 
 
-def _write(result: DemoResult, example: SourceModel) -> None:
+def _write(result: DemoResult, example: SourceModel, closer: dict[str, Any]) -> None:
     figure = draw(result.study, example)
     try:
         result.json_path.write_text(results_json(result.study, result.closing), encoding="utf-8")
         result.markdown_path.write_text(markdown(result.study, result.closing), encoding="utf-8")
         figure.savefig(result.figure_path)
+        result.detail_path.write_text(json.dumps(closer, allow_nan=False) + "\n", encoding="utf-8")
     except OSError as error:
         raise FileError(f"Could not write into {result.json_path.parent}: {error}.") from error
+    folder = result.report_path.parent
+    page = demonstration_page(folder, shlex.join(["regtta", "report", str(folder)]))
+    write_page(page, result.report_path, overwrite=True)
 
 
 def _show(result: DemoResult, console: Console) -> None:
@@ -116,7 +135,7 @@ def _show(result: DemoResult, console: Console) -> None:
     for sentence in result.closing:
         console.print(f"• {sentence}", markup=False, highlight=False)
     console.print()
-    for path in (result.figure_path, result.markdown_path, result.json_path):
+    for path in (result.figure_path, result.markdown_path, result.json_path, result.report_path):
         # A path broken over two lines cannot be copied.
         console.print(f"Wrote {path}", markup=False, highlight=False, soft_wrap=True)
     console.print(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from regtta.experiments.demo.recipe import Recipe
 from regtta.experiments.demo.study import Run
+from regtta.experiments.numerals import number
 
 SCORES: Mapping[str, str] = {"r2": "R²", "rmse": "RMSE, digits", "mae": "MAE, digits"}
 
@@ -99,17 +100,6 @@ class Study:
         means = [self.spread(scene, arm).mean for scene in scenes]
         finite = [mean for mean in means if mean is not None]
         return statistics.fmean(finite) if finite and len(finite) == len(means) else None
-
-
-def number(value: float, *, signed: bool = False) -> str:
-    """Three decimals with a minus sign that is one.
-
-    Example:
-        >>> number(-0.1), number(0.1, signed=True), number(-0.0001)
-        ('−0.100', '+0.100', '0.000')
-    """
-    text = f"{value:+.3f}" if signed else f"{value:.3f}"
-    return text.lstrip("+-") if float(text) == 0 else text.replace("-", "−")
 
 
 def _score(run: Run, protocol: str, score: str) -> float | None:

@@ -31,16 +31,21 @@ def draw_histogram(histogram: Histogram, ax: Axes | None = None) -> Axes:
     axes.stairs(
         histogram.density, histogram.edges, fill=True, facecolor=_FILL, edgecolor=SOURCE_LOOK.colour, linewidth=0.8
     )
+    if histogram.sd > 0:
+        _draw_gaussian(histogram, axes)
+    axes.set_title(histogram.name, fontsize=NORMAL, pad=16)
+    note = f"skew {histogram.skewness:+.2f}, kurt {histogram.kurtosis:+.2f}, KS {histogram.distance:.2f}"
+    axes.text(0.5, 1.03, note.replace("-", "−"), transform=axes.transAxes, ha="center", fontsize=SMALL, color=GREY)
+    return axes
+
+
+def _draw_gaussian(histogram: Histogram, axes: Axes) -> None:
     reach = 3.5 * histogram.sd
     x = np.linspace(
         min(histogram.edges[0], histogram.mean - reach), max(histogram.edges[-1], histogram.mean + reach), _CURVE_POINTS
     )
     height = np.exp(-(((x - histogram.mean) / histogram.sd) ** 2) / 2) / (histogram.sd * np.sqrt(2 * np.pi))
     axes.plot(x, height, color=LOOKS[1].colour, linewidth=1.5, label="Gaussian")
-    axes.set_title(histogram.name, fontsize=NORMAL, pad=16)
-    note = f"skew {histogram.skewness:+.2f}, kurt {histogram.kurtosis:+.2f}, KS {histogram.distance:.2f}"
-    axes.text(0.5, 1.03, note.replace("-", "−"), transform=axes.transAxes, ha="center", fontsize=SMALL, color=GREY)
-    return axes
 
 
 def histogram_grid(report: FeatureHistograms) -> Figure:

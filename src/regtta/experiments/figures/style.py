@@ -10,6 +10,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
+from regtta.errors import OptionError
+
 SMALL, NORMAL = 8.0, 9.0  # points
 GREY = "#555555"
 WIDTH, HEIGHT, DPI = 4.6, 3.2, 200  # inches of a single panel
@@ -53,6 +55,14 @@ def new_figure(width: float = WIDTH, height: float = HEIGHT) -> Figure:
     """
     figure = Figure(figsize=(width, height), dpi=DPI, facecolor="white", layout="constrained")
     FigureCanvasAgg(figure)
+    return figure
+
+
+def figure_of(axes: Axes) -> Figure:
+    """The whole figure that ``axes`` is part of."""
+    figure = axes.get_figure(root=True)
+    if figure is None:
+        raise OptionError("Expected axes on a figure, found some that were removed from theirs.")
     return figure
 
 

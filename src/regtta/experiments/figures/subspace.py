@@ -6,17 +6,20 @@ from matplotlib.axes import Axes
 from regtta.experiments.analysis.subspace import SubspaceReport
 from regtta.experiments.figures.style import GREY, LOOKS, NORMAL, SMALL, SOURCE_LOOK, keyed, prepared, titled
 
+_SHORT = 30  # directions that are told apart without a logarithm
+
 
 def draw_spectrum(report: SubspaceReport, ax: Axes | None = None) -> Axes:
     """The falling variances ``λ_d``, the share of variance in the first n directions, and where the rank ends.
 
-    Both scales of the spectrum are logarithmic, since it falls over many orders. The share has an axes of its own on
-    the right, the figure's last.
+    Both scales of a long spectrum are logarithmic, since it falls over many orders. The share has an axes of its own
+    on the right, the figure's last.
     """
     axes = prepared(ax, x="leading directions n", y="variance of the n-th, λ$_n$ (feature units²)")
     numbers = np.arange(1, report.dimensions + 1)
     axes.plot(numbers, report.variances, color=SOURCE_LOOK.colour, linewidth=1.6, label="variance λ$_n$")
-    axes.set_xscale("log")
+    if report.dimensions > _SHORT:
+        axes.set_xscale("log")
     if report.rank > 0:
         # What lies far below the rank's last variance is rounding, and would flatten all the rest.
         below = 100 if report.rank < report.dimensions else 3

@@ -1,0 +1,38 @@
+"""A command as it would be typed, out of its options."""
+
+import shlex
+
+from regtta.commands.adapt import AdaptOptions
+
+
+def command_line(options: AdaptOptions) -> str:
+    """The command line that these options are.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from regtta.commands.data.opening import DataOptions
+        >>> command_line(AdaptOptions("mymodel:make", DataOptions("target.csv"), record=Path("run.json")))
+        'regtta adapt --model mymodel:make --data target.csv --record run.json'
+    """
+    data = options.data
+    named: dict[str, object] = {
+        "--model": options.model,
+        "--weights": options.weights,
+        "--stats": options.stats,
+        "--method": None if options.method == AdaptOptions.method else options.method,
+        "--protocol": None if options.protocol is AdaptOptions.protocol else options.protocol.value,
+        "--data": data.data,
+        "--columns": ",".join(data.columns) or None,
+        "--target": data.target,
+        "--inputs": data.inputs,
+        "--batch-size": data.batch_size,
+        "--head": options.head,
+        "--device": options.device,
+        "--shuffle-seed": options.shuffle_seed,
+        **options.outputs,
+    }
+    words = ["regtta", "adapt"]
+    words += [word for option, value in named.items() if value is not None for word in (option, str(value))]
+    words += [word for setting in options.settings for word in ("--set", setting)]
+    words += ["--allow-mismatch"] if options.allow_mismatch else []
+    return shlex.join([*words, *(["--force"] if options.force else [])])

@@ -1,0 +1,198 @@
+"""The record of an adaptation: everything that ``regtta report`` shows of it, as one JSON file."""
+
+import json
+import math
+import platform
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+import regtta
+from regtta.adapter import Adapter
+from regtta.errors import BatchError
+from regtta.experiments.analysis import (
+    Report,
+    StreamRecorder,
+    feature_histograms,
+    gradient_norms,
+    normality_report,
+    output_report,
+    prediction_report,
+    reconstruction,
+    shift_report,
+    subspace_report,
+)
+from regtta.experiments.analysis.sampling import Reservoir
+from regtta.features import FeatureModel
+from regtta.files import written_whole
+from regtta.options import described
+from regtta.steps import Step
+
+FORMAT = "regtta.adaptation/1"
+BEFORE, AFTER = "before", "after"
+MOST_ROWS = 2000
+MOST_BYTES = 256 * 2**20
+RESAMPLES = 2000
+_AT_ONCE = 256  # rows of a forward pass
+
+
+class Recorder:
+    """Follows an adaptation and keeps what its report needs, in bounded memory.
+
+    Args:
+        model: as it was before adapting.
+        adapter: that adapts it.
+        seed: of the rows that are looked at more closely.
+    """
+
+    def __init__(self, model: nn.Module, adapter: Adapter, *, seed: int = 0) -> None:
+        self._model, self._adapter = model, adapter
+        self._stream = StreamRecorder(adapter)
+        self._seed = seed
+        self._sample: Reservoir | None = None
+        self._labelled = False
+
+    def watch(self, inputs: Tensor) -> None:
+        """A batch is about to be adapted to."""
+        self._stream.watch(inputs)
+
+    def see(self, step: Step, inputs: Tensor, labels: Tensor | None) -> None:
+        """A batch was adapted to."""
+        self._stream.see(step, labels)
+        if len(inputs) == 0:
+            return
+        if self._sample is None:
+            size = max(1, inputs[:1].numel() * inputs.element_size())
+            self._sample = Reservoir(max(2, min(MOST_ROWS, MOST_BYTES // size)), seed=self._seed)
+            self._labelled = labels is not None
+        whole = _rows(inputs).isfinite().all(dim=1).cpu()
+        columns = [inputs, _rows(step.predictions), *([] if labels is None else [_rows(labels)])]
+        self._sample.see(*(column.cpu()[whole] for column in columns))
+
+    def record(self, about: Mapping[str, object], *, online: bool) -> dict[str, Any]:
+        """Everything, as JSON has it.
+
+        Args:
+            about: what was run and what came of it.
+            online: whether the answers were the predictions of the stream, not those made after it.
+        """
+        content: dict[str, Any] = {"format": FORMAT, **about, "environment": self._environment()}
+        content["stream"] = self._stream.record().plain()
+        rows = [] if self._sample is None else self._sample.rows()
+        if rows and len(rows[0]) > 1:
+            predictions = self._predictions(rows[0])
+            content["sample"] = {"rows": len(rows[0]), "seen": self._sample.seen if self._sample else 0}
+            content |= self._of_features(rows[0], predictions)
+            if self._labelled:
+                content |= _of_labels(predictions, rows[1] if online else predictions[AFTER], rows[2])
+        return content
+
+    def _environment(self) -> dict[str, object]:
+        device = next((p.device for p in self._model.parameters()), torch.device("cpu"))
+        return {
+            "versions": {"regtta": regtta.__version__, "torch": torch.__version__, "python": platform.python_version()},
+            "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+            "method": {"name": self._adapter.method.name, **described(self._adapter.method)},
+        }
+
+    def _predictions(self, inputs: Tensor) -> dict[str, Tensor]:
+        unadapted = Adapter(self._model, regtta.Source())
+        return {BEFORE: _over(unadapted.predict, inputs), AFTER: _over(self._adapter.predict, inputs)}
+
+    def _of_features(self, inputs: Tensor, predictions: dict[str, Tensor]) -> dict[str, object]:
+        """What needs the statistics of the source; nothing without them, or where the features went wrong."""
+        source, name = self._adapter.source, self._adapter.head
+        if source is None or name is None:
+            return {}
+        unadapted = Adapter(self._model, regtta.Source(), head=name)
+        head = FeatureModel(unadapted.export(), name).head
+        before = _over(unadapted.features, inputs)
+        features = {BEFORE: before, AFTER: _over(self._adapter.features, inputs)}
+        found: dict[str, object] = {
+            "subspace": subspace_report(source, head.weight).plain(),
+            "gradients": gradient_norms(source).plain(),
+            "statistics": {"count": source.count, "head": source.head, "fingerprint": source.fingerprint},
+        }
+        analyses: dict[str, Callable[[], Report]] = {
+            "shift": lambda: shift_report(source, features),
+            "outputs": lambda: output_report(source, head, predictions),
+            "reconstruction": lambda: reconstruction(source, features),
+            "normality": lambda: normality_report(source, before),
+            "histograms": lambda: feature_histograms(source, before, seed=self._seed),
+        }
+        for what, analysis in analyses.items():
+            try:
+                found[what] = analysis().plain()
+            except BatchError as error:
+                found.setdefault("unmeasured", str(error))
+        return found
+
+
+def _rows(values: Tensor) -> Tensor:
+    return values.reshape(len(values), -1)
+
+
+def _over(ask: Callable[[Tensor], Tensor], inputs: Tensor) -> Tensor:
+    """What ``ask`` gives for all rows, some at a time: as many at once as were drawn might be too many."""
+    return torch.cat([ask(rows).cpu() for rows in torch.split(inputs, _AT_ONCE)])
+
+
+def _of_labels(predictions: Mapping[str, Tensor], answers: Tensor, labels: Tensor) -> dict[str, object]:
+    """Predictions against labels on the rows looked at, and how sure the gain of the answers is."""
+    known = labels.isfinite().all(dim=1)
+    if int(known.sum()) < 2:
+        return {}
+    reports = {
+        name: prediction_report(values.reshape(len(labels), -1)[known], labels[known])
+        for name, values in predictions.items()
+    }
+    truth = reports[BEFORE].labels
+    before = (reports[BEFORE].predictions - truth) ** 2
+    after = (prediction_report(_rows(answers)[known], labels[known]).predictions - truth) ** 2
+    return {
+        "predictions": {name: report.plain() for name, report in reports.items()},
+        "gain": {"rows": len(truth), **gain_interval(before, after, truth)},
+    }
+
+
+def gain_interval(
+    before: np.ndarray, after: np.ndarray, labels: np.ndarray, *, seed: int = 0
+) -> dict[str, float | None]:
+    """By how much R² rose, and its bootstrap interval of 95 % over samples.
+
+    Args:
+        before: (N, O) squared errors of the unadapted model.
+        after: (N, O) squared errors of the adapted one.
+        labels: (N, O).
+        seed: of the bootstrap.
+    """
+    drawn = np.random.default_rng(seed).integers(len(labels), size=(RESAMPLES, len(labels)))
+
+    def gain(rows: np.ndarray) -> float:
+        spread = ((labels[rows] - labels[rows].mean(axis=0)) ** 2).sum(axis=0)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return float(((before[rows] - after[rows]).sum(axis=0) / spread).mean())
+
+    gains = np.array([gain(rows) for rows in drawn])
+    values = {"mean": gain(np.arange(len(labels)))}
+    low, high = np.quantile(gains, [0.025, 0.975]) if np.isfinite(gains).all() else (np.nan, np.nan)
+    values |= {"low": float(low), "high": float(high)}
+    return {name: value if np.isfinite(value) else None for name, value in values.items()}
+
+
+def write_record(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a record in one move; what is not finite becomes null, as JSON has no word for it."""
+    with written_whole(path) as draft:
+        draft.write_text(json.dumps(_strict(content), allow_nan=False, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _strict(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _strict(item) for key, item in value.items()}
+    return [_strict(item) for item in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,33 @@
+"""``regtta report``: runs as one page to send to a colleague."""
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from regtta.commands.outputs import check_outputs, check_suffix
+from regtta.experiments.report import write_page
+from regtta.experiments.report.opening import page_of
+
+
+@dataclass(frozen=True)
+class WrittenReport:
+    """What came of it: the verdict, and where the page lies."""
+
+    headline: str
+    path: Path
+
+
+def make_report(runs: Sequence[Path], out: Path, *, force: bool = False) -> WrittenReport:
+    """Write the page of ``runs`` to ``out``.
+
+    Args:
+        runs: records of ``regtta adapt``, or the folder of ``regtta demo`` or ``regtta reproduce``.
+        out: an HTML file.
+        force: replace it if it is there.
+    """
+    check_suffix("--out", out, (".html",))
+    check_outputs({"--out": out}, inputs=[run for run in runs if run.is_file()], force=force)
+    command = shlex.join(["regtta", "report", *map(str, runs), "--out", str(out), *(["--force"] if force else [])])
+    page = page_of(runs, command)
+    return WrittenReport(page.headline, write_page(page, out, overwrite=force))

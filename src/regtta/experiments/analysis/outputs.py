@@ -1,0 +1,95 @@
+"""The distribution of predictions, next to the one that the source's features would give."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor, nn
+
+from regtta.errors import BatchError, HeadMismatchError
+from regtta.experiments.analysis.reports import Array, Report, array
+from regtta.options import check_count
+from regtta.statistics import SourceStatistics
+
+
+@dataclass(frozen=True, eq=False)
+class OutputReport(Report):
+    """Histograms of predictions over the same bins, and the source's mean and standard deviation.
+
+    Attributes:
+        edges: (O, bins + 1) of the bins of each output.
+        densities: (O, bins) by name of the predictions.
+        means: (O,) by name.
+        sds: (O,) by name, unbiased.
+        counts: finite predictions, by name.
+        source_means: (O,) ``W μ + b``.
+        source_sds: (O,) ``√(W Σ Wᵀ)_oo``.
+    """
+
+    edges: Array
+    densities: Mapping[str, Array]
+    means: Mapping[str, Array]
+    sds: Mapping[str, Array]
+    counts: Mapping[str, int]
+    source_means: Array
+    source_sds: Array
+
+
+def output_report(
+    source: SourceStatistics, head: nn.Linear, predictions: Mapping[str, Tensor], *, bins: int = 40
+) -> OutputReport:
+    """Compare predictions with what the unadapted head makes of the source.
+
+    Args:
+        source: statistics of the features.
+        head: of the unadapted model.
+        predictions: (N,), (N, 1) or (N, O) by name; rows that are not finite are left out.
+        bins: of each histogram.
+
+    Example:
+        >>> import regtta, torch
+        >>> rows = torch.randn(500, 3, generator=torch.Generator().manual_seed(0))
+        >>> model = torch.nn.Sequential(torch.nn.Linear(3, 1))
+        >>> report = output_report(regtta.collect(model, [rows]), model[0], {"source": model(rows)})
+        >>> bool(abs(report.means["source"] - report.source_means) < 1e-5)
+        True
+    """
+    check_count("bins", bins)
+    weight = head.weight.detach().cpu().double()
+    if weight.shape[1] != source.dimensions:
+        raise HeadMismatchError(
+            f"The head takes {weight.shape[1]} features, but the statistics are of {source.dimensions}. Give the layer "
+            f"{source.head!r}, which they were collected at."
+        )
+    bias = head.bias.detach().cpu().double() if head.bias is not None else weight.new_zeros(len(weight))
+    if not predictions:
+        raise BatchError("Expected predictions to look at, found none.")
+    rows = {name: _finite(values, len(weight), name) for name, values in predictions.items()}
+    together = np.concatenate(list(rows.values()))
+    edges = np.stack([np.histogram_bin_edges(column, bins=bins) for column in together.T])
+    return OutputReport(
+        edges=edges,
+        densities={name: _densities(values, edges) for name, values in rows.items()},
+        means={name: values.mean(axis=0) for name, values in rows.items()},
+        sds={name: values.std(axis=0, ddof=1) for name, values in rows.items()},
+        counts={name: len(values) for name, values in rows.items()},
+        source_means=array(weight @ source.mean + bias),
+        source_sds=array(((weight @ source.covariance()) * weight).sum(dim=1).clamp_min(0).sqrt()),
+    )
+
+
+def _finite(values: Tensor, outputs: int, name: str) -> Array:
+    table = array(values.reshape(len(values), -1))
+    finite: Array = table[np.isfinite(table).all(axis=1)]
+    if table.shape[1] != outputs or len(finite) < 2:
+        raise BatchError(
+            f"Expected two or more finite predictions of {outputs} outputs {name}, found {len(finite)} of "
+            f"{table.shape[1]}."
+        )
+    return finite
+
+
+def _densities(values: Array, edges: Array) -> Array:
+    return np.stack(
+        [np.histogram(column, bins=ends, density=True)[0] for column, ends in zip(values.T, edges, strict=True)]
+    )

@@ -1,0 +1,115 @@
+"""A closer look at one source model and one stream of the demo: what adapting does to its features."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regtta.adapter import Adapter
+from regtta.errors import BatchError, MissingExtraError
+from regtta.experiments.analysis import (
+    feature_histograms,
+    features_of,
+    gradient_norms,
+    normality_report,
+    output_report,
+    prediction_report,
+    principal_clouds,
+    reconstruction,
+    record_stream,
+    shift_report,
+    subspace_report,
+    umap_clouds,
+)
+from regtta.experiments.demo.data import split, uci_digits
+from regtta.experiments.demo.recipe import SOURCE, Recipe
+from regtta.experiments.demo.study import SourceModel, scene_images
+from regtta.features import FeatureModel
+
+CHOSEN = "ssa"  # whose stream and predictions are shown, next to the source model's
+_BATCH = 256
+
+
+def detail(recipe: Recipe, source: SourceModel, *, umap: bool = False) -> dict[str, Any]:
+    """Every analysis of the first degradation, as JSON has it.
+
+    Args:
+        recipe: of the demo.
+        source: the source model to look at.
+        umap: whether to learn UMAP's map too, which takes a while.
+    """
+    scene = next(iter(recipe.degradations))
+    images = scene_images(recipe, scene, source)
+    adapted = dict(_adapted(recipe, source, images))
+    statistics = source.statistics
+    clean = split(uci_digits(), source.seed, source=recipe.source_digits, target=recipe.target_digits).source.inputs
+    head = FeatureModel(source.model, statistics.head).head
+    features = {
+        recipe.arm(name).label: features_of(adapter.export(), torch.split(images, _BATCH), statistics.head)
+        for name, adapter in adapted.items()
+    }
+    before = features[recipe.arm(SOURCE).label]
+    predictions = {name: adapted[name].predict(images) for name in (SOURCE, CHOSEN)}
+    two = {"before": before, "after": features[recipe.arm(CHOSEN).label]}
+    source_features = features_of(source.model, torch.split(clean, _BATCH), statistics.head)
+    return {
+        "scene": scene,
+        "source_seed": source.seed,
+        "method": recipe.arm(CHOSEN).label,
+        "subspace": subspace_report(statistics, head.weight).plain(),
+        "gradients": gradient_norms(statistics).plain(),
+        "reconstruction": reconstruction(statistics, features).plain(),
+        "normality": normality_report(statistics, before).plain(),
+        "histograms": feature_histograms(statistics, before, seed=source.seed).plain(),
+        "predictions": {
+            key: prediction_report(predictions[name], source.target.targets).plain()
+            for key, name in (("before", SOURCE), ("after", CHOSEN))
+        },
+        "stream": _stream(recipe, source, images),
+        **_compared(source, two, {"before": predictions[SOURCE], "after": predictions[CHOSEN]}),
+        **_clouds(source, source_features, features, umap=umap),
+    }
+
+
+def _compared(source: SourceModel, features: Mapping[str, Tensor], predictions: Mapping[str, Tensor]) -> dict[str, Any]:
+    """Before and after; nothing where the method diverged and left nothing to compare."""
+    head = FeatureModel(source.model, source.statistics.head).head
+    try:
+        return {
+            "shift": shift_report(source.statistics, features).plain(),
+            "outputs": output_report(source.statistics, head, predictions).plain(),
+        }
+    except BatchError as error:
+        return {"unmeasured": str(error)}
+
+
+def _adapted(recipe: Recipe, source: SourceModel, images: Tensor) -> Iterator[tuple[str, Adapter]]:
+    """The methods with plain running statistics, each at the end of the stream."""
+    for arm in recipe.arms:
+        if arm.method.schedule.batch_norm != "debiased":
+            adapter = Adapter(source.model, arm.method, source.statistics)
+            for batch in torch.split(images, recipe.batch_size):
+                adapter.adapt(batch)
+            yield arm.name, adapter
+
+
+def _stream(recipe: Recipe, source: SourceModel, images: Tensor) -> dict[str, Any]:
+    adapter = Adapter(source.model, recipe.arm(CHOSEN).method, source.statistics)
+    labels = torch.split(source.target.targets, recipe.batch_size)
+    return record_stream(adapter, torch.split(images, recipe.batch_size), labels).plain()
+
+
+def _clouds(
+    source: SourceModel, source_features: Tensor, features: Mapping[str, Tensor], *, umap: bool
+) -> dict[str, Any]:
+    """What needs POT or umap-learn; nothing where those are not installed."""
+    finite = {name: rows for name, rows in features.items() if bool(torch.isfinite(rows).all())}
+    made: dict[str, Any] = {}
+    try:
+        made["clouds"] = principal_clouds(source.statistics, source_features, finite, seed=source.seed).plain()
+    except MissingExtraError as error:
+        made["missing"] = str(error)
+    if umap:
+        made["umap"] = umap_clouds(source.statistics, source_features, finite, seed=source.seed).plain()
+    return made

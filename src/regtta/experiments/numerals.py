@@ -1,0 +1,12 @@
+"""Numbers as people read them."""
+
+
+def number(value: float, *, signed: bool = False) -> str:
+    """Three decimals with a minus sign that is one.
+
+    Example:
+        >>> number(-0.1), number(0.1, signed=True), number(-0.0001)
+        ('−0.100', '+0.100', '0.000')
+    """
+    text = f"{value:+.3f}" if signed else f"{value:.3f}"
+    return text.lstrip("+-") if float(text) == 0 else text.replace("-", "−")
