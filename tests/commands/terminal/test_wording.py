@@ -15,6 +15,9 @@ from regtta.errors import RegttaError
         ("k=None takes all", "--set k=none takes all"),
         ("overhead= stays, ahead=<name>", "overhead= stays, ahead=<name>"),
         ("two\n  lines", "two lines"),
+        ("there. Or pass download=True; on the command line, --download.", "there. Or pass --download."),
+        ("Or call fetch_california on that folder; on the command line, --download.", "Or pass --download."),
+        ("No folder of data sets was named. Pass one, or", "No folder of data sets was named. Pass --data DIR, or"),
     ],
 )
 def test_the_words_of_the_command_line(message, expected):
