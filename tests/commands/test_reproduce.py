@@ -441,3 +441,13 @@ def test_a_name_in_the_list_is_never_broken(regtta, monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
     shown = regtta("reproduce", "--list").stdout.split()
     assert {"classification-cifar10c", "sensitivity-batch"} <= set(shown)
+
+
+def test_who_stops_it_is_told_that_nothing_is_lost(data, here, monkeypatch, regtta):
+    def stopped(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("regtta.commands.reproduce.sweep", stopped)
+    result = regtta("reproduce", "california", "--quick", "--data", str(data), "--out", str(here / "out"))
+    assert result.exit_code == 130
+    assert "the same command goes on where it was" in result.stderr

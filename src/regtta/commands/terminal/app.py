@@ -221,8 +221,12 @@ def reproduce(
         download=download,
         tables_only=tables_only,
     )
-    with told_in_terminal() as listener:
-        done = reproduce(options, listener)
+    try:
+        with told_in_terminal() as listener:
+            done = reproduce(options, listener)
+    except KeyboardInterrupt as error:
+        typer.echo("Stopped. All runs so far are kept: the same command goes on where it was.", err=True)
+        raise typer.Exit(130) from error
     for report in done:
         show.reproduced(report)
 
