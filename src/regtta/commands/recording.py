@@ -1,8 +1,6 @@
 """The record of an adaptation: everything that ``regtta report`` shows of it, as one JSON file."""
 
 import json
-import math
-import platform
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -26,13 +24,15 @@ from regtta.experiments.analysis import (
     shift_report,
     subspace_report,
 )
+from regtta.experiments.analysis.reports import plain_of
 from regtta.experiments.analysis.sampling import Reservoir
+from regtta.experiments.environment import device_name, versions
+from regtta.experiments.recorded import ADAPTATION
 from regtta.features import FeatureModel
 from regtta.files import written_whole
 from regtta.options import described
 from regtta.steps import Step
 
-FORMAT = "regtta.adaptation/1"
 BEFORE, AFTER = "before", "after"
 MOST_ROWS = 2000
 MOST_BYTES = 256 * 2**20
@@ -80,7 +80,7 @@ class Recorder:
             about: what was run and what came of it.
             online: whether the answers were the predictions of the stream, not those made after it.
         """
-        content: dict[str, Any] = {"format": FORMAT, **about, "environment": self._environment()}
+        content: dict[str, Any] = {"format": ADAPTATION, **about, "environment": self._environment()}
         content["stream"] = self._stream.record().plain()
         rows = [] if self._sample is None else self._sample.rows()
         if rows and len(rows[0]) > 1:
@@ -94,8 +94,8 @@ class Recorder:
     def _environment(self) -> dict[str, object]:
         device = next((p.device for p in self._model.parameters()), torch.device("cpu"))
         return {
-            "versions": {"regtta": regtta.__version__, "torch": torch.__version__, "python": platform.python_version()},
-            "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+            "versions": versions(),
+            "device": device_name(device),
             "method": {"name": self._adapter.method.name, **described(self._adapter.method)},
         }
 
@@ -146,10 +146,7 @@ def _of_labels(predictions: Mapping[str, Tensor], answers: Tensor, labels: Tenso
     known = labels.isfinite().all(dim=1)
     if int(known.sum()) < 2:
         return {}
-    reports = {
-        name: prediction_report(values.reshape(len(labels), -1)[known], labels[known])
-        for name, values in predictions.items()
-    }
+    reports = {name: prediction_report(_rows(values)[known], labels[known]) for name, values in predictions.items()}
     truth = reports[BEFORE].labels
     before = (reports[BEFORE].predictions - truth) ** 2
     after = (prediction_report(_rows(answers)[known], labels[known]).predictions - truth) ** 2
@@ -187,12 +184,4 @@ def gain_interval(
 def write_record(path: Path, content: Mapping[str, Any]) -> None:
     """Write a record in one move; what is not finite becomes null, as JSON has no word for it."""
     with written_whole(path) as draft:
-        draft.write_text(json.dumps(_strict(content), allow_nan=False, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-def _strict(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {key: _strict(item) for key, item in value.items()}
-    return [_strict(item) for item in value] if isinstance(value, list | tuple) else value
+        draft.write_text(json.dumps(plain_of(content), allow_nan=False, ensure_ascii=False) + "\n", encoding="utf-8")

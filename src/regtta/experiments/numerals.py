@@ -10,3 +10,13 @@ def number(value: float, *, signed: bool = False) -> str:
     """
     text = f"{value:+.3f}" if signed else f"{value:.3f}"
     return text.lstrip("+-") if float(text) == 0 else text.replace("-", "−")
+
+
+def source_models(count: int) -> str:
+    """So many source models, in words.
+
+    Example:
+        >>> source_models(1), source_models(3)
+        ('one source model', '3 source models')
+    """
+    return "one source model" if count == 1 else f"{count} source models"

@@ -8,8 +8,9 @@ import pytest
 
 import regtta
 import zoo
-from regtta.commands.recording import FORMAT, Recorder, write_record
+from regtta.commands.recording import Recorder, write_record
 from regtta.errors import FileError, ForeignFileError, MissingFileError, OptionError
+from regtta.experiments.recorded import ADAPTATION as FORMAT
 from regtta.experiments.report import opening
 from regtta.experiments.report.opening import kind_of, page_of, read_record, tables_of
 

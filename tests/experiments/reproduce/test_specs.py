@@ -6,6 +6,7 @@ import pickle
 import pytest
 
 from regtta.errors import FileError
+from regtta.experiments.reproduce import specs as specs_module
 from regtta.experiments.reproduce.arms import Arm, arm_of
 from regtta.experiments.reproduce.experiments import EXPERIMENTS
 from regtta.experiments.reproduce.layouts import Cell, layout_of
@@ -308,3 +309,13 @@ def test_weights_that_cannot_be_read_are_refused(tmp_path):
     path = tmp_path / "there.pth"
     path.write_bytes(b"weights")
     check_weights({"resnet50": path, "vit_b16": path})
+
+
+def test_a_file_of_weights_is_read_once_however_many_runs_start_from_it(tmp_path):
+    path = tmp_path / "weights.pth"
+    path.write_bytes(b"weights")
+    before = specs_module._digest.cache_info().misses
+    runs = Plan(weights={"resnet50": path}).all_runs(EXPERIMENTS["biwi"].layouts({}))
+    assert len(runs) > 100
+    assert {run.source.start for run in runs} == {mark_of(path)}
+    assert specs_module._digest.cache_info().misses == before + 1

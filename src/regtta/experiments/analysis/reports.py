@@ -29,7 +29,7 @@ class Report:
             >>> Means(np.array([1.5, np.nan])).plain()
             {'means': [1.5, None]}
         """
-        return cast(dict[str, Any], _plain(self))
+        return cast(dict[str, Any], plain_of(self))
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Self:
@@ -77,15 +77,16 @@ def _shown(value: object) -> str:
     return str(sorted(value)) if isinstance(value, Mapping) else type(value).__name__
 
 
-def _plain(value: object) -> object:
+def plain_of(value: object) -> object:
+    """``value`` as JSON has it: arrays are lists, dataclasses mappings, what is not finite is ``None``."""
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: plain_of(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [plain_of(item) for item in value]
     if is_dataclass(value):
-        return {item.name: _plain(getattr(value, item.name)) for item in fields(value)}
+        return {item.name: plain_of(getattr(value, item.name)) for item in fields(value)}
     return value

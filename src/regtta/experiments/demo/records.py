@@ -1,15 +1,12 @@
 """The results as JSON: every run, what it was made with, and what it comes to."""
 
 import json
-import platform
 
-import torch
-
-from regtta._version import __version__
 from regtta.experiments.demo.model import CHANNELS
 from regtta.experiments.demo.recipe import SOURCE, Recipe
 from regtta.experiments.demo.study import Run
 from regtta.experiments.demo.summary import SCORES, Spread, Study
+from regtta.experiments.environment import versions
 from regtta.experiments.protocol import PROTOCOLS
 from regtta.options import described
 
@@ -17,11 +14,7 @@ from regtta.options import described
 def results_json(study: Study, words: tuple[str, ...]) -> str:
     """The same text for the same seeds on one machine: no dates, no durations."""
     content = {
-        "versions": {
-            "regtta": __version__,
-            "torch": str(torch.__version__),
-            "python": platform.python_version(),
-        },
+        "versions": versions(),
         "device": "cpu",
         "recipe": _recipe(study.recipe),
         "seeds": list(study.seeds),

@@ -17,7 +17,7 @@ from regtta.experiments.comparison import Difference, paired_difference
 from regtta.experiments.figures import cloud_panels
 from regtta.experiments.figures.method_scores import draw_streams
 from regtta.experiments.figures.style import figure_of, new_figure
-from regtta.experiments.numerals import number
+from regtta.experiments.numerals import number, source_models
 from regtta.experiments.report.adaptation.pictures import (
     assumption_pictures,
     prediction_pictures,
@@ -142,12 +142,8 @@ def _sentence(other: str, gap: Difference) -> str:
         if math.isnan(gap.low)
         else f", 95 % interval {number(gap.low, signed=True)} to {number(gap.high, signed=True)}"
     )
-    models = _models(gap.pairs)
+    models = source_models(gap.pairs)
     return f"Over {other} that is {number(gap.mean, signed=True)}{sure}, over {models}."
-
-
-def _models(count: int) -> str:
-    return "one source model" if count == 1 else f"{count} source models"
 
 
 def _mean(scores: MethodScores, label: str) -> float:
@@ -171,7 +167,7 @@ def _facts(results: Results) -> tuple[tuple[str, str], ...]:
 def _warnings(results: Results, detail: Results) -> list[str]:
     found = []
     if len(results["seeds"]) < 6:
-        found.append(f"{_models(len(results['seeds']))} show a direction, not significance.".capitalize())
+        found.append(f"{source_models(len(results['seeds']))} show a direction, not significance.".capitalize())
     gone = sum(1 for run in results["runs"] if run["diverged"] and run["protocol"] == "offline")
     if gone:
         found.append(f"{gone} run{'s' if gone > 1 else ''} diverged.")

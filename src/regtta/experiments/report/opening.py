@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from regtta.errors import ForeignFileError, MissingFileError, OptionError
+from regtta.experiments.recorded import ADAPTATION
 from regtta.experiments.report.adaptation import adaptation_page
 from regtta.experiments.report.content import Page
 from regtta.experiments.report.demonstration import DETAIL, RESULTS, demonstration_page
 from regtta.experiments.report.reproduction import reproduction_page
 
-ADAPTATION = "regtta.adaptation/1"
 _MOST_BYTES = 256 * 2**20
 
 

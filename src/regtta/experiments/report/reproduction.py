@@ -12,7 +12,7 @@ from regtta.errors import ForeignFileError
 from regtta.experiments.analysis.method_scores import MethodScores
 from regtta.experiments.figures.method_scores import draw_methods
 from regtta.experiments.figures.style import figure_of, new_figure
-from regtta.experiments.numerals import number
+from regtta.experiments.numerals import number, source_models
 from regtta.experiments.report.content import Entry, Grid, Page, Picture, Section, Tone
 from regtta.experiments.reproduce.rendering.spreadsheet import COLUMNS
 
@@ -101,7 +101,7 @@ def _verdict(lines: Sequence[Line]) -> tuple[str, Tone, tuple[str, ...]]:
     sure = (
         "" if math.isnan(low) else f" The 95 % interval is {number(low, signed=True)} to {number(high, signed=True)}."
     )
-    return headline, tone, (f"Paired over {_models(ours)}.{sure}",)
+    return headline, tone, (f"Paired over {source_models(int(ours['source_models']))}.{sure}",)
 
 
 def _warnings(lines: Mapping[str, Sequence[Line]], *, smoke: bool) -> list[str]:
@@ -204,10 +204,6 @@ def _pictures(lines: Sequence[Line]) -> tuple[Picture, ...]:
     alt = f"A mark for each of {len(rows)} rows with its deviation, and the paper's number beside it."
     caption = "Scores far from the others are written at the edge."
     return (Picture(f"{report.score} at a glance", alt, caption, figure),)
-
-
-def _models(line: Line) -> str:
-    return "one source model" if line["source_models"] == "1" else f"{line['source_models']} source models"
 
 
 def _number(text: str) -> float:

@@ -2,12 +2,12 @@
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from regtta.experiments.comparison import Difference, best_of, paired_difference
-from regtta.experiments.reproduce.layouts import OF_THE_SOURCE, SMALLER_IS_BETTER, Cell, Layout
+from regtta.experiments.reproduce.layouts import SMALLER_IS_BETTER, Cell, Layout
 from regtta.experiments.reproduce.settings import Part
 from regtta.experiments.reproduce.specs import Plan, RunSpec, references
 from regtta.experiments.store import key_of
@@ -115,22 +115,19 @@ def fill(layout: Layout, plan: Plan, records: Iterable[Mapping[str, Any]]) -> Fi
     values = {cell: _value(cell, plan, results) for cell in wanted}
     best = _best(values, list(cells))
     settings = {cell.setting.name: cell.setting for cell in cells}
-    gaps = {cell: _comparison(name, cell, values) for name, cell in _named(layout)}
+    compared = [(cell, _comparison(name, cell, values)) for name, cell in _named(layout)]
+    gaps = dict(compared)
     return Filled(
         layout=layout,
         values=tuple(
-            tuple(None if cell is None else _marked(values[cell], cell in best) for cell in row.cells)
+            tuple(None if cell is None else replace(values[cell], best=cell in best) for cell in row.cells)
             for row in layout.rows
         ),
         gaps=tuple(tuple(None if cell is None else gaps.get(cell) for cell in row.cells) for row in layout.rows),
-        comparisons=tuple(_comparisons(layout, values)),
+        comparisons=tuple(_comparisons(compared)),
         sources={name: len(plan.sources(setting)) for name, setting in settings.items()},
         seeds=plan.seeds,
     )
-
-
-def _marked(value: Value, best: bool) -> Value:
-    return Value(value.by_source, value.sd, value.runs, value.diverged, value.missing, best)
 
 
 def _value(cell: Cell, plan: Plan, results: Results) -> Value:
@@ -195,16 +192,15 @@ def _best(values: Mapping[Cell, Value], cells: list[Cell]) -> set[Cell]:
     return best
 
 
-def _comparisons(layout: Layout, values: Mapping[Cell, Value]) -> Iterable[Comparisons]:
+def _comparisons(compared: Sequence[tuple[Cell, Comparison]]) -> Iterable[Comparisons]:
     """For each setting, its first score over most of its parts: the one that methods are judged by."""
     seen: dict[tuple[str, str], Cell] = {}
-    for cell in layout.cells():
-        if cell.score not in OF_THE_SOURCE:
-            key = (cell.setting.name, cell.task)
-            if key not in seen or len(cell.parts) > len(seen[key].parts):
-                seen[key] = cell
+    for cell, _ in compared:
+        key = (cell.setting.name, cell.task)
+        if key not in seen or len(cell.parts) > len(seen[key].parts):
+            seen[key] = cell
     for chosen in seen.values():
-        lines = tuple(_comparison(name, cell, values) for name, cell in _named(layout) if cell.group == chosen.group)
+        lines = tuple(comparison for cell, comparison in compared if cell.group == chosen.group)
         title = f"{chosen.score} {chosen.protocol}, {chosen.setting.name}"
         yield Comparisons(title, _ssa(chosen), lines)
 

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 
@@ -180,12 +181,18 @@ def references(cell: Cell) -> tuple[Cell, ...]:
 
 
 def mark_of(path: Path) -> str:
-    """The mark of a file of weights."""
+    """The mark of a file of weights, read again only where it has changed: every run of a plan asks for it."""
     try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+        now = path.stat()
+        return _digest(path, now.st_size, now.st_mtime_ns)
     except OSError as error:
         raise FileError(f"{path} cannot be read: {error}.") from error
+
+
+@lru_cache
+def _digest(path: Path, size: int, modified: int) -> str:  # noqa: ARG001 - what tells one content from the next
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
 
 
 def check_weights(weights: Mapping[str, Path]) -> None:

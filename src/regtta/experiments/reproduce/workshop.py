@@ -1,7 +1,6 @@
 """Where the work is done: data, source models and their statistics, and runs on them, in one process."""
 
 import logging
-import platform
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -11,12 +10,12 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-import regtta
 from regtta.adapter import Adapter
 from regtta.collecting import collect
 from regtta.experiments.analysis import weight_correlation
 from regtta.experiments.datasets import Domain
 from regtta.experiments.datasets.discretising import BINS, bin_edges, in_classes
+from regtta.experiments.environment import device_name, versions
 from regtta.experiments.models import HEADS, model_of
 from regtta.experiments.protocol import evaluate
 from regtta.experiments.reproduce.arms import Arm
@@ -99,8 +98,8 @@ class Workshop:
             found = self._measured(spec, prepared) if spec.arm is None else self._adapted(spec, spec.arm, prepared)
         return found | {
             "source_fingerprint": prepared.fingerprint,
-            "versions": {"regtta": regtta.__version__, "torch": torch.__version__, "python": platform.python_version()},
-            "device": torch.cuda.get_device_name() if self.tools.device.startswith("cuda") else self.tools.device,
+            "versions": versions(),
+            "device": device_name(self.tools.device),
         }
 
     def prepare(self, spec: SourceSpec) -> Prepared:
