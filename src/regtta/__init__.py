@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from regtta.adapter import Adapter
     from regtta.collecting import collect
     from regtta.errors import RegttaError
+    from regtta.guards import SAFE
     from regtta.methods import (
         METHODS,
         RSD,
@@ -46,6 +47,7 @@ _HOMES = {
     "RSD": "methods",
     "RegressionMetrics": "metrics",
     "RegttaError": "errors",
+    "SAFE": "guards",
     "SSA": "methods",
     "Source": "methods",
     "SourceStatistics": "statistics",
@@ -63,6 +65,7 @@ _HOMES = {
 __all__ = [
     "METHODS",
     "RSD",
+    "SAFE",
     "SSA",
     "TTT",
     "Adapter",

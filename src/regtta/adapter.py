@@ -1,8 +1,7 @@
 """The adapter: owns a copy of the model and is the only code that steps its weights."""
 
-import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -17,13 +16,18 @@ from regtta.features import (
     run_model,
     without_features,
 )
-from regtta.guards import DEFAULT, Guard, Outcome
-from regtta.methods import Batch, Method, NewHead, Rule, Skip, Stage, Update
+from regtta.guards import DEFAULT, Arrival, Guard, Keep, Outcome, Panel, Post, Rollback
+from regtta.learning import Attempt, Learner
+from regtta.locking import SharedLock
+from regtta.methods import Method, Stage
 from regtta.moving import MovingParts
 from regtta.options import described, replace
-from regtta.parameters import BatchNormSwitch, batch_norms, private_copy
+from regtta.parameters import private_copy
 from regtta.statistics import SourceStatistics, fingerprint
 from regtta.steps import Diagnostics, Step, Verdict
+
+# Servers wrap their handlers in inference mode, and nothing made or moved there can learn.
+_able_to_learn = torch.inference_mode(False)
 
 
 class Adapter:
@@ -51,6 +55,7 @@ class Adapter:
         (torch.Size([10, 1]), True)
     """
 
+    @_able_to_learn
     def __init__(
         self,
         model: nn.Module,
@@ -70,17 +75,20 @@ class Adapter:
         self.method = replace(method, overrides)
         self.source = source
         self.guards = tuple(guards)
+        self._lock = SharedLock()
         self._inputs_key = inputs
         self._model = private_copy(model).eval()
         self._grad_flags = [p.requires_grad for p in self._model.parameters()]
         self._fingerprint = fingerprint(self._model)
         self._check_source(head, allow_mismatch=allow_mismatch)
-        self._parts: MovingParts | None = None
+        self._learner: Learner | None = None
+        self._good: dict[str, Any] = {}
+        self._frozen = False
         name = head or (source.head if source is not None else None)
         if name is not None or not self.method.needs_head:
             self._start(name)
 
-    @torch.inference_mode(False)  # servers wrap their handlers in it, and nothing can be learned there
+    @_able_to_learn
     def adapt(self, x: object, targets: Tensor | None = None) -> Step:
         """Predict on a batch, then learn from it.
 
@@ -88,22 +96,14 @@ class Adapter:
             x: a tensor (B, ...), a tuple that begins with one, or a dict (see ``inputs``).
             targets: labels, for the oracle alone.
         """
-        inputs = self._on_device(x)
-        self._check_targets(targets)
-        if self._parts is None:
-            self._start(find_head(self._model, inputs))
-        reason = _first(guard.admits(inputs) for guard in self.guards)
-        outcome, predictions = Outcome(None, None), None
-        if reason is None:
-            outcome, predictions, reason = self._learn(inputs, targets)
-        if predictions is None:
-            predictions = self.predict(inputs)
-        verdict = Verdict(learned=reason is None, reason=reason or "")
-        displacement = self._started.displacement()
-        diagnostics = Diagnostics(outcome.loss, outcome.gradient_norm, displacement, verdict)
-        step = Step(self._index, predictions, diagnostics)
-        self._index += 1
-        return step
+        with self._lock.writing():
+            inputs = self._on_device(x)
+            self._check_targets(targets)
+            if self._learner is None:
+                self._start(find_head(self._model, inputs))
+            step = self._frozen_step(inputs) if self._frozen else self._step(inputs, targets)
+            self._index += 1
+            return step
 
     def run(self, xs: Iterable[object]) -> Iterator[Step]:
         """:meth:`adapt` over a stream, one step a batch."""
@@ -111,33 +111,52 @@ class Adapter:
             yield self.adapt(x)
 
     def predict(self, x: object) -> Tensor:
-        """Predict in eval mode; nothing changes."""
-        with torch.no_grad():
+        """Predict in eval mode; nothing changes. Threads may predict side by side."""
+        with self._lock.reading(), torch.no_grad():
             return run_model(self._model, self._on_device(x))
 
     @property
     def head(self) -> str | None:
         """Name of the head, as soon as it is known; None where the method needs none and none was named."""
-        forward = self._forward if self._parts is not None else None
+        forward = self._learner.forward if self._learner is not None else None
         return forward.head_name if isinstance(forward, FeatureModel) else None
 
     def features(self, x: object) -> Tensor:
         """What enters the head (B, D), in eval mode; nothing changes."""
-        forward = self._forward if self._parts is not None else None
-        if not isinstance(forward, FeatureModel):
+        if self.head is None:
             raise MismatchError("The adapter knows no head, and so no features. Pass head=<name>.")
-        with torch.no_grad():
-            return forward(self._on_device(x)).features
+        with self._lock.writing():  # the pass hangs a hook into the model
+            return self._in_eval_mode(self._on_device(x)).features
 
+    @_able_to_learn
     def reset(self) -> None:
         """Forget the stream: exactly the adapter that was made at first."""
-        if self._parts is not None:
-            self._parts.restore_origin()
-            self._begin_stream()
+        with self._lock.writing():
+            if self._learner is not None:
+                self._begin_stream()
+
+    @_able_to_learn
+    def rollback(self) -> Literal["good", "source"]:
+        """Return to the last good model, or to the source model where none was kept; says to which.
+
+        Good is what a guard such as :class:`regtta.guards.HealthCheck` kept. The stream goes on from there.
+        """
+        with self._lock.writing():
+            self._started  # noqa: B018 - raises where there is no stream yet
+            return self._return_to("good")
+
+    def freeze(self) -> None:
+        """Learn nothing more: from now on ``adapt`` only predicts, until :meth:`thaw`."""
+        self._frozen = True
+
+    def thaw(self) -> None:
+        """Learn again."""
+        self._frozen = False
 
     def export(self) -> nn.Module:
         """The adapted model as a plain module in eval mode, independent of the adapter."""
-        model = private_copy(self._model)
+        with self._lock.writing():
+            model = private_copy(self._model)
         for parameter, flag in zip(model.parameters(), self._grad_flags, strict=True):
             parameter.requires_grad_(flag)
             parameter.grad = None
@@ -146,130 +165,123 @@ class Adapter:
     def state_dict(self) -> dict[str, Any]:
         """Where the stream stands: a new adapter that loads it goes on as if never stopped.
 
-        Tensors and plain values only, so that ``torch.save`` and ``torch.load(weights_only=True)``
-        carry it.
+        Tensors and plain values only: :func:`regtta.checkpoints.write_state` keeps it in a file.
         """
-        live = self._started.tensors()
-        return {
-            "method": described(self.method),
-            "model": self._fingerprint,
-            "index": self._index,
-            "batch_norm_updates": self._batch_norm.updates,
-            "tensors": {name: tensor.detach().clone() for name, tensor in live.items()},
-            "optimizer": copy.deepcopy(self._optimizer.state_dict()) if self._optimizer else {},
-            "rule": copy.deepcopy(self._rule.state_dict()),
-        }
+        with self._lock.writing():
+            learner = self._started
+            return {
+                "method": described(self.method),
+                "guards": [described(guard) for guard in self.guards],
+                "model": self._fingerprint,
+                "index": self._index,
+                "frozen": self._frozen,
+                "learner": learner.state_dict(),
+                "watches": self._panel.state_dict(),
+                "good": self._good,
+            }
 
+    @_able_to_learn
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from :meth:`state_dict`, which must be of the same model and method."""
-        parts = self._started
-        self._check_state(state)
-        self._begin_stream()
-        parts.load(state["tensors"])
-        self._index = state["index"]
-        self._batch_norm.updates = state["batch_norm_updates"]
-        if self._optimizer is not None:
-            self._optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))
-        self._rule.load_state_dict(copy.deepcopy(state["rule"]))
+        """Go on from :meth:`state_dict`, which must be of the same model, method and guards."""
+        with self._lock.writing():
+            learner = self._started
+            self._check_state(state)
+            self._begin_stream()
+            learner.load_state_dict(state["learner"])
+            self._panel.load_state_dict(state["watches"])
+            self._index, self._frozen = state["index"], state["frozen"]
+            self._good = dict(state["good"])
+            self._moved = learner.parts.moved()
 
     # --- how a stream begins ---------------------------------------------------------------------
 
     def _start(self, head: str | None) -> None:
         """What is settled once, as soon as the head is known."""
-        if head is None:
-            self._forward, module = without_features(self._model), None
-        else:
-            self._forward = FeatureModel(self._model, head)
-            module = self._forward.head
+        forward = without_features(self._model) if head is None else FeatureModel(self._model, head)
+        module = forward.head if isinstance(forward, FeatureModel) else None
+        if head is not None and module is not None:
             self._check_width(head, module)
-        self._stage = Stage(self._model, module, self.source)
-        self._parts = MovingParts(self._model, module, self.method.schedule.trainable)
+        parts = MovingParts(self._model, module, self.method.schedule.trainable)
+        self._learner = Learner(forward, parts, self.method, Stage(self._model, module, self.source))
         self._begin_stream()
 
     def _begin_stream(self) -> None:
         """What each stream starts afresh."""
-        schedule = self.method.schedule
-        parameters = self._started.trainable.values()
+        learner = self._started
+        learner.parts.load(learner.parts.origin)
+        learner.begin()
+        post = Post(learner.smallest, self.source, learner.stage.head)
+        self._panel = Panel(self.guards, post)
         self._index = 0
-        self._batch_norm = BatchNormSwitch(batch_norms(self._model), schedule.batch_norm)
-        self._optimizer = schedule.optimizer(parameters) if schedule.optimizer else None
-        self._rule: Rule = self.method.start(self._stage)
+        self._good = {}
+        self._moved = False
+        self._frozen = False
 
     @property
-    def _started(self) -> MovingParts:
-        if self._parts is None:
+    def _started(self) -> Learner:
+        if self._learner is None:
             raise MismatchError(
                 "The adapter has not found its head yet: it looks for one in its first batch. Pass "
                 "head=<name>, or adapt first."
             )
-        return self._parts
+        return self._learner
 
     # --- one step --------------------------------------------------------------------------------
 
-    def _learn(self, inputs: Tensor, targets: Tensor | None) -> tuple[Outcome, Tensor | None, str | None]:
-        """The first of the batch's steps: what came of it, its predictions, why it was refused."""
-        first = self._attempt(inputs, targets)
-        for _ in range(self.method.schedule.steps - 1):
-            if first[2] is not None or self._attempt(inputs, targets)[2] is not None:
-                break
-        return first
+    def _step(self, inputs: Tensor, targets: Tensor | None) -> Step:
+        arrival = Arrival(
+            inputs, lambda: self._in_eval_mode(inputs), lambda: self._at_source(inputs), moved=self._moved
+        )
+        ruling = self._panel.admits(arrival)
+        attempt = Attempt(Outcome(), None, ruling)
+        if ruling is None:
+            attempt = self._started.learn(inputs, targets, self._panel.judge)
+        predictions, returned = attempt.predictions, ""
+        if predictions is not None:
+            self._moved = True
+        if isinstance(attempt.ruling, Keep):
+            self._good = self._started.state_dict()
+        if isinstance(attempt.ruling, Rollback):
+            returned = self._return_to(attempt.ruling.to)
+            arrival = Arrival(inputs, lambda: self._in_eval_mode(inputs))
+        if predictions is None:
+            predictions = arrival.current.outputs
+        return self._described(attempt, predictions, returned)
 
-    def _attempt(self, inputs: Tensor, targets: Tensor | None) -> tuple[Outcome, Tensor | None, str | None]:
-        """One step, taken back whole if it is refused or breaks off."""
-        parts, updates = self._started, self._batch_norm.updates
-        remembered = copy.deepcopy(self._rule.state_dict())
-        parts.remember_buffers()
-        taken = False
-        try:
-            forward, update = self._ask_rule(inputs, targets)
-            outcome = self._differentiate(update)
-            reason = _first(guard.judge(outcome) for guard in self.guards)
-            if reason is None:
-                reason = self._apply(update)
-            taken = reason is None
-        finally:
-            if not taken:
-                parts.restore_buffers()
-                self._batch_norm.updates = updates
-                self._rule.load_state_dict(remembered)
-        return outcome, forward.outputs.detach() if taken else None, reason
+    def _return_to(self, where: Literal["source", "good"]) -> Literal["source", "good"]:
+        learner = self._started
+        if where == "good" and self._good:
+            learner.load_state_dict(self._good)
+        else:
+            where = "source"
+            learner.parts.load(learner.parts.origin)
+            learner.begin()
+        self._moved = where == "good"
+        self._panel.returned()
+        return where
 
-    def _ask_rule(self, inputs: Tensor, targets: Tensor | None) -> tuple[Forward, Update]:
-        self._batch_norm.adapting()
-        try:
-            with torch.set_grad_enabled(bool(self._started.trainable)):
-                forward = self._forward(inputs)
-                batch = Batch(inputs, forward.features, forward.outputs, targets, self._forward)
-                return forward, self._rule.update(batch)
-        finally:
-            self._batch_norm.predicting()
+    def _frozen_step(self, inputs: Tensor) -> Step:
+        attempt = Attempt(Outcome(), None, "frozen by hand")
+        return self._described(attempt, self._in_eval_mode(inputs).outputs, "")
 
-    def _differentiate(self, update: Update) -> Outcome:
-        """Gradients of a loss, and its two numbers in one read from the device."""
-        if not isinstance(update, Tensor) or self._optimizer is None:
-            return Outcome(None, None)
-        self._optimizer.zero_grad()
-        update.backward()  # type: ignore[no-untyped-call]
-        gradients = [p.grad for p in self._started.trainable.values() if p.grad is not None]
-        norm = nn.utils.get_total_norm(gradients)
-        loss, gradient_norm = torch.stack([update.detach().double(), norm.double()]).tolist()
-        return Outcome(loss, gradient_norm)
+    def _described(self, attempt: Attempt, predictions: Tensor, returned: str) -> Step:
+        ruling, outcome = attempt.ruling, attempt.outcome
+        reason = ruling.reason if isinstance(ruling, Rollback) else ruling if isinstance(ruling, str) else ""
+        verdict = Verdict(learned=not reason, reason=reason, returned=returned)
+        return Step(
+            self._index,
+            predictions,
+            Diagnostics(outcome.loss, outcome.gradient_norm, self._started.displacement, verdict),
+        )
 
-    def _apply(self, update: Update) -> str | None:
-        """Carry the rule's answer out; the reason where there is nothing to carry out."""
-        if isinstance(update, Skip):
-            return update.reason
-        if isinstance(update, NewHead):
-            head = self._stage.require_head()
-            with torch.no_grad():
-                head.weight.copy_(update.weight)
-                if update.bias is not None and head.bias is not None:
-                    head.bias.copy_(update.bias)
-        elif update is not None and self._optimizer is not None:
-            self._optimizer.step()
-        elif self._batch_norm.mode == "source":
-            return f"{self.method.name} changes nothing"
-        return None
+    @torch.no_grad()
+    def _in_eval_mode(self, inputs: Tensor) -> Forward:
+        return self._started.forward(inputs)
+
+    @torch.no_grad()
+    def _at_source(self, inputs: Tensor) -> Forward:
+        """The pass that the model as it was at first would make."""
+        return self._started.forward(inputs, self._started.parts.origin)
 
     # --- what may not be -------------------------------------------------------------------------
 
@@ -284,6 +296,12 @@ class Adapter:
             raise StatisticsError(
                 f"{name} needs source statistics. Collect them once, where the source data lies: "
                 f"source = regtta.collect(model, loader), then Adapter(model, {name}(), source)."
+            )
+        needy = [type(guard).__name__ for guard in self.guards if guard.needs_source]
+        if self.source is None and needy:
+            raise StatisticsError(
+                f"The guards {', '.join(needy)} compare with the source, and there are no statistics. Pass "
+                "source=regtta.collect(model, loader), or leave them out."
             )
         if self.source is not None and not allow_mismatch:
             self.source.check_fingerprint(self._fingerprint)
@@ -304,16 +322,16 @@ class Adapter:
             raise BatchError(f"{name} learns from labels: call adapt(x, targets=y).")
 
     def _check_state(self, state: Mapping[str, Any]) -> None:
-        own = {"method": described(self.method), "model": self._fingerprint}
+        own = {
+            "method": described(self.method),
+            "guards": [described(guard) for guard in self.guards],
+            "model": self._fingerprint,
+        }
         for name, value in own.items():
             if state.get(name) != value:
                 raise MismatchError(
-                    f"The state is of another {name}: expected {value}, found {state.get(name)}. Make the "
+                    f"The state is of another {name.rstrip('s')}: expected {value}, found {state.get(name)}. Make the "
                     f"adapter with the {name} that the stream was begun with."
                 )
-        if state["tensors"].keys() != self._started.tensors().keys():
+        if state["learner"]["tensors"].keys() != self._started.parts.tensors().keys():
             raise MismatchError("The state holds other parameters than this adapter moves.")
-
-
-def _first(reasons: Iterable[str | None]) -> str | None:
-    return next((reason for reason in reasons if reason is not None), None)

@@ -79,9 +79,33 @@ def alignment_loss(
         >>> alignment_loss(tensor([[0.0], [2.0]]), zeros(1), 2 * ones(1), ones(1))
         tensor(0.5000)
     """
-    mean = values.mean(dim=0)
-    variance = values.var(dim=0, correction=1 if unbiased else 0)
+    mean, variance = moments_with_memory(values, values[:0].detach(), unbiased=unbiased)
     return (weights * METRICS[metric](mean, variance, mean0, variance0)).sum()
+
+
+def moments_with_memory(values: Tensor, past: Tensor, *, unbiased: bool = True) -> tuple[Tensor, Tensor]:
+    """Mean and variance (K,) of ``past`` (P, K) and ``values`` (B, K) together, differentiable in the values.
+
+    Past samples were made by the same model and would move with it as these do. So the batch stands for all of them:
+    the gradient is that of a batch of P + B samples like these, ``∂mean/∂v = 1/B`` and
+    ``∂variance/∂v = 2 (v − mean) / B``, rather than B/(P+B) of it. Without a past it is the ordinary one.
+
+    Example:
+        >>> v = torch.tensor([[3.0]], requires_grad=True)
+        >>> mean, variance = moments_with_memory(v, torch.tensor([[1.0]]))
+        >>> (mean + variance).sum().backward()
+        >>> mean.item(), variance.item(), v.grad.item()
+        (2.0, 2.0, 5.0)
+    """
+    correction = 1 if unbiased else 0
+    if len(past) == 0:
+        return values.mean(dim=0), values.var(dim=0, correction=correction)
+    together = torch.cat([past, values.detach()])
+    mean, variance = together.mean(dim=0), together.var(dim=0, correction=correction)
+    scale = len(together) / (len(together) - correction)
+    square = scale * ((values - mean) ** 2).mean(dim=0)
+    centre = values.mean(dim=0)
+    return mean + (centre - centre.detach()), variance + (square - square.detach())
 
 
 def soft_histogram(values: Tensor, low: Tensor, high: Tensor, bins: int, temperature: float) -> Tensor:

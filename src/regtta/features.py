@@ -7,6 +7,7 @@ forward pass. Nothing of the model is rewritten, and no hook outlives the pass i
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +21,12 @@ class Forward:
 
     features: Tensor
     outputs: Tensor
+
+
+class RunForward(Protocol):
+    """Runs a model, with tensors in place of its own of those names where some are given."""
+
+    def __call__(self, inputs: Tensor, tensors: Mapping[str, Tensor] | None = None, /) -> Forward: ...  # noqa: D102
 
 
 @dataclass
@@ -51,8 +58,8 @@ class FeatureModel:
         self.head_name = head
         self.head = head_module(model, head)
 
-    def __call__(self, inputs: Tensor) -> Forward:
-        """Run the model on ``inputs`` (B, ...)."""
+    def __call__(self, inputs: Tensor, tensors: Mapping[str, Tensor] | None = None) -> Forward:
+        """Run the model on ``inputs`` (B, ...), with ``tensors`` in place of its own of those names."""
         seen: list[Tensor] = []
 
         def take(_: nn.Module, args: tuple[Tensor, ...], kwargs: dict[str, Tensor]) -> None:
@@ -60,17 +67,17 @@ class FeatureModel:
 
         handle = self.head.register_forward_pre_hook(take, with_kwargs=True)
         try:
-            outputs = run_model(self.model, inputs)
+            outputs = run_model(self.model, inputs, tensors)
         finally:
             handle.remove()
         return Forward(_only_features(self.model, self.head_name, seen, len(inputs)), outputs)
 
 
-def without_features(model: nn.Module) -> Callable[[Tensor], Forward]:
+def without_features(model: nn.Module) -> RunForward:
     """``model`` for methods that look at no features: those of its forward passes are (B, 0)."""
 
-    def forward(inputs: Tensor) -> Forward:
-        outputs = run_model(model, inputs)
+    def forward(inputs: Tensor, tensors: Mapping[str, Tensor] | None = None) -> Forward:
+        outputs = run_model(model, inputs, tensors)
         return Forward(outputs.new_empty(len(inputs), 0), outputs)
 
     return forward
@@ -159,9 +166,12 @@ def model_device(model: nn.Module) -> torch.device:
     return torch.device("cpu")
 
 
-def run_model(model: nn.Module, inputs: Tensor) -> Tensor:
-    """``model(inputs)``, with a clear error where it does not answer with one tensor."""
-    outputs = model(inputs)
+def run_model(model: nn.Module, inputs: Tensor, tensors: Mapping[str, Tensor] | None = None) -> Tensor:
+    """``model(inputs)``, with a clear error where it does not answer with one tensor.
+
+    ``tensors`` stand in for parameters and buffers of those names during the pass.
+    """
+    outputs = model(inputs) if tensors is None else torch.func.functional_call(model, dict(tensors), (inputs,))
     if isinstance(outputs, Tensor):
         return outputs
     raise ModelError(

@@ -1,4 +1,7 @@
-"""Everything of a model that an adaptation step can change, held in one place."""
+"""Everything of a model and its optimizer that an adaptation step can change, held so that it can be put back."""
+
+import copy
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +16,7 @@ class MovingParts:
 
     Attributes:
         trainable: what the optimizer steps, by name.
+        origin: all that can move as it was when the adapter was made, by name.
     """
 
     def __init__(self, model: nn.Module, head: nn.Linear | None, which: Trainable | None) -> None:
@@ -24,42 +28,74 @@ class MovingParts:
             for name, parameter in model.named_parameters()
             if name in self.trainable or parameter in at_head
         }
-        self._buffers = dict(model.named_buffers())
-        self._origin = Snapshot(self.tensors().values())
-        self._before = Snapshot(self._buffers.values())
-        self._began = [parameter.detach().clone() for parameter in self._parameters.values()]
-        self._began_norm = _norm(self._began)
+        self._live = self._parameters | dict(model.named_buffers())
+        self.origin = {name: tensor.detach().clone() for name, tensor in self._live.items()}
+        self._before = Snapshot(self._live.values())
+        self._began_norm = _norm([self.origin[name] for name in self._parameters])
 
     def tensors(self) -> dict[str, Tensor]:
         """All of it, by name: the live tensors."""
-        return self._parameters | self._buffers
+        return dict(self._live)
 
-    def remember_buffers(self) -> None:
-        """Keep the buffers as they are before a forward pass that may update them."""
+    def remember(self) -> None:
+        """Keep everything as it is before a step."""
         self._before.update()
 
-    def restore_buffers(self) -> None:
-        """Take that forward pass back."""
+    def restore(self) -> None:
+        """Take that step back."""
         self._before.restore()
-
-    def restore_origin(self) -> None:
-        """Everything as it was when the adapter was made, bit for bit."""
-        self._origin.restore()
 
     def load(self, tensors: dict[str, Tensor]) -> None:
         """Make the live tensors equal to ``tensors``, which has the same names."""
         with torch.no_grad():
-            for name, tensor in self.tensors().items():
+            for name, tensor in self._live.items():
                 tensor.copy_(tensors[name])
 
-    def displacement(self) -> float:
-        """``‖θ − θ₀‖₂ / ‖θ₀‖₂`` over the parameters; 0 where none can move."""
-        if not self._began:
-            return 0.0
+    def moved(self) -> bool:
+        """Whether any of it differs from how it began."""
+        return any(not torch.equal(tensor, self.origin[name]) for name, tensor in self._live.items())
+
+    def displacement(self) -> Tensor:
+        """``‖θ − θ₀‖₂ / ‖θ₀‖₂`` over the parameters, a scalar; 0 where none can move."""
+        if not self._parameters:
+            return torch.zeros((), dtype=torch.float64)
         with torch.no_grad():
-            gaps = [now - then for now, then in zip(self._parameters.values(), self._began, strict=True)]
-            return float(_norm(gaps) / self._began_norm.clamp_min(torch.finfo(torch.float32).tiny))
+            gaps = [now - self.origin[name] for name, now in self._parameters.items()]
+            return _norm(gaps) / self._began_norm.clamp_min(torch.finfo(torch.float32).tiny)
+
+
+class OptimizerMemory:
+    """The state of an optimizer before a step, to be put back exactly: as if the step had never been."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        self._optimizer = optimizer
+        self._kept: dict[Tensor, dict[str, Any]] = {}
+        self._groups: list[dict[str, Any]] = []
+
+    def remember(self) -> None:
+        """Keep it as it is."""
+        self._kept = {
+            parameter: {name: _copied(value) for name, value in state.items()}
+            for parameter, state in self._optimizer.state.items()
+        }
+        # A factory of the user's own may give optimizers that change their options as they go.
+        self._groups = [
+            {name: copy.deepcopy(value) for name, value in group.items() if name != "params"}
+            for group in self._optimizer.param_groups
+        ]
+
+    def restore(self) -> None:
+        """Make it what it was."""
+        self._optimizer.state.clear()
+        self._optimizer.state.update(self._kept)
+        self._kept = {}
+        for group, options in zip(self._optimizer.param_groups, self._groups, strict=True):
+            group.update(options)
+
+
+def _copied(value: object) -> object:
+    return value.detach().clone() if isinstance(value, Tensor) else copy.deepcopy(value)
 
 
 def _norm(tensors: list[Tensor]) -> Tensor:
-    return torch.nn.utils.get_total_norm(tensors).double().cpu()
+    return torch.nn.utils.get_total_norm(tensors).double()

@@ -32,10 +32,22 @@ def check_not_negative(name: str, value: float) -> None:
         raise OptionError(f"Expected {name} to be a number of at least 0, found {value!r}.")
 
 
+def check_share(name: str, value: float) -> None:
+    """Raise unless ``value`` is a number between 0 and 1, neither of them."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1:
+        raise OptionError(f"Expected {name} to be a number between 0 and 1, found {value!r}.")
+
+
 def check_count(name: str, value: object) -> None:
     """Raise unless ``value`` is a whole number of at least one."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise OptionError(f"Expected {name} to be a whole number of at least 1, found {value!r}.")
+
+
+def check_whole(name: str, value: object) -> None:
+    """Raise unless ``value`` is a whole number of at least zero."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise OptionError(f"Expected {name} to be a whole number of at least 0, found {value!r}.")
 
 
 def replace(options: T, changes: Mapping[str, object]) -> T:

@@ -5,7 +5,7 @@ head. Everything else is frozen, which also saves a third of the backward pass.
 """
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Literal, get_args
 
 import torch
@@ -16,10 +16,8 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 from regtta.errors import ModelError
 
 Trainable = Literal["affine", "extractor", "all"]
-BatchNormMode = Literal["batch", "debiased", "source"]
 
 TRAINABLE: tuple[str, ...] = get_args(Trainable)
-BATCH_NORM_MODES: tuple[str, ...] = get_args(BatchNormMode)
 
 _NORMS = (_BatchNorm, _InstanceNorm, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
 
@@ -67,66 +65,12 @@ def trainable_parameters(model: nn.Module, head: nn.Linear | None, which: Traina
     return picked
 
 
-def batch_norms(model: nn.Module) -> list[_BatchNorm]:
-    """The BatchNorm layers of ``model``, in order."""
-    return [module for module in model.modules() if isinstance(module, _BatchNorm)]
-
-
 def freeze_all_but(model: nn.Module, moving: Iterable[nn.Parameter]) -> None:
     """Let only ``moving`` need gradients."""
     kept = set(map(id, moving))
     for parameter in model.parameters():
         parameter.requires_grad_(id(parameter) in kept)
         parameter.grad = None
-
-
-class BatchNormSwitch:
-    """The BatchNorm layers of a model, between adapting and predicting.
-
-    Args:
-        layers: the BatchNorm layers.
-        mode: how they behave while adapting. ``"batch"`` normalises by the batch and updates the
-            running statistics with each layer's own momentum m. ``"debiased"`` does the same with
-            momentum ``m / (1 − (1−m)ⁿ)`` at the n-th update: the running average is then a weighted
-            mean of the target's batches alone, with nothing of the source left in it.
-            ``"source"`` leaves them as trained.
-    """
-
-    def __init__(self, layers: Sequence[_BatchNorm], mode: BatchNormMode) -> None:
-        self.layers = layers
-        self.mode = mode
-        self.updates = 0
-        self._momenta = [layer.momentum for layer in layers]
-
-    def adapting(self) -> None:
-        """Get ready for one forward pass that learns."""
-        if self.mode == "source":
-            return
-        self.updates += 1
-        for layer, momentum in zip(self.layers, self._momenta, strict=True):
-            layer.train()
-            if self.mode == "debiased":
-                layer.momentum = debiased_momentum(momentum, self.updates)
-
-    def predicting(self) -> None:
-        """Back to eval mode and to each layer's own momentum."""
-        for layer, momentum in zip(self.layers, self._momenta, strict=True):
-            layer.eval()
-            layer.momentum = momentum
-
-
-def debiased_momentum(momentum: float | None, update: int) -> float:
-    """Momentum that makes the running average at its ``update``-th value a mean of those values.
-
-    A layer whose momentum is ``None`` keeps a plain cumulative mean: ``1/n``.
-
-    Example:
-        >>> [round(debiased_momentum(0.1, n), 4) for n in (1, 2, 1000)]
-        [1.0, 0.5263, 0.1]
-    """
-    if momentum is None:
-        return 1.0 / update
-    return momentum / (1.0 - (1.0 - momentum) ** update)
 
 
 class Snapshot:

@@ -7,10 +7,17 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a batch was learned from, and if not, why."""
+    """Whether a batch was learned from.
+
+    Attributes:
+        learned: whether a step was taken, and stands.
+        reason: why not, where it does not.
+        returned: ``"good"`` or ``"source"`` where the model was taken back to the last good or to its first state.
+    """
 
     learned: bool
     reason: str = ""
+    returned: str = ""
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,16 @@
 """What SSA and the naive feature alignment share: the loss on Gaussian moments, and its options."""
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from regtta.divergences import METRICS, Metric, alignment_loss
-from regtta.methods.base import Batch, GradientMethod, Rule, Stage
-from regtta.options import check_choice
+from regtta.divergences import METRICS, Metric, moments_with_memory
+from regtta.methods.base import Batch, GradientMethod, Remember, Rule, Stage
+from regtta.options import check_choice, check_whole
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,13 @@ class Alignment:
 
 @dataclass(frozen=True, kw_only=True)
 class AlignmentMethod(GradientMethod):
-    """A method that aligns means and variances of k dimensions with the source's. Abstract."""
+    """A method that aligns means and variances of k dimensions with the source's. Abstract.
 
+    With a ``window`` the moments are those of the last so many samples, batches before this one included, so that
+    batches too small to have moments of their own can be aligned.
+    """
+
+    window: int = 0
     weighting: bool = True
     metric: Metric = "kl"
     unbiased: bool = True
@@ -46,6 +51,12 @@ class AlignmentMethod(GradientMethod):
         """Refuse what cannot be meant."""
         super().__post_init__()
         check_choice("metric", self.metric, METRICS.keys())
+        check_whole("window", self.window)
+
+    @property
+    def learns_from_one(self) -> bool:
+        """A window remembers the samples before."""
+        return self.window > 0
 
     @abstractmethod
     def alignment(self, stage: Stage) -> Alignment:
@@ -68,17 +79,28 @@ class AlignmentRule(Rule):
         self.mean, self.variance, self.alpha = (
             values.to(stage.device, stage.dtype) for values in (target.mean, target.variance, alpha)
         )
+        self.past = self.mean.new_empty(0, len(self.mean))
 
-    def update(self, batch: Batch) -> Tensor:
-        """The alignment loss of one batch."""
-        return alignment_loss(
-            self.view(batch.features.to(self.dtype)),
-            self.mean,
-            self.variance,
-            self.alpha,
-            metric=self.method.metric,
-            unbiased=self.method.unbiased,
-        )
+    def update(self, batch: Batch) -> Tensor | Remember:
+        """The alignment loss of the batch and the window before it."""
+        method = self.method
+        values = self.view(batch.features.to(self.dtype))
+        past = self.past[: max(0, method.window - len(values))]
+        if method.window:
+            self.past = torch.cat([values.detach(), past])[: method.window]
+            least = max(2, method.window // 2)
+            if len(self.past) < min(least, method.window):
+                return Remember(f"the window holds fewer than {least} samples")
+        mean, variance = moments_with_memory(values, past, unbiased=method.unbiased)
+        return (self.alpha * METRICS[method.metric](mean, variance, self.mean, self.variance)).sum()
+
+    def state_dict(self) -> dict[str, Any]:
+        """The window, the newest first."""
+        return {"past": self.past}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on with that window."""
+        self.past = state["past"].to(self.mean)
 
 
 def significance(effect: Tensor) -> Tensor:

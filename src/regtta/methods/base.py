@@ -15,11 +15,12 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
+from regtta.batch_norm import BATCH_NORM_MODES, BatchNormMode
 from regtta.errors import BatchError, HeadError, StatisticsError
 from regtta.features import Forward
 from regtta.gathering import Gatherer
 from regtta.options import check_choice, check_count, check_positive
-from regtta.parameters import BATCH_NORM_MODES, TRAINABLE, BatchNormMode, Trainable
+from regtta.parameters import TRAINABLE, Trainable
 from regtta.statistics import SourceStatistics
 
 OptimizerFactory = Callable[..., torch.optim.Optimizer]
@@ -75,7 +76,14 @@ class Skip:
     reason: str
 
 
-Update = Tensor | NewHead | Skip | None
+@dataclass(frozen=True)
+class Remember:
+    """A rule's answer that it has taken the batch into its memory and needs more before a step, and why."""
+
+    reason: str
+
+
+Update = Tensor | NewHead | Skip | Remember | None
 
 
 class Rule(ABC):
@@ -83,7 +91,7 @@ class Rule(ABC):
 
     @abstractmethod
     def update(self, batch: Batch) -> Update:
-        """A scalar loss to descend, a new head, a :class:`Skip`, or ``None`` for no change of parameters."""
+        """A loss to descend, a new head, ``None`` for no change of parameters, :class:`Skip` or :class:`Remember`."""
 
     def state_dict(self) -> dict[str, object]:
         """What the rule remembers, as tensors and plain values; by default nothing."""
@@ -161,6 +169,7 @@ class Schedule:
 
     trainable: Trainable | None = None
     batch_norm: BatchNormMode = "source"
+    prior: int = 1
     steps: int = 1
     optimizer: Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer] | None = None
 
@@ -189,6 +198,11 @@ class Method(ABC):
     def schedule(self) -> Schedule:
         """What the adapter moves, and how."""
 
+    @property
+    def learns_from_one(self) -> bool:
+        """Whether a batch of one sample teaches it anything: only where it remembers others."""
+        return False
+
     @abstractmethod
     def start(self, stage: Stage) -> Rule:
         """The rule for one new stream."""
@@ -208,7 +222,9 @@ class GradientMethod(Method):
             ``(parameters, lr=...) -> torch.optim.Optimizer``, such as
             ``functools.partial(torch.optim.SGD, momentum=0.9)``.
         batch_norm: ``"batch"`` normalises by the batch and updates running statistics with each layer's momentum;
-            ``"debiased"`` does so with nothing of the source left in them; ``"source"`` leaves BatchNorm as trained.
+            ``"debiased"`` does so with nothing of the source left in them; ``"blended"`` normalises by source and
+            target weighted by their counts, for small batches; ``"source"`` leaves BatchNorm as trained.
+        prior: how many samples the source's statistics count as where they are blended.
         trainable: ``"affine"`` moves scale and shift of normalisation layers, ``"extractor"`` all but the head,
             ``"all"`` everything.
         steps: gradient steps a batch.
@@ -217,6 +233,7 @@ class GradientMethod(Method):
     lr: float = 1e-3
     optimizer: OptimizerName | OptimizerFactory = "adam"
     batch_norm: BatchNormMode = "batch"
+    prior: int = 32
     trainable: Trainable = "affine"
     steps: int = 1
 
@@ -224,6 +241,7 @@ class GradientMethod(Method):
         """Refuse what cannot be meant."""
         check_positive("lr", self.lr)
         check_count("steps", self.steps)
+        check_count("prior", self.prior)
         check_choice("batch_norm", self.batch_norm, BATCH_NORM_MODES)
         check_choice("trainable", self.trainable, TRAINABLE)
         if not callable(self.optimizer):
@@ -231,11 +249,12 @@ class GradientMethod(Method):
 
     @property
     def schedule(self) -> Schedule:
-        """The five fields every such method has."""
+        """The fields every such method has."""
         factory = self.optimizer if callable(self.optimizer) else OPTIMIZERS[self.optimizer]
         return Schedule(
             trainable=self.trainable,
             batch_norm=self.batch_norm,
+            prior=self.prior,
             steps=self.steps,
             optimizer=functools.partial(factory, lr=self.lr),
         )

@@ -7,10 +7,10 @@ WACV 2021. Nothing had to change for regression: no label and no output is looke
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from regtta.batch_norm import batch_norms
 from regtta.errors import ModelError
 from regtta.methods.base import Batch, Method, Rule, Schedule, Stage
-from regtta.options import check_choice
-from regtta.parameters import batch_norms
+from regtta.options import check_choice, check_count
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,22 +19,31 @@ class BNAdapt(Method):
 
     Args:
         batch_norm: ``"batch"`` updates them with each layer's own momentum; ``"debiased"`` leaves
-            nothing of the source in them, however short the stream.
+            nothing of the source in them, however short the stream; ``"blended"`` normalises by source and target
+            weighted by their counts, for small batches (Schneider et al., NeurIPS 2020).
+        prior: how many samples the source's statistics count as where they are blended.
     """
 
-    batch_norm: Literal["batch", "debiased"] = "batch"
+    batch_norm: Literal["batch", "debiased", "blended"] = "batch"
+    prior: int = 32
 
     name: ClassVar[str] = "bn_adapt"
     paper: ClassVar[str] = "Benz et al., WACV 2021"
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant."""
-        check_choice("batch_norm", self.batch_norm, ("batch", "debiased"))
+        check_choice("batch_norm", self.batch_norm, ("batch", "debiased", "blended"))
+        check_count("prior", self.prior)
 
     @property
     def schedule(self) -> Schedule:
         """Running statistics move, parameters do not."""
-        return Schedule(batch_norm=self.batch_norm)
+        return Schedule(batch_norm=self.batch_norm, prior=self.prior)
+
+    @property
+    def learns_from_one(self) -> bool:
+        """A blend remembers the samples before."""
+        return self.batch_norm == "blended"
 
     def start(self, stage: Stage) -> Rule:
         """A rule that asks for nothing beyond the forward pass itself."""

@@ -33,6 +33,7 @@ class FeatureAlignment(AlignmentMethod):
         unbiased: divide the batch's variance by B−1 (the paper's equations divide by B).
         clip: leave out dimensions whose source variance is zero; without it they make the loss
             diverge.
+        window: align the moments of the last so many samples rather than those of the batch alone; 0 for none.
 
     Example:
         >>> FeatureAlignment(k=10, weighting=False).metric

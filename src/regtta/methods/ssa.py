@@ -12,10 +12,13 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
+from torch import Tensor
 
+from regtta.errors import OptionError
 from regtta.methods.alignment import Alignment, AlignmentMethod
 from regtta.methods.base import Stage
 from regtta.options import check_count
+from regtta.statistics import Subspace
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +33,10 @@ class SSA(AlignmentMethod):
         metric: ``"kl"`` (both directions, the paper's), ``"w2"`` or ``"l1"``.
         unbiased: divide the batch's variance by B−1 (the paper's equations divide by B).
         clip: cut ``k`` to the rank; without it, directions of no variance make the loss diverge.
+        window: align the moments of the last so many samples rather than those of the batch alone; 0 for none.
+        free_output: leave the directions along which the output moves as they are, and align those that are
+            uncorrelated with it on the source: for targets whose labels may have moved. BatchNorm by the batch would
+            move the output all the same; take ``batch_norm="source"`` with it.
 
     Example:
         >>> SSA(k=25, metric="w2").k
@@ -37,6 +44,7 @@ class SSA(AlignmentMethod):
     """
 
     k: int | Literal["auto"] = 100
+    free_output: bool = False
 
     name: ClassVar[str] = "ssa"
     paper: ClassVar[str] = "Adachi et al., ICLR 2025"
@@ -51,9 +59,31 @@ class SSA(AlignmentMethod):
         """The leading directions; the source's mean is the origin there, its variances are λ."""
         subspace = stage.require_source().top(self.k, clip=self.clip)
         weight = stage.require_head().weight.detach().cpu().double()
+        if self.free_output:
+            return _around_output(subspace, weight, stage)
         return Alignment(
             view=subspace.to(stage.device, stage.dtype).project,
             mean=torch.zeros_like(subspace.variances),
             variance=subspace.variances,
             effect=weight @ subspace.basis,
         )
+
+
+def _around_output(subspace: Subspace, weight: Tensor, stage: Stage) -> Alignment:
+    """The whitened directions orthogonal to the outputs' own: uncorrelated with them on the source, of variance 1."""
+    scale = subspace.variances.sqrt()
+    _, sizes, directions = torch.linalg.svd(weight @ subspace.basis * scale, full_matrices=True)
+    rank = int((sizes > sizes.max() * 1e-9).sum())
+    free = directions[rank:].T
+    if free.shape[1] == 0:
+        raise OptionError(
+            f"k={len(scale)} directions are no more than the outputs move along, and free_output leaves those out. "
+            "Pass a larger k."
+        )
+    at_device = Subspace(subspace.mean, torch.ones(free.shape[1]), subspace.basis / scale @ free)
+    return Alignment(
+        view=at_device.to(stage.device, stage.dtype).project,
+        mean=torch.zeros(free.shape[1], dtype=torch.float64),
+        variance=torch.ones(free.shape[1], dtype=torch.float64),
+        effect=torch.zeros(len(weight), free.shape[1], dtype=torch.float64),
+    )

@@ -48,6 +48,11 @@ class Sum(GradientMethod):
         for need in ("needs_source", "needs_head", "takes_targets"):
             object.__setattr__(self, need, any(getattr(term, need) for term in self.terms))
 
+    @property
+    def learns_from_one(self) -> bool:
+        """Only if every term does."""
+        return all(term.learns_from_one for term in self.terms)
+
     def gatherers(self) -> Mapping[str, Gatherer]:
         """What any term gathers."""
         return {name: gatherer for term in self.terms for name, gatherer in term.gatherers().items()}

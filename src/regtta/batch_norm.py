@@ -1,0 +1,139 @@
+"""BatchNorm while a model adapts: whose statistics it normalises by, and what becomes of the running ones."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+BatchNormMode = Literal["batch", "debiased", "blended", "source"]
+
+BATCH_NORM_MODES: tuple[str, ...] = get_args(BatchNormMode)
+LONGEST = 16  # times the prior: what a blend remembers of the target, so that it can follow one that moves
+
+
+def batch_norms(model: nn.Module) -> list[_BatchNorm]:
+    """The BatchNorm layers of ``model``, in order."""
+    return [module for module in model.modules() if isinstance(module, _BatchNorm)]
+
+
+class BatchNormSwitch:
+    """The BatchNorm layers of a model, between adapting and predicting. Made while they are as trained.
+
+    Args:
+        layers: the BatchNorm layers.
+        mode: how they behave while adapting. ``"batch"`` normalises by the batch and updates the
+            running statistics with each layer's own momentum m. ``"debiased"`` does the same with
+            momentum ``m / (1 − (1−m)ⁿ)`` at the n-th update: the running average is then a weighted
+            mean of the target's batches alone, with nothing of the source left in it.
+            ``"blended"`` normalises by the source's statistics and those of the n target samples so far, weighted
+            by their counts, ``(p·source + n·target) / (p + n)``; fit for batches of any size.
+            ``"source"`` leaves them as trained.
+        prior: p, how many samples the source's statistics count as in a blend.
+    """
+
+    def __init__(self, layers: Sequence[_BatchNorm], mode: BatchNormMode, prior: int = 1) -> None:
+        self.layers = layers
+        self.mode = mode
+        self.prior = prior
+        self.updates = 0
+        self.samples = 0
+        self._momenta = [layer.momentum for layer in layers]
+        self._blends = [_Blend(layer) for layer in layers if layer.running_mean is not None]
+        self._hooks: list[torch.utils.hooks.RemovableHandle] = []
+
+    @property
+    def needs_batches(self) -> bool:
+        """Whether one sample is too few to normalise by."""
+        return bool(self.layers) and self.mode in ("batch", "debiased")
+
+    def adapting(self, size: int) -> None:
+        """Get ready for one forward pass that learns from ``size`` samples."""
+        if self.mode == "source":
+            return
+        self.updates += 1
+        if self.mode == "blended":
+            known = min(self.samples, LONGEST * self.prior)
+            self._hooks = [blend.watch(self.prior, known, size) for blend in self._blends]
+            self.samples = known + size
+            return
+        for layer, momentum in zip(self.layers, self._momenta, strict=True):
+            layer.train()
+            if self.mode == "debiased":
+                layer.momentum = debiased_momentum(momentum, self.updates)
+
+    def predicting(self) -> None:
+        """Back to eval mode and to each layer's own momentum."""
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks = []
+        for layer, momentum in zip(self.layers, self._momenta, strict=True):
+            layer.eval()
+            layer.momentum = momentum
+
+    def state_dict(self) -> dict[str, Any]:
+        """What has been counted."""
+        return {"updates": self.updates, "samples": self.samples}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on counting from there."""
+        self.updates, self.samples = state["updates"], state["samples"]
+
+
+class _Blend:
+    """One layer whose running statistics are a blend of the source's and the target's.
+
+    The blend is all that is kept: the target's own part is what remains once the source's is taken out.
+    """
+
+    def __init__(self, layer: _BatchNorm) -> None:
+        self.layer = layer
+        self.source = [running.detach().clone() for running in self._running()]
+
+    def watch(self, prior: int, known: int, size: int) -> torch.utils.hooks.RemovableHandle:
+        """Take the next batch of ``size`` into the blend, after ``known`` samples, before it is normalised by it."""
+        taken = False
+
+        def take(_: nn.Module, args: tuple[Tensor, ...]) -> None:
+            nonlocal taken
+            if not taken:  # a method may run the model again on views of the same samples
+                taken = True
+                with torch.no_grad():
+                    self._take(args[0].detach().float(), prior, known, size)
+
+        return self.layer.register_forward_pre_hook(take)
+
+    def _take(self, inputs: Tensor, prior: int, known: int, size: int) -> None:
+        dims = [dim for dim in range(inputs.ndim) if dim != 1]
+        mean, variance = inputs.mean(dim=dims), inputs.var(dim=dims, correction=0)
+        if known:
+            past = [
+                ((prior + known) * now.float() - prior * source.float()) / known
+                for now, source in zip(self._running(), self.source, strict=True)
+            ]
+            share = size / (known + size)
+            # Of two groups of samples: the variance within them, and that between their means.
+            variance = (1 - share) * past[1] + share * variance + share * (1 - share) * (past[0] - mean) ** 2
+            mean = past[0] + share * (mean - past[0])
+        weight = (known + size) / (prior + known + size)
+        for now, source, target in zip(self._running(), self.source, (mean, variance), strict=True):
+            now.copy_(source + weight * (target - source))
+
+    def _running(self) -> list[Tensor]:
+        mean, variance = self.layer.running_mean, self.layer.running_var
+        return [] if mean is None or variance is None else [mean, variance]
+
+
+def debiased_momentum(momentum: float | None, update: int) -> float:
+    """Momentum that makes the running average at its ``update``-th value a mean of those values.
+
+    A layer whose momentum is ``None`` keeps a plain cumulative mean: ``1/n``.
+
+    Example:
+        >>> [round(debiased_momentum(0.1, n), 4) for n in (1, 2, 1000)]
+        [1.0, 0.5263, 0.1]
+    """
+    if momentum is None:
+        return 1.0 / update
+    return momentum / (1.0 - (1.0 - momentum) ** update)

@@ -1,0 +1,158 @@
+"""What every guard is made of.
+
+A guard is a frozen type of thresholds; ``start`` gives the :class:`Watch` of one stream, where what it remembers
+lives. A watch has two questions. ``admits`` comes before a batch is learned from, ``judge`` after the step: either
+answers ``None`` for yes, or says why not. What is refused leaves weights, running statistics, optimizer and the
+method's own memory exactly as they were, and the batch is predicted in eval mode.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Literal
+
+from torch import Tensor, nn
+
+from regtta.errors import StatisticsError
+from regtta.features import Forward
+from regtta.statistics import SourceStatistics
+
+
+class Arrival:
+    """A batch before it is learned from. Forward passes are made when first asked for, in eval mode, and once.
+
+    Args:
+        inputs: (B, ...) on the model's device.
+        current: runs the model as it is now.
+        source: runs the model as it was when the stream began; the same pass while nothing has moved.
+        moved: whether anything has.
+    """
+
+    def __init__(
+        self,
+        inputs: Tensor,
+        current: Callable[[], Forward],
+        source: Callable[[], Forward] | None = None,
+        *,
+        moved: bool = False,
+    ) -> None:
+        self.inputs = inputs
+        self.moved = moved
+        self._run_current = current
+        self._run_source = source
+
+    @cached_property
+    def current(self) -> Forward:
+        """Features and outputs of the model as it is now."""
+        if not self.moved and "source" in self.__dict__:
+            return self.source
+        return self._run_current()
+
+    @cached_property
+    def source(self) -> Forward:
+        """Features and outputs of the model as it was when the stream began."""
+        return self.current if not self.moved or self._run_source is None else self._run_source()
+
+    @property
+    def predictions(self) -> Tensor | None:
+        """Outputs of the model as it is now, if a guard has looked at them."""
+        seen = self.__dict__.get("current") or (None if self.moved else self.__dict__.get("source"))
+        return None if seen is None else seen.outputs
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one step did, before it is let stand.
+
+    Attributes:
+        loss: of the batch, where the method has one.
+        gradient_norm: of that loss.
+        displacement: of the parameters after the step, ``‖θ − θ₀‖ / ‖θ₀‖``.
+        forward: the pass that was learned from.
+    """
+
+    loss: float | None = None
+    gradient_norm: float | None = None
+    displacement: float = 0.0
+    forward: Forward | None = None
+
+
+@dataclass(frozen=True)
+class Rollback:
+    """A ruling that refuses, and takes back more than this step.
+
+    Attributes:
+        reason: why.
+        to: ``"source"``, the model as it was at first, or ``"good"``, the last that a :class:`Keep` marked.
+    """
+
+    reason: str
+    to: Literal["source", "good"]
+
+
+@dataclass(frozen=True)
+class Keep:
+    """A ruling that the model as it is now is worth returning to."""
+
+
+Ruling = str | Rollback | Keep | None
+
+
+@dataclass(frozen=True)
+class Post:
+    """What a watch begins with.
+
+    Attributes:
+        smallest: the fewest samples that the method can learn from.
+        source: the source's statistics, where there are any.
+        head: the model's head, where it is known.
+    """
+
+    smallest: int = 2
+    source: SourceStatistics | None = None
+    head: nn.Linear | None = None
+
+    def require(self, guard: str) -> tuple[SourceStatistics, nn.Linear]:
+        """Statistics and head, for a guard that cannot do without."""
+        if self.source is None or self.head is None:
+            raise StatisticsError(
+                f"The guard {guard} compares features with the source's, and there are no statistics. Pass "
+                "source=regtta.collect(model, loader), or leave the guard out."
+            )
+        return self.source, self.head
+
+
+class Watch:
+    """A guard at work on one stream. Lets everything pass; the guards each refuse one thing."""
+
+    unusable: ClassVar[bool] = False
+    """Whether its refusal means that nobody should look at the batch any further."""
+
+    def admits(self, arrival: Arrival) -> Ruling:  # noqa: ARG002 - the question is the same for all
+        """Why the batch must not be learned from, or ``None``."""
+        return None
+
+    def judge(self, outcome: Outcome) -> Ruling:  # noqa: ARG002 - the question is the same for all
+        """Why the step must not stand, or ``None``."""
+        return None
+
+    def returned(self) -> None:
+        """Told when the model was taken back to an earlier state."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """What the watch remembers, as tensors and plain values; by default nothing."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what :meth:`state_dict` gave; by default from nothing."""
+
+
+@dataclass(frozen=True)
+class Guard(Watch):
+    """A guard. One that remembers nothing is its own watch; the others override ``start``."""
+
+    needs_source: ClassVar[bool] = False
+
+    def start(self, post: Post) -> Watch:  # noqa: ARG002 - for those that need it
+        """The watch for one new stream."""
+        return self

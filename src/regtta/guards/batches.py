@@ -1,0 +1,70 @@
+"""Guards against batches that cannot be learned from, whatever the method."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from regtta.guards.base import Arrival, Guard, Post, Watch
+from regtta.options import check_count
+
+
+@dataclass(frozen=True)
+class FiniteInputs(Guard):
+    """Refuses a batch with a NaN or an infinity in it.
+
+    Example:
+        >>> from torch import tensor
+        >>> FiniteInputs().admits(Arrival(tensor([[1.0], [float("nan")]]), lambda: None))
+        '1 of 2 samples is not finite'
+    """
+
+    unusable: ClassVar[bool] = True
+
+    def admits(self, arrival: Arrival) -> str | None:
+        """Count the samples that are not finite."""
+        inputs = arrival.inputs
+        finite = inputs.isfinite()
+        if bool(finite.all()):
+            return None
+        bad = int((~finite.flatten(1).all(dim=1) if inputs.ndim > 1 else ~finite).sum())
+        return f"{bad} of {len(inputs)} samples {'is' if bad == 1 else 'are'} not finite"
+
+
+@dataclass(frozen=True)
+class SeveralSamples(Guard):
+    """Refuses a batch of too few samples.
+
+    Args:
+        least: how many it takes; ``None`` takes what the method can learn from: 2, for one sample has no variance,
+            or 1 for a method that keeps a window.
+    """
+
+    least: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant."""
+        if self.least is not None:
+            check_count("least", self.least)
+
+    def start(self, post: Post) -> Watch:
+        """Settle how many it takes: a method that learns from one sample has its own memory."""
+        return self if self.least is not None and post.smallest > 1 else SeveralSamples(post.smallest)
+
+    def admits(self, arrival: Arrival) -> str | None:
+        """Count the samples."""
+        found, least = len(arrival.inputs), 2 if self.least is None else self.least
+        if found >= least:
+            return None
+        return f"a batch of {found} has no variance" if found < 2 else f"a batch of {found} is fewer than {least}"
+
+
+@dataclass(frozen=True)
+class VariedInputs(Guard):
+    """Refuses a batch whose samples, two or more, are all the same."""
+
+    unusable: ClassVar[bool] = True
+
+    def admits(self, arrival: Arrival) -> str | None:
+        """Compare every sample with the first."""
+        inputs = arrival.inputs
+        same = len(inputs) > 1 and bool((inputs == inputs[0]).all())
+        return "all samples are the same" if same else None

@@ -1,0 +1,85 @@
+"""The gate: no shift, no change."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from regtta.guards.base import Arrival, Guard, Post, Rollback, Watch
+from regtta.options import check_count, check_not_negative, check_positive, check_share
+from regtta.recent import RecentMoments
+from regtta.shift_tests import shift_test
+from regtta.whitening import Whitening
+
+
+@dataclass(frozen=True)
+class Gate(Guard):
+    """Learns only while the features are further from the source's than chance explains.
+
+    Where the source model sees no shift, nothing is learned, and what was learned is taken back. Where it does, but the
+    adapted model's features are aligned by now, nothing more is learned. See
+    :func:`regtta.shift_tests.shift_test` for the test.
+
+    Args:
+        level: probability of a false alarm a batch.
+        tolerance: a shift too small to matter, in source standard deviations.
+        memory: samples that the test looks back on.
+        least: samples it takes before it may open.
+    """
+
+    level: float = 1e-3
+    tolerance: float = 0.1
+    memory: int = 128
+    least: int = 32
+
+    needs_source: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant."""
+        check_share("level", self.level)
+        check_not_negative("tolerance", self.tolerance)
+        check_positive("memory", self.memory)
+        check_count("least", self.least)
+
+    def start(self, post: Post) -> Watch:
+        """A watch that has seen nothing yet."""
+        source, head = post.require("Gate")
+        return _GateWatch(self, Whitening.of(source, head), source.count)
+
+
+class _GateWatch(Watch):
+    def __init__(self, gate: Gate, whitening: Whitening, source_count: int) -> None:
+        self.gate = gate
+        self.whitening = whitening
+        self.source_count = source_count
+        self.at_source = RecentMoments(gate.memory)
+        self.at_current = RecentMoments(gate.memory)
+
+    def admits(self, arrival: Arrival) -> str | Rollback | None:
+        """Look at the batch with the source model, and once that has moved with the adapted one as well."""
+        self.at_source.add(self.whitening(arrival.source.features))
+        if self.at_source.count < self.gate.least:
+            return f"fewer than {self.gate.least} samples to tell a shift by"
+        if not self._shifted(self.at_source):
+            return Rollback("no shift", "source") if arrival.moved else "no shift"
+        if not arrival.moved:
+            return None
+        self.at_current.add(self.whitening(arrival.current.features))
+        return None if self._shifted(self.at_current) else "aligned with the source"
+
+    def returned(self) -> None:
+        """What the model saw before it was taken back says nothing any more."""
+        self.at_current.forget()
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"source": self.at_source.state_dict(), "current": self.at_current.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.at_source.load_state_dict(state["source"])
+        self.at_current.load_state_dict(state["current"])
+
+    def _shifted(self, recent: RecentMoments) -> bool:
+        if recent.count < self.gate.least:
+            return True
+        return shift_test(
+            recent, source_count=self.source_count, level=self.gate.level, tolerance=self.gate.tolerance
+        ).shifted

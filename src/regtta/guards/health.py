@@ -1,0 +1,95 @@
+"""The health check: whether adapting has brought the features nearer to the source's."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from regtta.guards.base import Arrival, Guard, Keep, Outcome, Post, Rollback, Watch
+from regtta.options import check_count, check_positive
+from regtta.recent import RecentMoments
+from regtta.whitening import Whitening
+
+
+@dataclass(frozen=True)
+class HealthCheck(Guard):
+    """Keeps the last good model, and returns to it when adapting stops helping.
+
+    The measure is ``Σ_d m_d² + (s_d − 1)²`` over whitened means and standard deviations of late, of the adapted model
+    and of the source model on the same batches. Good is what is nearer than the source model. A check that fails
+    returns to the last good model; a second in a row to the source model.
+
+    Args:
+        every: steps between checks.
+        memory: samples to look back on.
+    """
+
+    every: int = 8
+    memory: int = 128
+
+    needs_source: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant."""
+        check_count("every", self.every)
+        check_positive("memory", self.memory)
+
+    def start(self, post: Post) -> Watch:
+        """A watch that has seen nothing yet."""
+        return _HealthWatch(self, Whitening.of(*post.require("HealthCheck")))
+
+
+class _HealthWatch(Watch):
+    def __init__(self, guard: HealthCheck, whitening: Whitening) -> None:
+        self.guard = guard
+        self.whitening = whitening
+        self.at_source = RecentMoments(guard.memory)
+        self.at_current = RecentMoments(guard.memory)
+        self.steps = self.failures = 0
+
+    def admits(self, arrival: Arrival) -> None:
+        """Look at the batch with both models, once there are two."""
+        if arrival.moved:
+            self.at_source.add(self.whitening(arrival.source.features))
+            self.at_current.add(self.whitening(arrival.current.features))
+
+    def judge(self, outcome: Outcome) -> Keep | Rollback | None:  # noqa: ARG002 - every step counts alike
+        """At every so many steps, compare the two."""
+        self.steps += 1
+        if self.steps % self.guard.every or not self.at_current.count:
+            return None
+        if misalignment(self.at_current) <= misalignment(self.at_source):
+            self.failures = 0
+            return Keep()
+        self.failures += 1
+        return Rollback("adapting has not brought the features nearer", "good" if self.failures == 1 else "source")
+
+    def returned(self) -> None:
+        """What the model saw before it was taken back says nothing any more."""
+        self.at_source.forget()
+        self.at_current.forget()
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "source": self.at_source.state_dict(),
+            "current": self.at_current.state_dict(),
+            "steps": self.steps,
+            "failures": self.failures,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.at_source.load_state_dict(state["source"])
+        self.at_current.load_state_dict(state["current"])
+        self.steps, self.failures = state["steps"], state["failures"]
+
+
+def misalignment(recent: RecentMoments) -> float:
+    """Squared 2-Wasserstein distance of whitened moments to the source's: ``Σ_d m_d² + (s_d − 1)²``.
+
+    Example:
+        >>> import torch
+        >>> recent = RecentMoments(100)
+        >>> recent.add(torch.tensor([[1.0], [3.0]]))
+        >>> misalignment(recent)
+        4.0
+    """
+    return float((recent.mean**2 + (recent.variance.sqrt() - 1) ** 2).sum())

@@ -1,0 +1,150 @@
+"""Guards against a model that runs away: its features leave the subspace, or its outputs their range."""
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from regtta.guards.base import Guard, Outcome, Post, Rollback, Watch
+from regtta.options import check_count, check_positive
+from regtta.statistics import SourceStatistics
+from regtta.whitening import SHARE
+
+
+@dataclass(frozen=True)
+class SubspaceEnergy(Guard):
+    """Returns to the last good model when features leave the source's subspace.
+
+    Measured is the mean energy outside the directions that carry 99 % of the source's variance. It may be ``factor``
+    times the largest of the source's own, its total variance's hundredth, and that of the stream's first steps.
+
+    Args:
+        factor: how many times as much is too much.
+        first: how many steps the stream's own level is taken from.
+    """
+
+    factor: float = 10.0
+    first: int = 4
+
+    needs_source: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant."""
+        check_positive("factor", self.factor)
+        check_count("first", self.first)
+
+    def start(self, post: Post) -> Watch:
+        """A watch that has seen no step yet."""
+        return _EnergyWatch(self, *post.require("SubspaceEnergy"))
+
+
+@dataclass(frozen=True)
+class OutputRange(Guard):
+    """Returns to the last good model when outputs run away from the source's and from the stream's first.
+
+    Args:
+        distance: how far the mean may be from both, in standard deviations of the wider.
+        ratio: how many times the larger of both variances is too much.
+        first: how many steps the stream's own level is taken from.
+    """
+
+    distance: float = 5.0
+    ratio: float = 10.0
+    first: int = 4
+
+    needs_source: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant."""
+        check_positive("distance", self.distance)
+        check_positive("ratio", self.ratio)
+        check_count("first", self.first)
+
+    def start(self, post: Post) -> Watch:
+        """A watch that has seen no step yet."""
+        return _RangeWatch(self, *post.require("OutputRange"))
+
+
+class _FirstSteps(Watch):
+    """Compares each step with the source and with the mean over the stream's first steps. Abstract."""
+
+    def __init__(self, first: int) -> None:
+        self.first = first
+        self.steps = 0
+        self.began: Tensor | None = None
+
+    @abstractmethod
+    def measure(self, features: Tensor) -> Tensor:
+        """What is watched, of features (B, D)."""
+
+    @abstractmethod
+    def runaway(self, now: Tensor, began: Tensor) -> str | None:
+        """Why ``now`` is too far from the source's and from ``began``, or ``None``."""
+
+    def judge(self, outcome: Outcome) -> Rollback | None:
+        """Measure the pass that was learned from; the first finite ones say how the stream began."""
+        if outcome.forward is None or outcome.forward.features.shape[1] == 0:
+            return None
+        now = self.measure(outcome.forward.features.detach().double()).cpu()
+        if not bool(now.isfinite().all()):
+            return Rollback("features are not finite", "good")
+        if self.steps < self.first:
+            self.began = now if self.began is None else self.began + (now - self.began) / (self.steps + 1)
+            self.steps += 1
+        reason = None if self.began is None else self.runaway(now, self.began)
+        return None if reason is None else Rollback(reason, "good")
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"steps": self.steps, "began": torch.empty(0) if self.began is None else self.began.clone()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.steps = state["steps"]
+        self.began = state["began"].double().cpu().clone() if self.steps else None
+
+
+class _EnergyWatch(_FirstSteps):
+    def __init__(self, guard: SubspaceEnergy, source: SourceStatistics, head: nn.Linear) -> None:
+        super().__init__(guard.first)
+        self.factor = guard.factor
+        subspace = source.top(min(source.dimensions_for(SHARE), source.rank))
+        self.mean, self.basis = (values.to(head.weight.device) for values in (subspace.mean, subspace.basis))
+        total = float(source.variances.sum())
+        self.usual = max(total - float(subspace.variances.sum()), total * (1 - SHARE))
+
+    def measure(self, features: Tensor) -> Tensor:
+        """The mean energy outside the subspace."""
+        centred = features - self.mean
+        return ((centred**2).sum(dim=1) - ((centred @ self.basis) ** 2).sum(dim=1)).mean().clamp_min(0)
+
+    def runaway(self, now: Tensor, began: Tensor) -> str | None:
+        if float(now) <= self.factor * max(self.usual, float(began)):
+            return None
+        return f"features left the source's subspace: more than {self.factor:g} times the energy outside it"
+
+
+class _RangeWatch(_FirstSteps):
+    def __init__(self, guard: OutputRange, source: SourceStatistics, head: nn.Linear) -> None:
+        super().__init__(guard.first)
+        self.guard = guard
+        self.weight = head.weight.detach().double().clone()
+        weight, mean = self.weight.cpu(), source.mean
+        spread = ((weight @ source.basis) ** 2 * source.variances).sum(dim=1)
+        self.usual = torch.stack([weight @ mean, spread])
+
+    def measure(self, features: Tensor) -> Tensor:
+        """(2, O) mean and variance of the outputs the source's head gives, its bias apart."""
+        outputs = features @ self.weight.T
+        spread = outputs.var(dim=0) if len(outputs) > 1 else torch.zeros_like(outputs[0])
+        return torch.stack([outputs.mean(dim=0), spread])
+
+    def runaway(self, now: Tensor, began: Tensor) -> str | None:
+        widest = torch.maximum(self.usual[1], began[1]).clamp_min(1e-300)
+        if bool((now[1] > self.guard.ratio * widest).any()):
+            return f"outputs run away: more than {self.guard.ratio:g} times the variance they began with"
+        nearest = torch.minimum((now[0] - self.usual[0]).abs(), (now[0] - began[0]).abs())
+        if bool((nearest > self.guard.distance * widest.sqrt()).any()):
+            return f"outputs run away: their mean is more than {self.guard.distance:g} standard deviations off"
+        return None

@@ -1,0 +1,90 @@
+"""Guards against steps that go wrong: what is not finite, a loss that explodes, weights that wander off."""
+
+import math
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from regtta.guards.base import Guard, Outcome, Post, Watch
+from regtta.options import check_count, check_positive
+
+
+@dataclass(frozen=True)
+class FiniteStep(Guard):
+    """Refuses a step whose loss or gradient is not finite: it could only destroy the weights."""
+
+    def judge(self, outcome: Outcome) -> str | None:
+        """Look at both numbers, and at where the weights are."""
+        numbers = {"loss": outcome.loss, "gradient": outcome.gradient_norm, "step": outcome.displacement}
+        for name, value in numbers.items():
+            if value is not None and not math.isfinite(value):
+                return f"the {name} is not finite"
+        return None
+
+
+@dataclass(frozen=True)
+class BoundedLoss(Guard):
+    """Refuses a step whose loss is far above what the stream's losses have been.
+
+    Args:
+        factor: how many times the median of the losses of late is too much.
+        memory: how many losses that is.
+    """
+
+    factor: float = 10.0
+    memory: int = 32
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant."""
+        check_positive("factor", self.factor)
+        check_count("memory", self.memory)
+
+    def start(self, post: Post) -> Watch:  # noqa: ARG002 - needs nothing of the stream's beginning
+        """A watch with an empty memory."""
+        return _LossWatch(self)
+
+
+class _LossWatch(Watch):
+    def __init__(self, guard: BoundedLoss) -> None:
+        self.guard = guard
+        self.losses: deque[float] = deque(maxlen=guard.memory)
+
+    def judge(self, outcome: Outcome) -> str | None:
+        """Compare with the median; every finite loss is remembered, so that a new level is accepted in time."""
+        loss = outcome.loss
+        if loss is None or not math.isfinite(loss):
+            return None
+        usual = median(self.losses) if self.losses else None
+        self.losses.append(loss)
+        if usual is not None and usual > 0 and loss > self.guard.factor * usual:
+            return f"the loss exploded: more than {self.guard.factor:g} times the median of late"
+        return None
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"losses": list(self.losses)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.losses = deque(state["losses"], maxlen=self.guard.memory)
+
+
+@dataclass(frozen=True)
+class BoundedDisplacement(Guard):
+    """Refuses a step that takes the parameters too far from where the stream began.
+
+    Args:
+        limit: of ``‖θ − θ₀‖ / ‖θ₀‖``.
+    """
+
+    limit: float = 0.5
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant."""
+        check_positive("limit", self.limit)
+
+    def judge(self, outcome: Outcome) -> str | None:
+        """Compare with the limit."""
+        if outcome.displacement <= self.limit or not math.isfinite(outcome.displacement):
+            return None
+        return f"the parameters would be further than {self.limit:g} from where they began"

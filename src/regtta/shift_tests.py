@@ -1,0 +1,82 @@
+"""Tests of the hypothesis that recent samples are like the source's, from whitened moments alone."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from regtta.quantiles import chi_square_limit, f_limit
+from regtta.recent import RecentMoments
+
+
+@dataclass(frozen=True)
+class ShiftTest:
+    """Statistics of a shift, each over the limit that chance exceeds at the level asked for: above 1 is a shift.
+
+    Attributes:
+        mean: of the means.
+        spread: of the second moments.
+    """
+
+    mean: float
+    spread: float
+
+    @property
+    def shifted(self) -> bool:
+        """Whether either says so."""
+        return max(self.mean, self.spread) > 1
+
+
+def shift_test(recent: RecentMoments, *, source_count: int, level: float, tolerance: float) -> ShiftTest:
+    """Whether whitened moments (K,) are further from 0 and 1 than ``tolerance`` and chance allow.
+
+    Under the hypothesis the means are within ``tolerance`` source standard deviations (root mean square over the
+    directions) and the variances within twice that. ``T = Σ m_d²`` is then at most about ``χ²_K(nKτ²) / n``, with
+    ``1/n = 1/n_recent + 1/n_source``. The second moments vary together (a brighter image has larger features
+    everywhere), so theirs is compared with the scaled χ² that has the same first two moments (Satterthwaite).
+
+    Args:
+        recent: of whitened features.
+        source_count: samples behind the source's statistics.
+        level: probability of a false alarm, over both tests.
+        tolerance: a shift too small to matter.
+    """
+    mean, square = recent.mean, recent.square
+    dimensions = len(mean)
+    count = 1 / (1 / recent.count + 1 / source_count)
+    by_mean = chi_square_limit(dimensions, count * dimensions * tolerance**2, level / 2) / count
+    covariance = recent.covariance_of_squares
+    # A Gaussian's variance at the least: few samples of a heavy tail look as if they had none.
+    covariance.diagonal().clamp_min_(2.0)
+    trace, squared = torch.stack([covariance.trace(), (covariance**2).sum()]).tolist()
+    scale, freedom = squared / trace, max(trace**2 / squared, 1.0)
+    far = count * dimensions * (2 * tolerance) ** 2 / scale
+    by_square = scale * chi_square_limit(round(freedom), far, level / 2) / count
+    found = torch.stack([(mean**2).sum() / by_mean, ((square - 1) ** 2).sum() / by_square]).tolist()
+    return ShiftTest(*found)
+
+
+def reweighting_needed(recent: RecentMoments) -> float:
+    """The least χ² divergence of a reweighting of the source that could have moved whitened means this far.
+
+    ``‖E[y]‖²``, less what chance adds to it (Bessel's inequality; see :mod:`regtta.whitening`). A stream of only one
+    in ten of the source's labels needs 9 at most, one of half of them 1.
+    """
+    return max(0.0, float((recent.mean**2).sum() - recent.variance.sum() / recent.count))
+
+
+def steadiness(values: Tensor, block: int, level: float) -> float:
+    """Whether rows (N, O) in order of arrival could have come in any order: F over its limit, above 1 if not.
+
+    One-way analysis of variance over consecutive blocks of ``block`` rows, for each output; the largest counts.
+
+    Example:
+        >>> steadiness(torch.arange(64.0)[:, None], 16, 0.001) > 1
+        True
+    """
+    blocks = len(values) // block
+    values = values[-blocks * block :].double().reshape(blocks, block, -1)
+    between = block * values.mean(dim=1).var(dim=0)
+    within = values.var(dim=1).mean(dim=0).clamp_min(1e-300)
+    limit = f_limit(blocks - 1, blocks * (block - 1), level / values.shape[-1])
+    return float((between / within).max()) / limit

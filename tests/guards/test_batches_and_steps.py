@@ -1,0 +1,51 @@
+import pytest
+import torch
+
+from regtta.guards import DEFAULT, Arrival, FiniteInputs, FiniteStep, Guard, Outcome, SeveralSamples, VariedInputs
+
+
+def arriving(inputs):
+    return Arrival(inputs, lambda: pytest.fail("nobody needs a forward pass for this"))
+
+
+def test_a_guard_by_itself_lets_everything_pass():
+    assert Guard().admits(arriving(torch.full((1, 1), torch.nan))) is None
+    assert Guard().judge(Outcome(float("nan"), None)) is None
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
+def test_finite_inputs_counts_samples_not_values(bad):
+    x = torch.zeros(4, 2, 3)
+    assert FiniteInputs().admits(arriving(x)) is None
+    x[1, 0, 0] = x[1, 1, 2] = x[3, 0, 1] = bad
+    assert FiniteInputs().admits(arriving(x)) == "2 of 4 samples are not finite"
+    assert FiniteInputs().admits(arriving(x[:2])) == "1 of 2 samples is not finite"
+    assert FiniteInputs().admits(arriving(torch.tensor([1.0, bad]))) == "1 of 2 samples is not finite"
+    assert FiniteInputs().admits(arriving(torch.zeros(2, 3, dtype=torch.long))) is None
+
+
+def test_several_samples():
+    assert SeveralSamples().admits(arriving(torch.zeros(2, 3))) is None
+    assert SeveralSamples().admits(arriving(torch.zeros(1, 3))) == "a batch of 1 has no variance"
+    assert SeveralSamples().admits(arriving(torch.zeros(0, 3))) == "a batch of 0 has no variance"
+
+
+def test_varied_inputs():
+    x = torch.zeros(3, 2)
+    assert VariedInputs().admits(arriving(x)) == "all samples are the same"
+    assert VariedInputs().admits(arriving(x + torch.tensor([0.0, 5.0]))) == "all samples are the same"
+    x[2, 1] = 1e-6
+    assert VariedInputs().admits(arriving(x)) is None
+    assert VariedInputs().admits(arriving(torch.zeros(0, 2))) is None
+    assert VariedInputs().admits(arriving(torch.ones(1, 2))) is None
+
+
+def test_finite_step():
+    assert FiniteStep().judge(Outcome(1.0, 2.0)) is None
+    assert FiniteStep().judge(Outcome(None, None)) is None
+    assert FiniteStep().judge(Outcome(float("inf"), 1.0)) == "the loss is not finite"
+    assert FiniteStep().judge(Outcome(1.0, float("nan"))) == "the gradient is not finite"
+
+
+def test_the_default_refuses_only_what_cannot_be_learned_from():
+    assert {type(guard) for guard in DEFAULT} == {FiniteInputs, SeveralSamples, VariedInputs, FiniteStep}
