@@ -22,6 +22,7 @@ from regtta.methods import Batch, Method, NewHead, Rule, Skip, Stage, Update
 from regtta.moving import MovingParts
 from regtta.options import described, replace
 from regtta.parameters import BatchNormSwitch, batch_norms, private_copy
+from regtta.provenance import Provenance, utc_now
 from regtta.statistics import SourceStatistics, fingerprint
 from regtta.steps import Diagnostics, Step, Verdict
 
@@ -103,6 +104,7 @@ class Adapter:
         diagnostics = Diagnostics(outcome.loss, outcome.gradient_norm, displacement, verdict)
         step = Step(self._index, predictions, diagnostics)
         self._index += 1
+        self._learned += verdict.learned
         return step
 
     def run(self, xs: Iterable[object]) -> Iterator[Step]:
@@ -143,6 +145,20 @@ class Adapter:
             parameter.grad = None
         return model
 
+    def provenance(self) -> Provenance:
+        """Where the model that :meth:`export` gives comes from; ``regtta.exporting`` writes it into files."""
+        self._started  # noqa: B018 - raises where no stream has begun
+        return Provenance(
+            source=self._fingerprint,
+            adapted=fingerprint(self._model),
+            method=described(self.method),
+            head=self.head,
+            samples_behind_statistics=None if self.source is None else self.source.count,
+            batches=self._index,
+            learned=self._learned,
+            begun=self._begun,
+        )
+
     def state_dict(self) -> dict[str, Any]:
         """Where the stream stands: a new adapter that loads it goes on as if never stopped.
 
@@ -154,6 +170,8 @@ class Adapter:
             "method": described(self.method),
             "model": self._fingerprint,
             "index": self._index,
+            "learned": self._learned,
+            "begun": self._begun,
             "batch_norm_updates": self._batch_norm.updates,
             "tensors": {name: tensor.detach().clone() for name, tensor in live.items()},
             "optimizer": copy.deepcopy(self._optimizer.state_dict()) if self._optimizer else {},
@@ -167,6 +185,7 @@ class Adapter:
         self._begin_stream()
         parts.load(state["tensors"])
         self._index = state["index"]
+        self._learned, self._begun = state["learned"], state["begun"]
         self._batch_norm.updates = state["batch_norm_updates"]
         if self._optimizer is not None:
             self._optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))
@@ -190,7 +209,8 @@ class Adapter:
         """What each stream starts afresh."""
         schedule = self.method.schedule
         parameters = self._started.trainable.values()
-        self._index = 0
+        self._index, self._learned = 0, 0
+        self._begun = utc_now()
         self._batch_norm = BatchNormSwitch(batch_norms(self._model), schedule.batch_norm)
         self._optimizer = schedule.optimizer(parameters) if schedule.optimizer else None
         self._rule: Rule = self.method.start(self._stage)
