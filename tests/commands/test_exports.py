@@ -122,6 +122,20 @@ def test_a_model_that_cannot_be_traced_is_told_after_its_first_batch(workspace: 
     assert regtta(*common, "--predictions", "p.csv", "--export", "m.safetensors").exit_code == 0
 
 
+def test_predictions_outlive_a_model_that_onnx_cannot_hold(workspace: Path, refusal):
+    (workspace / "rare.py").write_text(
+        "import torch\nfrom mymodel import make as plain\n"
+        "class Rare(torch.nn.Module):\n"
+        "    def __init__(self):\n        super().__init__()\n        self.net = plain()\n"
+        "    def forward(self, x):\n        return self.net(torch.special.i0e(x))\n"
+    )
+    line = refusal("adapt", "--model", "rare:Rare", "--method", "bn_adapt", "--data", "target.csv", "--target", "y",
+                   "--predictions", "p.csv", "--export", "m.onnx")  # fmt: skip
+    assert "cannot be written as ONNX" in line
+    assert len(Path("p.csv").read_text().splitlines()) == 71
+    assert not Path("m.onnx").exists()
+
+
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
