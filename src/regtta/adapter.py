@@ -6,7 +6,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from regtta.errors import BatchError, HeadMismatchError, MismatchError, OptionError, StatisticsError
+from regtta.belonging import check_needs, check_state, check_targets, check_width
+from regtta.errors import MismatchError, OptionError
 from regtta.features import (
     FeatureModel,
     Forward,
@@ -23,6 +24,7 @@ from regtta.methods import Method, Stage
 from regtta.moving import MovingParts
 from regtta.options import described, replace
 from regtta.parameters import private_copy
+from regtta.provenance import Provenance, utc_now
 from regtta.statistics import SourceStatistics, fingerprint
 from regtta.steps import Diagnostics, Step, Verdict
 
@@ -80,7 +82,10 @@ class Adapter:
         self._model = private_copy(model).eval()
         self._grad_flags = [p.requires_grad for p in self._model.parameters()]
         self._fingerprint = fingerprint(self._model)
-        self._check_source(head, allow_mismatch=allow_mismatch)
+        check_needs(self.method, self.guards, source)
+        if source is not None and not allow_mismatch:
+            source.check_fingerprint(self._fingerprint)
+            source.check_head(head or source.head)
         self._learner: Learner | None = None
         self._good: dict[str, Any] = {}
         self._frozen = False
@@ -98,11 +103,12 @@ class Adapter:
         """
         with self._lock.writing():
             inputs = self._on_device(x)
-            self._check_targets(targets)
+            check_targets(self.method, targets)
             if self._learner is None:
                 self._start(find_head(self._model, inputs))
             step = self._frozen_step(inputs) if self._frozen else self._step(inputs, targets)
             self._index += 1
+            self._learned += step.diagnostics.verdict.learned
             return step
 
     def run(self, xs: Iterable[object]) -> Iterator[Step]:
@@ -162,6 +168,21 @@ class Adapter:
             parameter.grad = None
         return model
 
+    def provenance(self) -> Provenance:
+        """Where the model that :meth:`export` gives comes from; ``regtta.exporting`` writes it into files."""
+        with self._lock.writing():
+            self._started  # noqa: B018 - raises where no stream has begun
+            return Provenance(
+                source=self._fingerprint,
+                adapted=fingerprint(self._model),
+                method=described(self.method),
+                head=self.head,
+                samples_behind_statistics=None if self.source is None else self.source.count,
+                batches=self._index,
+                learned=self._learned,
+                begun=self._begun,
+            )
+
     def state_dict(self) -> dict[str, Any]:
         """Where the stream stands: a new adapter that loads it goes on as if never stopped.
 
@@ -170,10 +191,10 @@ class Adapter:
         with self._lock.writing():
             learner = self._started
             return {
-                "method": described(self.method),
-                "guards": [described(guard) for guard in self.guards],
-                "model": self._fingerprint,
+                **self._identity(),
                 "index": self._index,
+                "learned": self._learned,
+                "begun": self._begun,
                 "frozen": self._frozen,
                 "learner": learner.state_dict(),
                 "watches": self._panel.state_dict(),
@@ -185,11 +206,12 @@ class Adapter:
         """Go on from :meth:`state_dict`, which must be of the same model, method and guards."""
         with self._lock.writing():
             learner = self._started
-            self._check_state(state)
+            check_state(state, self._identity(), learner.parts.tensors().keys())
             self._begin_stream()
             learner.load_state_dict(state["learner"])
             self._panel.load_state_dict(state["watches"])
-            self._index, self._frozen = state["index"], state["frozen"]
+            self._index, self._learned, self._begun = state["index"], state["learned"], state["begun"]
+            self._frozen = state["frozen"]
             self._good = dict(state["good"])
             self._moved = learner.parts.moved()
 
@@ -200,7 +222,7 @@ class Adapter:
         forward = without_features(self._model) if head is None else FeatureModel(self._model, head)
         module = forward.head if isinstance(forward, FeatureModel) else None
         if head is not None and module is not None:
-            self._check_width(head, module)
+            check_width(self.source, head, module)
         parts = MovingParts(self._model, module, self.method.schedule.trainable)
         self._learner = Learner(forward, parts, self.method, Stage(self._model, module, self.source))
         self._begin_stream()
@@ -212,7 +234,8 @@ class Adapter:
         learner.begin()
         post = Post(learner.smallest, self.source, learner.stage.head)
         self._panel = Panel(self.guards, post)
-        self._index = 0
+        self._index = self._learned = 0
+        self._begun = utc_now()
         self._good = {}
         self._moved = False
         self._frozen = False
@@ -283,55 +306,14 @@ class Adapter:
         """The pass that the model as it was at first would make."""
         return self._started.forward(inputs, self._started.parts.origin)
 
-    # --- what may not be -------------------------------------------------------------------------
+    # --- what comes in, and what it belongs to ---------------------------------------------------
+
+    def _identity(self) -> dict[str, Any]:
+        """What a state must be of to fit this adapter."""
+        guards = [described(guard) for guard in self.guards]
+        return {"method": described(self.method), "guards": guards, "model": self._fingerprint}
 
     def _on_device(self, x: object) -> Tensor:
         inputs = inputs_of(x, None if isinstance(x, Tensor) else self._inputs_key)
         inputs = inputs.to(model_device(self._model))
         return inputs.clone() if inputs.is_inference() else inputs
-
-    def _check_source(self, head: str | None, *, allow_mismatch: bool) -> None:
-        name = type(self.method).__name__
-        if self.source is None and self.method.needs_source:
-            raise StatisticsError(
-                f"{name} needs source statistics. Collect them once, where the source data lies: "
-                f"source = regtta.collect(model, loader), then Adapter(model, {name}(), source)."
-            )
-        needy = [type(guard).__name__ for guard in self.guards if guard.needs_source]
-        if self.source is None and needy:
-            raise StatisticsError(
-                f"The guards {', '.join(needy)} compare with the source, and there are no statistics. Pass "
-                "source=regtta.collect(model, loader), or leave them out."
-            )
-        if self.source is not None and not allow_mismatch:
-            self.source.check_fingerprint(self._fingerprint)
-            self.source.check_head(head or self.source.head)
-
-    def _check_width(self, name: str, head: nn.Linear) -> None:
-        if self.source is not None and head.in_features != self.source.dimensions:
-            raise HeadMismatchError(
-                f"The head {name!r} takes {head.in_features} features, but the statistics are of "
-                f"{self.source.dimensions}. Collect them on this model and head."
-            )
-
-    def _check_targets(self, targets: Tensor | None) -> None:
-        takes, name = self.method.takes_targets, self.method.name
-        if targets is not None and not takes:
-            raise BatchError(f"{name} adapts without labels, but was given targets. Leave them out.")
-        if targets is None and takes:
-            raise BatchError(f"{name} learns from labels: call adapt(x, targets=y).")
-
-    def _check_state(self, state: Mapping[str, Any]) -> None:
-        own = {
-            "method": described(self.method),
-            "guards": [described(guard) for guard in self.guards],
-            "model": self._fingerprint,
-        }
-        for name, value in own.items():
-            if state.get(name) != value:
-                raise MismatchError(
-                    f"The state is of another {name.rstrip('s')}: expected {value}, found {state.get(name)}. Make the "
-                    f"adapter with the {name} that the stream was begun with."
-                )
-        if state["learner"]["tensors"].keys() != self._started.parts.tensors().keys():
-            raise MismatchError("The state holds other parameters than this adapter moves.")

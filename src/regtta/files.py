@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -66,11 +67,22 @@ def written_whole(path: Path) -> Iterator[Path]:
 
 def read_safetensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Tensors and metadata of a safetensors file, or the error that says what is wrong with it."""
-    path = Path(path)
+    with _opened(Path(path)) as file:
+        return {key: file.get_tensor(key) for key in file.keys()}, file.metadata() or {}  # noqa: SIM118
+
+
+def read_metadata(path: str | Path) -> dict[str, str]:
+    """The metadata alone of a safetensors file, whatever the size of its tensors."""
+    with _opened(Path(path)) as file:
+        return file.metadata() or {}
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:  # safetensors has no types for what it opens
     _refuse_unreadable(path)
     try:
         with safe_open(path, framework="pt", device="cpu") as file:
-            return {key: file.get_tensor(key) for key in file.keys()}, file.metadata() or {}  # noqa: SIM118
+            yield file
     except (SafetensorError, OSError) as error:
         raise ForeignFileError(f"{path} is not a safetensors file: {error}.") from error
 

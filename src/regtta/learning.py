@@ -31,7 +31,7 @@ class Attempt:
 
 
 class Learner:
-    """Carries a method out on one model: its rule, its optimizer, BatchNorm.
+    """Carries a method out on one model: its rule, its optimizer, BatchNorm. Every stream starts with :meth:`begin`.
 
     Args:
         forward: runs the model.
@@ -50,7 +50,6 @@ class Learner:
         self.stage = stage
         schedule = method.schedule
         self.batch_norm = BatchNormSwitch(batch_norms(stage.model), schedule.batch_norm, schedule.prior)
-        self.begin()
 
     @property
     def smallest(self) -> int:

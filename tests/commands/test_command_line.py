@@ -30,6 +30,7 @@ OTHER = {
     "adapted_weights": Path("a.safetensors"),
     "diagnostics": Path("d.jsonl"),
     "record": Path("with space.json"),
+    "export": Path("m.onnx"),
     "allow_mismatch": True,
     "force": True,
 }

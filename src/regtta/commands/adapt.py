@@ -6,21 +6,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torch import Tensor, nn
+from torch import nn
 
 from regtta.adapter import Adapter
 from regtta.commands.data.batches import Data
 from regtta.commands.data.opening import DataOptions, open_data
 from regtta.commands.data.shuffling import Shuffled, shuffle
 from regtta.commands.diagnostics import diagnostics_file
+from regtta.commands.exports import ModelFiles
 from regtta.commands.methods import chosen_method
 from regtta.commands.models import floating_dtype, load_model
 from regtta.commands.outputs import check_outputs, check_suffix
 from regtta.commands.passes import Progress, Tally, adapting, predicting
 from regtta.commands.predictions import PREDICTION_SUFFIXES, PredictionSink, prediction_file, reordered
 from regtta.commands.protocols import Protocol
-from regtta.errors import BatchError, ModelError, OptionError, StatisticsError
-from regtta.files import write_safetensors
+from regtta.errors import BatchError, OptionError, StatisticsError
 from regtta.methods import Method
 from regtta.metrics import Scores
 from regtta.statistics import SourceStatistics
@@ -50,6 +50,7 @@ class AdaptOptions:
         adapted_weights: safetensors file to write.
         diagnostics: JSON lines to write.
         record: JSON file to write, from which a report is made.
+        export: the adapted model to write, as .safetensors, .pt2 or .onnx.
         allow_mismatch: go on with statistics of another model or head.
         force: replace files that exist.
     """
@@ -68,6 +69,7 @@ class AdaptOptions:
     adapted_weights: Path | None = None
     diagnostics: Path | None = None
     record: Path | None = None
+    export: Path | None = None
     allow_mismatch: bool = False
     force: bool = False
 
@@ -79,6 +81,7 @@ class AdaptOptions:
             "--adapted-weights": self.adapted_weights,
             "--diagnostics": self.diagnostics,
             "--record": self.record,
+            "--export": self.export,
         }
 
 
@@ -115,15 +118,16 @@ def adapt_model(options: AdaptOptions, progress: Progress | None = None) -> Adap
     chosen = chosen_method(options.method, options.settings)
     source = _statistics(options.stats, chosen)
     model = load_model(options.model, options.weights, options.device)
-    if options.adapted_weights is not None:
-        _refuse_unsaveable(model)
+    model_files = _model_files(options)
+    model_files.check_model(model)
     data = open_data(options.data, batch_size=BATCH_SIZE, dtype=floating_dtype(model))
     _check_passes(options, data)
     _check_labels(chosen, data)
     adapter = Adapter(model, chosen, source, head=options.head, allow_mismatch=options.allow_mismatch)
     tally = Tally(model, scored=bool(data.target_names))
     recorder = _recorder(options, model, adapter)
-    _run(options, data, adapter, tally=tally, recorder=recorder, progress=progress)
+    _run(options, data, adapter, tally=tally, recorder=recorder, model_files=model_files, progress=progress)
+    model_files.write(adapter)
     report = AdaptReport(
         method=chosen.name,
         protocol=options.protocol.value,
@@ -178,9 +182,10 @@ def _run(
     *,
     tally: Tally,
     recorder: "Recorder | None",
+    model_files: ModelFiles,
     progress: Progress | None,
 ) -> None:
-    """Adapt, predict again where the protocol says so, and write everything that was asked for."""
+    """Adapt, predict again where the protocol says so, and write what is written on the way."""
     online = options.protocol is Protocol.online
     visited = data if options.shuffle_seed is None else _shuffled(options, data)
     with ExitStack() as files:
@@ -192,6 +197,7 @@ def _run(
                 sink = files.enter_context(reordered(sink, visited.order))
         for step, batch in adapting(adapter, visited, progress, watch=None if recorder is None else recorder.watch):
             tally.stepped(step)
+            model_files.see(adapter, batch.inputs)
             if recorder is not None:
                 recorder.see(step, batch.inputs, batch.targets)
             if steps is not None:
@@ -206,8 +212,6 @@ def _run(
                 if sink is not None:
                     sink.write(predictions, batch.targets)
         _check_rows(options, tally)
-        if options.adapted_weights is not None:
-            write_safetensors(options.adapted_weights, adapter.export().state_dict())
 
 
 def _shuffled(options: AdaptOptions, data: Data) -> Shuffled:
@@ -220,11 +224,14 @@ def _check_files(options: AdaptOptions) -> None:
     if not any(options.outputs.values()):
         raise OptionError(f"Nothing to write. Pass at least one of {', '.join(options.outputs)}.")
     check_suffix("--predictions", options.predictions, PREDICTION_SUFFIXES)
-    # Weights are told from other files by this ending when they are loaded again.
-    check_suffix("--adapted-weights", options.adapted_weights, (".safetensors",))
     check_suffix("--record", options.record, (".json",))
+    _model_files(options).check_names()
     read = (options.weights, options.stats, options.data.path)
     check_outputs(options.outputs, inputs=read, force=options.force)
+
+
+def _model_files(options: AdaptOptions) -> ModelFiles:
+    return ModelFiles({"--adapted-weights": options.adapted_weights, "--export": options.export})
 
 
 def _statistics(path: Path | None, chosen: Method) -> SourceStatistics | None:
@@ -236,12 +243,6 @@ def _statistics(path: Path | None, chosen: Method) -> SourceStatistics | None:
             "collect, and pass --stats FILE."
         )
     return None
-
-
-def _refuse_unsaveable(model: nn.Module) -> None:
-    others = [name for name, value in model.state_dict().items() if not isinstance(value, Tensor)]
-    if others:
-        raise ModelError(f"--adapted-weights holds tensors alone, but {others[0]!r} in the model is none.")
 
 
 def _check_passes(options: AdaptOptions, data: Data) -> None:

@@ -1,9 +1,11 @@
-"""``regtta inspect``: what a file of source statistics says."""
+"""``regtta inspect``: what a file of source statistics says, or where an exported model comes from."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from regtta.exporting import PROVENANCE, STATE_DICT, SUFFIXES, Provenance, read_provenance
+from regtta.files import read_metadata
 from regtta.statistics import SourceStatistics
 
 SHARES = (0.9, 0.95, 0.99, 0.999)
@@ -48,6 +50,14 @@ class StatisticsReport:
         """As JSON has it: shares are texts where they are keys."""
         shares = {str(share): count for share, count in self.directions_for.items()}
         return asdict(self) | {"directions_for": shares}
+
+
+def inspect_file(path: Path) -> StatisticsReport | Provenance:
+    """Read a file, whichever of regtta's it is."""
+    traced = path.suffix in SUFFIXES and path.suffix != STATE_DICT
+    if traced or PROVENANCE in read_metadata(path):
+        return read_provenance(path)
+    return inspect_statistics(path)
 
 
 def inspect_statistics(path: Path) -> StatisticsReport:

@@ -33,6 +33,7 @@ def test_the_examples_in_the_help_work_one_after_the_other(workspace: Path, regt
         "stats.safetensors",
         "predictions.csv",
         "adapted.safetensors",
+        "adapted.onnx",
         "steps.jsonl",
         "from-loader.parquet",
         "run.json",

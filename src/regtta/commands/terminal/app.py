@@ -83,8 +83,8 @@ def collect(
 @app.command(
     help=help_with_examples(
         "Adapt a model to unlabelled target data.\n\nWrites its predictions, its new weights, a log of every "
-        "step, or all three. With --target, scores before and after are printed; only the oracle learns from "
-        "labels.",
+        "step, or all three; --export makes a file to deploy. With --target, scores before and after are "
+        "printed; only the oracle learns from labels.",
         "adapt",
     )
 )
@@ -108,6 +108,7 @@ def adapt(
     adapted_weights: arguments.WeightsOut = None,
     diagnostics: arguments.DiagnosticsOut = None,
     record: arguments.RecordOut = None,
+    export: arguments.ModelOut = None,
     allow_mismatch: arguments.AllowMismatch = False,
     force: arguments.Force = False,
 ) -> None:
@@ -131,6 +132,7 @@ def adapt(
         adapted_weights=adapted_weights,
         diagnostics=diagnostics,
         record=record,
+        export=export,
         allow_mismatch=allow_mismatch,
         force=force,
     )
@@ -139,19 +141,29 @@ def adapt(
     show.adapted(report)
 
 
-@app.command(help=help_with_examples("Show what source statistics say: counts, rank and spectrum.", "inspect"))
+@app.command(
+    help=help_with_examples(
+        "Show what a file says: counts, rank and spectrum of source statistics, or where an exported model comes from.",
+        "inspect",
+    )
+)
 def inspect(
-    stats: Annotated[Path, typer.Argument(metavar="FILE", help="Source statistics.")], as_json: arguments.AsJson = False
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="Source statistics, or an adapted model: .safetensors, .pt2, .onnx.")
+    ],
+    as_json: arguments.AsJson = False,
 ) -> None:
-    """Show source statistics."""
-    from regtta.commands.inspect import inspect_statistics
+    """Show what a file says."""
+    from regtta.commands.inspect import StatisticsReport, inspect_file
     from regtta.commands.terminal import show
 
-    report = inspect_statistics(stats)
+    report = inspect_file(file)
     if as_json:
         show.json(report.plain())
-    else:
+    elif isinstance(report, StatisticsReport):
         show.inspected(report)
+    else:
+        show.provenance(report)
 
 
 @app.command(help=help_with_examples("List the methods; with a name, all that can be set of one.", "methods"))

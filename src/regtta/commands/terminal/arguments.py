@@ -92,6 +92,13 @@ DiagnosticsOut = Annotated[
 RecordOut = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Everything about the run to write, .json, for regtta report.")
 ]
+ModelOut = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Adapted model to write: .pt2 (torch.export), .onnx or .safetensors, with where it comes from.",
+    ),
+]
 AllowMismatch = Annotated[
     bool, typer.Option("--allow-mismatch", help="Go on with statistics of another model or head.")
 ]

@@ -22,10 +22,14 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "    --protocol offline --data target.csv --target y \\\n"
             "    --adapted-weights adapted.safetensors --diagnostics steps.jsonl \\\n    --record run.json",
             f"regtta adapt {_MODEL} \\\n    --method bn_adapt --data mymodel:batches --target 1 \\\n"
-            "    --predictions from-loader.parquet",
+            "    --predictions from-loader.parquet --export adapted.onnx",
         ),
         "report": ("regtta report run.json --out adaptation.html",),
-        "inspect": ("regtta inspect stats.safetensors", "regtta inspect stats.safetensors --json"),
+        "inspect": (
+            "regtta inspect stats.safetensors",
+            "regtta inspect stats.safetensors --json",
+            "regtta inspect adapted.onnx",
+        ),
         "methods": ("regtta methods", "regtta methods ssa"),
         "reproduce": (
             "regtta reproduce --list",

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from regtta.commands.report import WrittenReport
     from regtta.commands.reproduce import Reproduced
     from regtta.metrics import Scores
+    from regtta.provenance import Provenance
 
 _DIRECTIONS_SHOWN = 10
 _REASONS_SHOWN = 5
@@ -107,6 +108,24 @@ def inspected(report: "StatisticsReport") -> None:
     _print(table)
     for share, count in report.directions_for.items():
         _facts((f"{share * 100:g} %", f"of the variance in {_counted(count, 'direction', 'directions')}"))
+
+
+def provenance(found: "Provenance") -> None:
+    """Where an exported model comes from."""
+    options = {name: value for name, value in found.method.items() if name != "type"}
+    samples = found.samples_behind_statistics
+    _facts(
+        ("method", str(found.method.get("type"))),
+        *(("", f"{name}={value}") for name, value in options.items()),
+        ("head", found.head or "none"),
+        ("statistics", "none" if samples is None else f"of {_counted(samples, 'sample', 'samples')}"),
+        ("learned from", f"{found.learned:,} of {_counted(found.batches, 'batch', 'batches')}"),
+        ("source", found.source),
+        ("adapted", found.adapted),
+        ("begun", found.begun),
+        ("exported", found.exported),
+        ("by", f"regtta {found.regtta}, torch {found.torch}"),
+    )
 
 
 def methods(reports: Sequence["MethodReport"]) -> None:

@@ -26,6 +26,7 @@ _EXTRAS = {
     "cli": ("typer", "rich", "pandas", "pyarrow"),
     "experiments": ("sklearn", "matplotlib", "scipy", "PIL", "timm", "torchvision"),
     "analysis": ("ot", "umap"),
+    "export": ("onnx", "onnxscript", "onnxruntime"),
 }
 
 
