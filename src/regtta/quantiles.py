@@ -8,7 +8,7 @@ import math
 from statistics import NormalDist
 
 
-def chi_square_limit(dimensions: int, noncentrality: float, level: float) -> float:
+def chi_square_limit(dimensions: float, noncentrality: float, level: float) -> float:
     """What a noncentral χ² of ``dimensions`` exceeds with probability ``level``.
 
     ``r (1 − 2(1+b)/(9r) + z √(2(1+b)/(9r)))³`` with ``r = k + δ`` and ``b = δ/r``.
@@ -22,7 +22,7 @@ def chi_square_limit(dimensions: int, noncentrality: float, level: float) -> flo
     return total * (1 - spread + _upper(level) * math.sqrt(spread)) ** 3
 
 
-def f_limit(above: int, below: int, level: float) -> float:
+def f_limit(above: float, below: float, level: float) -> float:
     """What an F variable with ``above`` and ``below`` degrees of freedom exceeds with probability ``level``.
 
     Example:

@@ -51,7 +51,7 @@ def shift_test(recent: RecentMoments, *, source_count: int, level: float, tolera
     trace, squared = torch.stack([covariance.trace(), (covariance**2).sum()]).tolist()
     scale, freedom = squared / trace, max(trace**2 / squared, 1.0)
     far = count * dimensions * (2 * tolerance) ** 2 / scale
-    by_square = scale * chi_square_limit(round(freedom), far, level / 2) / count
+    by_square = scale * chi_square_limit(freedom, far, level / 2) / count
     found = torch.stack([(mean**2).sum() / by_mean, ((square - 1) ** 2).sum() / by_square]).tolist()
     return ShiftTest(*found)
 
@@ -65,10 +65,17 @@ def reweighting_needed(recent: RecentMoments) -> float:
     return max(0.0, float((recent.mean**2).sum() - recent.variance.sum() / recent.count))
 
 
-def steadiness(values: Tensor, block: int, level: float) -> float:
-    """Whether rows (N, O) in order of arrival could have come in any order: F over its limit, above 1 if not.
+def steadiness(values: Tensor, block: int, level: float, tolerance: float = 0.0) -> float:
+    """Whether rows (N, K) in order of arrival could have come in any order: F over its limit, above 1 if not.
 
-    One-way analysis of variance over consecutive blocks of ``block`` rows, for each output; the largest counts.
+    Analysis of variance over consecutive blocks of ``block`` rows, variances summed over the columns. Columns that vary
+    together count as fewer (the participation ratio of their covariance within blocks).
+
+    Args:
+        values: in order of arrival.
+        block: rows a block.
+        level: probability of a false alarm.
+        tolerance: variance between blocks, in units of that within, too small to matter.
 
     Example:
         >>> steadiness(torch.arange(64.0)[:, None], 16, 0.001) > 1
@@ -76,7 +83,11 @@ def steadiness(values: Tensor, block: int, level: float) -> float:
     """
     blocks = len(values) // block
     values = values[-blocks * block :].double().reshape(blocks, block, -1)
-    between = block * values.mean(dim=1).var(dim=0)
-    within = values.var(dim=1).mean(dim=0).clamp_min(1e-300)
-    limit = f_limit(blocks - 1, blocks * (block - 1), level / values.shape[-1])
-    return float((between / within).max()) / limit
+    means = values.mean(dim=1, keepdim=True)
+    residuals = (values - means).flatten(0, 1)
+    covariance = residuals.T @ residuals / (blocks * (block - 1))
+    within = covariance.trace().clamp_min(1e-300)
+    columns = float(within**2 / (covariance**2).sum().clamp_min(1e-300))
+    between = block * means.squeeze(1).var(dim=0).sum()
+    above, below = (blocks - 1) * columns, blocks * (block - 1) * columns
+    return float(between / within) / (f_limit(above, below, level) + block * tolerance)

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
 
-from regtta.guards.base import Arrival, Guard, Post, Watch
+from regtta.guards.base import Arrival, Guard, Post, Rollback, Watch
 from regtta.options import check_count, check_not_negative, check_positive, check_share
 from regtta.recent import RecentMoments
 from regtta.shift_tests import reweighting_needed, steadiness
@@ -66,17 +65,22 @@ class SteadyStream(Guard):
     """Learns only while samples could have come in any order.
 
     In a stream sorted by label, or one that comes in bursts, each batch is one-sided, and aligning it with the whole
-    source is wrong. There the source model's outputs differ more between blocks of the stream than within them.
+    source is wrong. There the source model's features differ between blocks of the stream more than chance explains.
+    Along the output any such difference counts; elsewhere a small one may be a shift that comes on slowly. What was
+    learned before a stream turned out not to be steady is taken back. Runs of one label longer than the memory look
+    steady, and cannot be told from a shift.
 
     Args:
-        memory: samples to look back on, or four batches where that is more.
+        memory: samples to look back on (four batches where that is more), and to be steady for before learning.
         block: samples a block.
         level: probability of a false alarm a batch.
+        tolerance: share of the variance that may lie between blocks, the outputs' own directions apart.
     """
 
     memory: int = 256
     block: int = 32
     level: float = 1e-3
+    tolerance: float = 0.03
 
     needs_source: ClassVar[bool] = True
 
@@ -85,34 +89,44 @@ class SteadyStream(Guard):
         check_count("memory", self.memory)
         check_count("block", self.block)
         check_share("level", self.level)
+        check_not_negative("tolerance", self.tolerance)
 
     def start(self, post: Post) -> Watch:
         """A watch that has seen nothing yet."""
-        _, head = post.require("SteadyStream")
-        return _SteadyWatch(self, head.weight.detach().clone())
+        return _SteadyWatch(self, Whitening.of(*post.require("SteadyStream")))
 
 
 class _SteadyWatch(Watch):
-    def __init__(self, guard: SteadyStream, weight: Tensor) -> None:
+    def __init__(self, guard: SteadyStream, whitening: Whitening) -> None:
         self.guard = guard
-        self.weight = weight  # (O, D) of the source model's head
-        self.seen = weight.new_empty(0, len(weight))
+        self.whitening = whitening
+        self.seen = whitening.map.new_empty(0, whitening.dimensions)
+        self.steady_for = 0
 
-    def admits(self, arrival: Arrival) -> str | None:
-        """Remember the outputs, and compare blocks of them."""
-        outputs = arrival.source.features.detach() @ self.weight.T
-        outputs = outputs[outputs.isfinite().all(dim=1)]
-        longest = max(self.guard.memory, 4 * len(outputs))
-        self.seen = torch.cat([self.seen, outputs])[-longest:]
-        least = min(self.guard.memory, 4 * self.guard.block)
-        if len(self.seen) < least:
-            return f"fewer than {least} samples to tell a steady stream by"
-        if steadiness(self.seen, self.guard.block, self.guard.level) > 1:
-            return "the stream is not steady: its outputs move from block to block"
+    def admits(self, arrival: Arrival) -> str | Rollback | None:
+        """Remember the batch as the source model sees it, and compare blocks of the stream."""
+        seen = self.whitening(arrival.source.features)
+        seen = seen[seen.isfinite().all(dim=1)]
+        longest = max(self.guard.memory, 4 * len(seen))
+        self.seen = torch.cat([self.seen, seen])[-longest:]
+        unsteady = self._unsteady() if len(self.seen) >= 2 * self.guard.block else ""
+        self.steady_for = 0 if unsteady else self.steady_for + len(seen)
+        if unsteady:
+            reason = f"the stream is not steady: {unsteady} move from block to block"
+            return Rollback(reason, "source") if arrival.moved else reason
+        if self.steady_for < self.guard.memory:
+            return f"steady for fewer than {self.guard.memory} samples"
         return None
 
+    def _unsteady(self) -> str:
+        block, level = self.guard.block, self.guard.level
+        if steadiness(self.seen @ self.whitening.outputs, block, level) > 1:
+            return "outputs"
+        return "features" if steadiness(self.seen, block, level, self.guard.tolerance) > 1 else ""
+
     def state_dict(self) -> dict[str, Any]:
-        return {"seen": self.seen.clone()}
+        return {"seen": self.seen.clone(), "steady_for": self.steady_for}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.seen = state["seen"].to(self.weight).clone()
+        self.seen = state["seen"].to(self.seen).clone()
+        self.steady_for = state["steady_for"]
