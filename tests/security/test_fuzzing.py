@@ -14,7 +14,7 @@ from security.readers import READERS
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of libraries about what they read
 QUICKLY = settings(
-    max_examples=40,
+    max_examples=30,
     deadline=None,
     database=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
@@ -40,7 +40,7 @@ def test_random_bytes(name: str, tmp_path: Path):
 
 @pytest.mark.parametrize("name", READERS)
 def test_damaged_files(name: str, tmp_path: Path):
-    @settings(QUICKLY, max_examples=120)
+    @settings(QUICKLY, max_examples=80)
     @given(damaged(READERS[name].whole()))
     def check(raw: bytes) -> None:
         read_or_refuse(name, raw, tmp_path)

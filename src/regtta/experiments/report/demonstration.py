@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from regtta.errors import ForeignFileError
+from regtta.errors import FileError, ForeignFileError
 from regtta.experiments.analysis import Clouds
 from regtta.experiments.analysis.method_scores import MethodScores
 from regtta.experiments.comparison import Difference, paired_difference
@@ -76,10 +76,9 @@ def _made_by(results: Results, detail: Results, folder: Path) -> str:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    raw = read_whole(path, MOST_JSON_BYTES)
     try:
-        content = parse_json(raw.decode("utf-8"))
-    except ValueError as error:
+        content = parse_json(read_whole(path, MOST_JSON_BYTES).decode("utf-8"))
+    except (FileError, ValueError) as error:
         raise ForeignFileError(f"{path} is not what regtta demo writes ({error}). Run regtta demo again.") from error
     if not isinstance(content, dict) or not _KEYS[path.name] <= content.keys():
         raise ForeignFileError(f"{path} is not what regtta demo writes. Run regtta demo again.")
