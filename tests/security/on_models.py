@@ -106,7 +106,7 @@ REPRODUCED = {
 PARQUET = {
     "text of 8 GB, stored once": m.repeated_text,
     "lists in lists": lambda: m.deep_parquet(50),
-    "lists in lists, 5,000 deep": lambda: m.deep_parquet(5000),
+    "lists in lists, 500 deep": lambda: m.deep_parquet(500),
     "101,000 columns": lambda: m.parquet(
         pa.table([pa.array([1])] * 101_000, names=[f"c{i}" for i in range(100_999)] + ["y"]), compression="none"
     ),
