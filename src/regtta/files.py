@@ -1,8 +1,9 @@
 """Writing without losing what was there; reading safetensors without ever running a pickle."""
 
-import json
+import mmap
 import os
 import tempfile
+import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,11 +20,15 @@ from regtta.errors import (
     ForeignFileError,
     MissingFileError,
     PickleRefusedError,
+    RegttaError,
     TruncatedFileError,
 )
+from regtta.reading import clear_errors, parse_json
 
 _ZIP_OR_PICKLE = (b"PK\x03\x04", b"\x80")
 _LENGTH_BYTES = 8
+# A tensor takes some 100 bytes of a header, so that this is room for 250,000 of them; the largest models have 10,000.
+_MOST_HEADER_BYTES = 25 * 2**20
 
 
 def refuse_existing(path: str | Path, *, overwrite: bool, remedy: str = "overwrite=True") -> Path:
@@ -80,11 +85,11 @@ def read_metadata(path: str | Path) -> dict[str, str]:
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:  # safetensors has no types for what it opens
     _refuse_unreadable(path)
-    try:
-        with safe_open(path, framework="pt", device="cpu") as file:
-            yield file
-    except (SafetensorError, OSError) as error:
-        raise ForeignFileError(f"{path} is not a safetensors file: {error}.") from error
+    with (
+        clear_errors(lambda why: ForeignFileError(f"{path} is not a safetensors file: {why}. Copy it again.")),
+        safe_open(path, framework="pt", device="cpu") as file,
+    ):
+        yield file
 
 
 def load_weights(path: str | Path) -> dict[str, Tensor]:
@@ -97,20 +102,43 @@ def load_weights(path: str | Path) -> dict[str, Tensor]:
         return read_safetensors(path)[0]
     if not path.is_file():
         raise MissingFileError(f"There is no file {path}.")
-    try:
-        content: object = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # torch.load raises many kinds, all of which mean the same here
-        raise PickleRefusedError(
+
+    def refusal(why: str) -> RegttaError:
+        return PickleRefusedError(
             f"{path} cannot be loaded as plain weights, and pickles that could run code are never "
-            f"loaded. Save model.state_dict() with torch.save or safetensors. "
-            f"(torch said: {str(error).splitlines()[0] if str(error) else type(error).__name__})"
-        ) from error
+            f"loaded. Save model.state_dict() with torch.save or safetensors. (torch said: {why})"
+        )
+
+    with clear_errors(refusal):
+        content = load_tensors(path, torch.device("cpu"))
     for key in ("state_dict", "model"):
         if isinstance(content, Mapping) and isinstance(content.get(key), Mapping):
             content = content[key]
-    if isinstance(content, Mapping) and all(isinstance(v, Tensor) for v in content.values()):
+    if isinstance(content, Mapping) and all(isinstance(k, str) and isinstance(v, Tensor) for k, v in content.items()):
         return dict(content)
     raise ForeignFileError(f"{path} holds no state dict: expected a mapping from names to tensors.")
+
+
+def load_tensors(path: Path, device: torch.device) -> object:
+    """What ``torch.save`` wrote of tensors and plain values; whatever else is in the file is never run.
+
+    torch raises errors of many kinds. Its archives are not compressed, so that one that is would be a bomb: nothing
+    bounds what torch would unpack. Of what it may call for a file, bytearray alone fills as much memory as the file
+    says; no tensor needs it.
+    """
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as raw:
+        packed = raw[:2] == b"PK"
+        if raw.find(b"bytearray") >= 0:
+            raise ValueError("it holds a bytearray, which is no tensor")
+    if packed:
+        with zipfile.ZipFile(path) as archive:
+            entries = archive.infolist()
+        if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
+            raise ValueError("it is compressed, as torch.save never does")
+        if sum(entry.file_size for entry in entries) > path.stat().st_size:
+            raise ValueError("it promises more bytes than it has")
+    content: object = torch.load(path, map_location=device, weights_only=True)
+    return content
 
 
 def _refuse_unreadable(path: Path) -> None:
@@ -127,6 +155,11 @@ def _refuse_unreadable(path: Path) -> None:
         length = int.from_bytes(start[:_LENGTH_BYTES], "little")
         if size > _LENGTH_BYTES and not start.endswith(b"{"):
             raise ForeignFileError(f"{path} is not a safetensors file: it has no safetensors header.")
+        if length > _MOST_HEADER_BYTES and size >= _LENGTH_BYTES:
+            raise ForeignFileError(
+                f"{path} is not a safetensors file: it promises a header of {length} bytes, and at most "
+                f"{_MOST_HEADER_BYTES} are read. Copy it again from its source."
+            )
         whole = _LENGTH_BYTES + length
         if size >= whole > _LENGTH_BYTES:
             whole += _data_bytes(b"{" + file.read(length - 1))
@@ -137,8 +170,10 @@ def _refuse_unreadable(path: Path) -> None:
 def _data_bytes(header: bytes) -> int:
     """How many bytes of data a safetensors header promises; 0 where it makes no sense at all."""
     try:
-        entries = json.loads(header)
+        entries = parse_json(header)
+        if not isinstance(entries, Mapping):
+            return 0
         ends = (int(e["data_offsets"][1]) for k, e in entries.items() if k != "__metadata__")
         return max(ends, default=0)
-    except (ValueError, TypeError, KeyError, AttributeError, IndexError):
+    except (ValueError, TypeError, LookupError, OverflowError):
         return 0

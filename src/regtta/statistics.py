@@ -33,6 +33,7 @@ from regtta.errors import (
 )
 from regtta.files import read_safetensors, refuse_existing, write_safetensors
 from regtta.moments import Moments
+from regtta.reading import parse_json
 
 FORMAT_VERSION = 1
 RANK_TOLERANCE = torch.finfo(torch.float32).eps
@@ -233,7 +234,7 @@ class SourceStatistics:
         _check_tensors(Path(path), tensors)
         return cls(
             **{name: tensors[name] for name in _TENSORS},
-            count=int(about["count"]),
+            count=about["count"],
             head=str(about["head"]),
             fingerprint=str(about["fingerprint"]),
             extras={name.removeprefix(_EXTRA): value for name, value in tensors.items() if name.startswith(_EXTRA)},
@@ -271,10 +272,12 @@ def fingerprint(model: nn.Module) -> str:
 
 def _about(path: Path, metadata: Mapping[str, str]) -> dict[str, Any]:
     try:
-        about = json.loads(metadata["regtta.statistics"])
+        about = parse_json(metadata["regtta.statistics"])
+        if not isinstance(about, dict):
+            raise TypeError(f"expected an object, found {type(about).__name__}")
         version = int(about["format"])
         wanted = {"count", "head", "fingerprint"} - set(about)
-    except (KeyError, ValueError, TypeError) as error:
+    except (KeyError, ValueError, TypeError, OverflowError) as error:
         raise ForeignFileError(
             f"{path} is a safetensors file, but not one of source statistics (model weights, perhaps?). "
             "Make one with regtta.collect(model, loader).save(path)."
@@ -286,7 +289,9 @@ def _about(path: Path, metadata: Mapping[str, str]) -> dict[str, Any]:
         )
     if wanted:
         raise ForeignFileError(f"{path} lacks {sorted(wanted)}: it was not written by regtta.")
-    return dict(about)
+    if type(about["count"]) is not int or about["count"] < 1:
+        raise ForeignFileError(f"{path}: expected a count of samples, found {about['count']!r}. Collect it again.")
+    return about
 
 
 def _check_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:

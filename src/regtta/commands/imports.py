@@ -47,7 +47,8 @@ def import_name(text: str, option: str) -> object:
 def _import_module(name: str, option: str) -> object:
     # A console script has its own folder on the path, not the one the user stands in.
     here = str(Path.cwd())
-    if here not in sys.path:
+    added = here not in sys.path
+    if added:
         sys.path.insert(0, here)
     try:
         return importlib.import_module(name)
@@ -60,3 +61,9 @@ def _import_module(name: str, option: str) -> object:
         raise OptionError(f"{option}: {name!r} cannot be imported: {told(error)}.") from error
     except Exception as error:  # a module may raise anything while it is imported
         raise OptionError(f"{option}: {name!r} cannot be imported: {told(error)}.") from error
+    finally:
+        if added and here in sys.path:
+            # What the user named came from here first. From now on a file that happens to lie here and is called
+            # pandas.py stands in for nothing that regtta itself imports later.
+            sys.path.remove(here)
+            sys.path.append(here)

@@ -8,7 +8,7 @@ from typing import Any
 
 from regtta.commands.explaining import told
 from regtta.commands.imports import import_name, is_import_name
-from regtta.errors import ExistingFileError, FileError, MissingFileError, OptionError
+from regtta.errors import ExistingFileError, FileError, ForeignFileError, MissingFileError, OptionError
 from regtta.experiments.datasets import data_folder
 from regtta.experiments.models import FROM_IMAGENET
 from regtta.experiments.reproduce.arms import Arm, ArmMaker, arm_of, fits, parts_of
@@ -112,7 +112,13 @@ def reproduce(options: ReproduceOptions, listener: Listener) -> tuple[Reproduced
     if not options.tables_only:
         _run(options, plan, layouts, listener)
     records = {str(record["key"]): record for record in RunStore(options.out / RUNS)}
-    return tuple(_written(one.name, layouts[one.name], plan, records, options) for one in chosen)
+    try:
+        return tuple(_written(one.name, layouts[one.name], plan, records, options) for one in chosen)
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise ForeignFileError(
+            f"{options.out / RUNS} holds a run that is damaged, or that another version made "
+            f"({type(error).__name__}: {error}). Begin a new folder by --out."
+        ) from error
 
 
 def _plan(options: ReproduceOptions, weights: Mapping[str, Path]) -> Plan:

@@ -9,6 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from regtta.errors import FileError, ForeignFileError
+from regtta.reading import MOST_JSON_BYTES, parse_json, read_whole
+
+_KINDS = {"key": str, "specification": dict, "result": dict}
+_BEGINNING = '{"key": "'  # of every line: only what begins so may be the half of one that a kill left
 
 logger = logging.getLogger(__name__)
 
@@ -46,18 +50,24 @@ class RunStore:
         """Every whole record, in the order they were written."""
         if not self.path.exists():
             return
-        lines = self.path.read_text(encoding="utf-8").splitlines()
+        lines = self._lines()
         for number, line in enumerate(lines, start=1):
             try:
-                record = json.loads(line)
+                record = parse_json(line)
             except ValueError as error:
-                if number < len(lines):
+                if number < len(lines) or not line.startswith(_BEGINNING[: len(line)]):
                     raise ForeignFileError(f"{self.path}, line {number}, is no JSON: {error}.") from error
                 logger.warning("%s ends in half a line; that run will be made again.", self.path)
                 return
-            if not isinstance(record, dict) or not {"key", "specification", "result"} <= record.keys():
+            if not isinstance(record, dict) or not all(isinstance(record.get(key), k) for key, k in _KINDS.items()):
                 raise ForeignFileError(f"{self.path}, line {number}, is not a run. Name another file.")
             yield record
+
+    def _lines(self) -> list[str]:
+        try:
+            return read_whole(self.path, MOST_JSON_BYTES).decode("utf-8").splitlines()
+        except UnicodeDecodeError as error:
+            raise ForeignFileError(f"{self.path} is no file of runs: {error}. Name another file.") from error
 
     def add(self, specification: Mapping[str, object], result: Mapping[str, object]) -> None:
         """Append a run."""

@@ -16,7 +16,7 @@ def test_genders_are_read_and_folders_that_are_not_there_do_no_harm(tmp_path):
         ('{"01": "female"', "not valid JSON"),
         ("\xff", "not valid JSON"),
         ("[" * 30_000, "not valid JSON"),
-        ('{"01": "female", "01": "male"}', "a folder is named twice"),
+        ('{"01": "female", "01": "male"}', "the key '01' is named twice"),
         ('["female"]', "Expected an object such as .* found list"),
         ('{"01": "F"}', r"Expected one of \['female', 'male'\] for folder '01' in .* found 'F'"),
         ('{"01": ["male"]}', "for folder '01'"),

@@ -7,7 +7,7 @@ import torch
 from PIL import Image
 from torchvision import datasets, transforms
 
-from experiments.datasets.published import write_cifar10, write_mnist, write_svhn
+from experiments.datasets.published import md5, write_cifar10, write_mnist, write_svhn
 from regtta.errors import FileError, ForeignFileError, MissingExtraError, MissingFileError, OptionError
 from regtta.experiments.datasets.digit_images import mnist_test
 from regtta.experiments.datasets.torchvision_sets import cifar10, cifar10_arrays, mnist, svhn, svhn_to_mnist
@@ -100,13 +100,21 @@ class Bomb:
 
 def test_a_pickle_that_is_not_the_published_one_never_runs(tmp_path, monkeypatch):
     write_cifar10(tmp_path, monkeypatch)
-    for name in ("test_batch", "batches.meta"):
-        path = tmp_path / "cifar-10-batches-py" / name
-        whole = path.read_bytes()
-        path.write_bytes(pickle.dumps(Bomb()))
-        with pytest.raises(ForeignFileError, match="CIFAR-10 in .* not as published"):
-            cifar10(tmp_path, "test")
-        path.write_bytes(whole)
+    place = tmp_path / "cifar-10-batches-py"
+    (place / "batches.meta").write_bytes(pickle.dumps(Bomb()))  # which is not so much as opened
+    assert len(cifar10(tmp_path, "test")) == 10
+    (place / "test_batch").write_bytes(pickle.dumps(Bomb()))
+    with pytest.raises(ForeignFileError, match="CIFAR-10 in .* not as published .*another checksum"):
+        cifar10(tmp_path, "test")
+
+
+def test_a_pickle_does_not_run_even_with_the_published_checksum(tmp_path, monkeypatch):
+    write_cifar10(tmp_path, monkeypatch)
+    path = tmp_path / "cifar-10-batches-py" / "test_batch"
+    path.write_bytes(pickle.dumps(Bomb()))
+    monkeypatch.setattr(datasets.CIFAR10, "test_list", [[path.name, md5(path)]])
+    with pytest.raises(ForeignFileError, match="CIFAR-10 in .* not as published .*no batch of CIFAR-10"):
+        cifar10(tmp_path, "test")
 
 
 def test_a_download_that_fails_is_said_to_have_failed(tmp_path, monkeypatch):

@@ -13,6 +13,7 @@ from regtta.errors import FileError, ForeignFileError, MissingFileError, OptionE
 from regtta.experiments.recorded import ADAPTATION as FORMAT
 from regtta.experiments.report import opening
 from regtta.experiments.report.opening import kind_of, page_of, read_record, tables_of
+from regtta.reading import MOST_JSON_BYTES
 
 RESULTS = Path(__file__).parents[3] / "results"
 
@@ -152,7 +153,7 @@ def test_bytes_that_are_no_text_are_refused(tmp_path):
 
 def test_a_huge_file_is_refused_unread(tmp_path):
     with (tmp_path / "huge.json").open("wb") as file:
-        file.truncate(opening._MOST_BYTES + 1)  # sparse: it takes no room
+        file.truncate(MOST_JSON_BYTES + 1)  # sparse: it takes no room
     with pytest.raises(ForeignFileError, match="has more than 268435456 bytes"):
         read_record(tmp_path / "huge.json")
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from regtta.commands.data.batches import LabelledBatch
 from regtta.errors import BatchError, FileError, OptionError
 from regtta.options import did_you_mean
+from regtta.reading import clear_errors, npz_array, npz_names
 
 DEFAULT_INPUTS = "x"
 
@@ -63,28 +64,23 @@ class Arrays:
 
 def open_arrays(path: Path, *, inputs: str | None, target: str | None, batch_size: int, dtype: torch.dtype) -> Arrays:
     """Array ``inputs`` (by default ``x``) of the archive, and the one called ``target``."""
-    try:
-        # Objects in an archive are pickles, which could run code.
-        archive = np.load(path, allow_pickle=False)
-        if not isinstance(archive, np.lib.npyio.NpzFile):
-            raise ValueError("it is one bare array, not an archive")  # noqa: TRY004 - told below
-        with archive:
-            x = _array(archive, inputs or DEFAULT_INPUTS, path, "--inputs")
-            y = None if target is None else _array(archive, target, path, "--target")
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-        text = " ".join(str(error).split()).rstrip(".")
-        raise FileError(f"Could not read {path} as plain arrays: {text}. Save it with numpy.savez.") from error
+    with (
+        clear_errors(lambda why: FileError(f"Could not read {path} as plain arrays: {why}. Save it with numpy.savez.")),
+        zipfile.ZipFile(path) as archive,
+    ):
+        x = _array(archive, inputs or DEFAULT_INPUTS, path, "--inputs")
+        y = None if target is None else _array(archive, target, path, "--target")
     if y is not None and len(y) != len(x):
         raise BatchError(f"{path} holds {len(x)} samples but {len(y)} labels in {target!r}.")
     return Arrays(path, x, y, () if target is None else (target,), batch_size, dtype)
 
 
-def _array(archive: "np.lib.npyio.NpzFile", name: str, path: Path, option: str) -> NDArray[np.generic]:
-    names = list(archive.files)
+def _array(archive: zipfile.ZipFile, name: str, path: Path, option: str) -> NDArray[np.generic]:
+    names = list(npz_names(archive))
     if name not in names:
         hint = did_you_mean(name, names)
         raise OptionError(f"{path} has no array {name!r}; it has {names}. Pass {option} NAME.{hint}")
-    values: NDArray[np.generic] = archive[name]
+    values = npz_array(archive, name)
     if values.dtype.kind not in "fiub":
         raise BatchError(f"Array {name!r} of {path} is not numeric: it holds {values.dtype}.")
     if values.ndim == 0:

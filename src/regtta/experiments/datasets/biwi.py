@@ -165,5 +165,7 @@ def _rotation(origin: str, raw: bytes) -> Tensor:
     except ValueError as error:
         raise ForeignFileError(f"{origin} does not begin with a rotation matrix: {error}. Get it again.") from error
     if matrix.shape != (3, 3) or not bool(((matrix @ matrix.T - torch.eye(3)).abs() < _TOLERANCE).all()):
-        raise ForeignFileError(f"Expected a rotation matrix in the first three lines of {origin}, found {lines}.")
+        raise ForeignFileError(
+            f"Expected a rotation matrix in the first three lines of {origin}, found {str(lines)[:200]}."
+        )
     return matrix

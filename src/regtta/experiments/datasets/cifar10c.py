@@ -16,6 +16,7 @@ from regtta.experiments.datasets.catalogue import DATASETS, missing
 from regtta.experiments.datasets.digit_images import rgb_domain
 from regtta.experiments.datasets.domains import Domain
 from regtta.experiments.datasets.torchvision_sets import cifar10_arrays
+from regtta.reading import clear_errors
 
 IMAGES = 10_000
 SEVERITIES = (1, 2, 3, 4, 5)
@@ -89,10 +90,8 @@ def _made(folder: Path, corruption: str, severity: int, make: Make) -> Corrupted
 
 def _mapped(path: Path, shape: tuple[int, ...], kinds: tuple[str, ...]) -> np.ndarray:
     """A .npy file, mapped and read-only; numpy never unpickles what it maps."""
-    try:
+    with clear_errors(lambda why: ForeignFileError(f"{path} is no whole array file: {why}. Get it again.")):
         array = np.lib.format.open_memmap(path, mode="r")
-    except (ValueError, OSError, EOFError) as error:
-        raise ForeignFileError(f"{path} is no whole array file: {error}. Get it again.") from error
     if array.shape != shape or array.dtype.name not in kinds:
         raise ForeignFileError(
             f"Expected an array {shape} of {' or '.join(kinds)} in {path}, found {array.shape} of {array.dtype}."

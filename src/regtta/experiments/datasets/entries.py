@@ -1,16 +1,16 @@
 """The files below a folder or inside a tar archive, one after another; nothing is ever unpacked or written."""
 
 import tarfile
-import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Literal
 
 from regtta.errors import FileError, ForeignFileError
+from regtta.reading import BoundedFile, clear_errors, read_whole
 
-_Mode = Literal["r:", "r:gz"]
-_MODES: dict[str, _Mode] = {".tar": "r:", ".tar.gz": "r:gz", ".tgz": "r:gz"}
+_GZIPPED = {".tar": False, ".tar.gz": True, ".tgz": True}
+_NO_MORE = bytes(tarfile.BLOCKSIZE)  # what an archive ends in
 
 
 @dataclass(frozen=True)
@@ -43,43 +43,64 @@ def entries(place: Path) -> Iterator[Entry]:
     if place.is_dir():
         yield from _of_folder(place)
         return
-    mode = next((mode for suffix, mode in _MODES.items() if place.name.endswith(suffix)), None)
-    if mode is None:
-        raise ForeignFileError(f"Expected a folder or an archive ({', '.join(_MODES)}), found {place}.")
-    yield from _of_archive(place, mode)
+    gzipped = next((gzipped for suffix, gzipped in _GZIPPED.items() if place.name.endswith(suffix)), None)
+    if gzipped is None:
+        raise ForeignFileError(f"Expected a folder or an archive ({', '.join(_GZIPPED)}), found {place}.")
+    yield from _of_archive(place, gzipped)
 
 
 def _of_folder(place: Path) -> Iterator[Entry]:
-    try:
+    with clear_errors(lambda why: FileError(f"{place} cannot be read: {why}.")):
         inside = place.resolve()
         for path in sorted(place.rglob("*")):
             # A link may lead out of the folder, where nothing is to be read.
             if path.is_file() and path.resolve().is_relative_to(inside):
                 name = path.relative_to(place.parent).as_posix()
-                yield Entry(name, path.stat().st_size, str(path), path.read_bytes)
-    except OSError as error:
-        raise FileError(f"{place} cannot be read: {error}.") from error
+                size = path.stat().st_size
+                yield Entry(name, size, str(path), partial(read_whole, path, size))
 
 
-def _of_archive(place: Path, mode: _Mode) -> Iterator[Entry]:
-    try:
-        with tarfile.open(place, mode) as archive:
-            while (member := archive.next()) is not None:
-                _refuse_unsafe(place, member)
-                if member.isfile():
-                    origin = f"{member.name} in {place}"
-                    yield Entry(member.name, member.size, origin, _reader(archive, member, origin))
-    except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
-        raise ForeignFileError(f"{place} is no whole tar archive: {error}. Get it again.") from error
+class _Blocks(BoundedFile):
+    """An archive's bytes, and the ``last`` of them that were asked for: tarfile takes damage for the end of it."""
+
+    last = b""
+
+    def read(self, size: int = -1, /) -> bytes:
+        """As a bounded file does."""
+        self.last = super().read(size)
+        return self.last
 
 
-def _reader(archive: tarfile.TarFile, member: tarfile.TarInfo, origin: str) -> Callable[[], bytes]:
+def _of_archive(place: Path, gzipped: bool) -> Iterator[Entry]:
+    with (
+        clear_errors(lambda why: ForeignFileError(f"{place} is no whole tar archive: {why}. Get it again.")),
+        _Blocks(place, gzipped=gzipped) as blocks,
+        tarfile.open(fileobj=blocks, mode="r:") as archive,
+    ):
+        before = -1
+        while (member := archive.next()) is not None:
+            if member.offset <= before or member.size < 0:
+                raise ValueError(f"{member.name!r} leads back to where the archive was read before")
+            before = member.offset
+            _refuse_unsafe(place, member)
+            if member.isfile():
+                origin = f"{member.name} in {place}"
+                yield Entry(member.name, member.size, origin, _reader(archive, blocks, member, origin))
+            # tarfile would keep every member and every remark, without end.
+            archive.members, archive.pax_headers = [], {}  # type: ignore[attr-defined]
+        if blocks.last != _NO_MORE:
+            raise ValueError("it is cut off or damaged in its midst")
+        while blocks.read(blocks.at_once):
+            pass  # so that gzip's checksum at the very end is looked at
+
+
+def _reader(archive: tarfile.TarFile, blocks: BoundedFile, member: tarfile.TarInfo, origin: str) -> Callable[[], bytes]:
     def content() -> bytes:
-        file = archive.extractfile(member)
-        try:
+        usual, blocks.at_once = blocks.at_once, max(blocks.at_once, member.size)
+        with clear_errors(lambda why: ForeignFileError(f"{origin} cannot be read: {why}. Get the archive again.")):
+            file = archive.extractfile(member)
             raw = b"" if file is None else file.read()
-        except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
-            raise ForeignFileError(f"{origin} cannot be read: {error}. Get the archive again.") from error
+        blocks.at_once = usual
         if len(raw) != member.size:
             raise ForeignFileError(f"{origin} is cut off. Get the archive again.")
         return raw

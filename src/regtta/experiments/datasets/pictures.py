@@ -1,8 +1,6 @@
 """Photographs as bytes: decoded, brought to 256×256 and cropped to 224×224, before any normalisation."""
 
 import io
-import struct
-import zlib
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -14,11 +12,12 @@ from torch import Tensor
 
 from regtta.errors import BatchError, ForeignFileError
 from regtta.experiments.datasets.domains import Domain
+from regtta.reading import clear_errors
 
 RESIZED = 256
 CROPPED = 224
-MOST_BYTES = 32 * 2**20
-MOST_PIXELS = 50_000_000
+MOST_BYTES = 32 * 2**20  # of a file; faces and frames have some 100 KB
+MOST_PIXELS = 50_000_000  # of an image, 150 MB decoded: more than cameras give, and several are decoded at once
 _AT_ONCE = 64  # pictures that wait in memory to be decoded
 
 
@@ -83,30 +82,25 @@ def decode(name: str, raw: bytes, *, square: bool = False) -> np.ndarray:
 
     if len(raw) > MOST_BYTES:
         raise ForeignFileError(f"{name} has {len(raw)} bytes; at most {MOST_BYTES} are read as an image.")
-    try:
-        with Image.open(io.BytesIO(raw), formats=("JPEG", "PNG")) as opened:
+    with clear_errors(
+        lambda why: ForeignFileError(
+            f"{name} cannot be read as a JPEG or PNG image: {why}. Get it again, or remove it."
+        )
+    ):
+        try:
+            opened = Image.open(io.BytesIO(raw), formats=("JPEG", "PNG"))
+        except UnidentifiedImageError as error:
+            raise ValueError("it does not begin like one") from error
+        with opened:
             width, height = opened.size
             if width * height > MOST_PIXELS:
                 raise ForeignFileError(f"{name} is {width}×{height}; at most {MOST_PIXELS} pixels are read.")
             image = opened.convert("RGB")
-    except (
-        OSError,
-        SyntaxError,
-        ValueError,
-        EOFError,
-        struct.error,
-        zlib.error,
-        Image.DecompressionBombError,
-    ) as error:
-        reason = "it does not begin like one" if isinstance(error, UnidentifiedImageError) else error
-        raise ForeignFileError(
-            f"{name} cannot be read as a JPEG or PNG image: {reason}. Get it again, or remove it."
-        ) from error
-    if square:
-        side = min(width, height)
-        left, top = round((width - side) / 2), round((height - side) / 2)
-        image = image.crop((left, top, left + side, top + side))
-    return np.asarray(image.resize((RESIZED, RESIZED), Image.Resampling.BILINEAR))
+        if square:
+            side = min(width, height)
+            left, top = round((width - side) / 2), round((height - side) / 2)
+            image = image.crop((left, top, left + side, top + side))
+        return np.asarray(image.resize((RESIZED, RESIZED), Image.Resampling.BILINEAR))
 
 
 def stack(files: Iterable[tuple[int, str, bytes]], count: int, *, side: int, square: bool = False) -> np.ndarray:

@@ -1,8 +1,8 @@
-"""SVHN, MNIST and CIFAR-10 through torchvision, which checks SVHN's and CIFAR-10's files before it reads them.
+"""SVHN, MNIST and CIFAR-10 as torchvision fetches them and knows their checksums.
 
 Images are scaled to [0, 1] and nothing else; MNIST's are brought to three channels of 32×32. Labels are the digit or
-the number of the class, as float32 (N, 1). CIFAR-10's files are pickles: torchvision opens only those whose checksums
-are the published ones.
+the number of the class, as float32 (N, 1). Only SVHN's files, once their checksums are right, are read by torchvision
+itself: it would load CIFAR-10's, which are pickles, and those that an old version made of MNIST's.
 """
 
 from collections.abc import Callable
@@ -13,6 +13,7 @@ import numpy as np
 
 from regtta.errors import FileError, ForeignFileError, MissingExtraError, OptionError
 from regtta.experiments.datasets.catalogue import DATASETS, missing
+from regtta.experiments.datasets.cifar_batches import read_batch
 from regtta.experiments.datasets.digit_images import mnist_domain, rgb_domain
 from regtta.experiments.datasets.domains import Domain, Shift
 
@@ -36,18 +37,19 @@ def svhn(folder: Path, split: Split, *, download: bool = False) -> Domain:
 
 
 def mnist(folder: Path, split: Split, *, download: bool = False) -> Domain:
-    """Handwritten digits, (60000 or 10000, 3, 32, 32), from ``MNIST/raw``, where torchvision wants all four files."""
+    """Handwritten digits, (60000 or 10000, 3, 32, 32), from ``MNIST/raw``, where torchvision puts all four files."""
     _check_split(split)
     kinds = ("images-idx3-ubyte", "labels-idx1-ubyte")
     files = [folder / "MNIST" / "raw" / f"{part}-{kind}" for part in ("train", "t10k") for kind in kinds]
-    data = _opened(
-        "mnist", folder, files, lambda sets: sets.MNIST(folder, train=split == "train", download=download), download
-    )
-    if len(data.data) != len(data.targets):
-        raise ForeignFileError(
-            f"MNIST in {folder} has {len(data.data)} images and {len(data.targets)} labels. Get it again."
-        )
-    return mnist_domain(data.data, data.targets)
+    images, labels = files[:2] if split == "train" else files[2:]
+
+    def build(sets: Any) -> Domain:
+        if download:
+            sets.MNIST(folder, train=split == "train", download=True)
+        return mnist_domain(images, labels)
+
+    domain: Domain = _opened("mnist", folder, files, build, download)
+    return domain
 
 
 def cifar10(folder: Path, split: Split, *, download: bool = False) -> Domain:
@@ -58,11 +60,18 @@ def cifar10(folder: Path, split: Split, *, download: bool = False) -> Domain:
 def cifar10_arrays(folder: Path, split: Split, *, download: bool = False) -> tuple[np.ndarray, np.ndarray]:
     """CIFAR-10 as bytes (N, 32, 32, 3) and class numbers (N,) int64."""
     _check_split(split)
-    files = [folder / "cifar-10-batches-py" / "test_batch"]
-    data = _opened(
-        "cifar10", folder, files, lambda sets: sets.CIFAR10(folder, train=split == "train", download=download), download
-    )
-    return np.asarray(data.data), np.asarray(data.targets, dtype=np.int64)
+    place = folder / "cifar-10-batches-py"
+
+    def build(sets: Any) -> tuple[np.ndarray, np.ndarray]:
+        published = sets.CIFAR10.train_list if split == "train" else sets.CIFAR10.test_list
+        if download and not all(sets.utils.check_integrity(place / name, md5) for name, md5 in published):
+            about = sets.CIFAR10
+            sets.cifar.download_and_extract_archive(about.url, folder, filename=about.filename, md5=about.tgz_md5)
+        images, labels = zip(*(read_batch(place / name, md5) for name, md5 in published), strict=True)
+        return np.concatenate(images), np.concatenate(labels)
+
+    arrays: tuple[np.ndarray, np.ndarray] = _opened("cifar10", folder, [place / "test_batch"], build, download)
+    return arrays
 
 
 def _opened(name: str, folder: Path, files: list[Path], build: Callable[[Any], Any], download: bool) -> Any:
@@ -76,7 +85,7 @@ def _opened(name: str, folder: Path, files: list[Path], build: Callable[[Any], A
     place = folder / DATASETS[name].places[0]
     try:
         return build(datasets)
-    except (RuntimeError, OSError, ValueError, TypeError, KeyError, AssertionError) as error:
+    except (RuntimeError, OSError, ValueError, TypeError, KeyError, AssertionError, FileError) as error:
         what = DATASETS[name].what
         if download:
             raise FileError(f"{what} could not be fetched to {place}, or is damaged: {error}.") from error

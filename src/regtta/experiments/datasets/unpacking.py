@@ -1,18 +1,23 @@
-"""Files that may be gzipped."""
+"""Files that may be gzipped, read whole within a bound."""
 
-import gzip
-import zlib
 from pathlib import Path
 
-from regtta.errors import ForeignFileError
+from regtta.errors import FileError, ForeignFileError
+from regtta.reading import BoundedFile, clear_errors, read_whole
+
+_PIECE = 2**20
 
 
-def unpacked(path: Path) -> bytes:
-    """What ``path`` holds, unpacked where its name ends in .gz."""
-    raw = path.read_bytes()
+def unpacked(path: Path, most: int) -> bytes:
+    """What ``path`` holds, at most ``most`` bytes, unpacked where its name ends in .gz."""
     if path.suffix != ".gz":
-        return raw
+        return read_whole(path, most)
+    pieces = []
     try:
-        return gzip.decompress(raw)
-    except (OSError, EOFError, zlib.error) as error:
-        raise ForeignFileError(f"{path} is no whole gzip file: {error}. Get it again.") from error
+        file = BoundedFile(path, gzipped=True, most=most)
+    except OSError as error:
+        raise FileError(f"{path} cannot be read: {error}.") from error
+    with file, clear_errors(lambda why: ForeignFileError(f"{path} is no whole gzip file: {why}. Get it again.")):
+        while piece := file.read(_PIECE):
+            pieces.append(piece)
+    return b"".join(pieces)

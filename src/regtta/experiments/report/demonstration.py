@@ -1,6 +1,5 @@
 """The report of ``regtta demo``: from its files to a page."""
 
-import json
 import math
 import shlex
 import statistics
@@ -10,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from regtta.errors import ForeignFileError
+from regtta.errors import FileError, ForeignFileError
 from regtta.experiments.analysis import Clouds
 from regtta.experiments.analysis.method_scores import MethodScores
 from regtta.experiments.comparison import Difference, paired_difference
@@ -26,6 +25,7 @@ from regtta.experiments.report.adaptation.pictures import (
     subspace_pictures,
 )
 from regtta.experiments.report.content import Entry, Grid, Page, Picture, Section, Tone
+from regtta.reading import MOST_JSON_BYTES, parse_json, read_whole
 
 RESULTS, DETAIL = "results.json", "detail.json"
 _KEYS = {
@@ -77,8 +77,8 @@ def _made_by(results: Results, detail: Results, folder: Path) -> str:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        content = parse_json(read_whole(path, MOST_JSON_BYTES).decode("utf-8"))
+    except (FileError, ValueError) as error:
         raise ForeignFileError(f"{path} is not what regtta demo writes ({error}). Run regtta demo again.") from error
     if not isinstance(content, dict) or not _KEYS[path.name] <= content.keys():
         raise ForeignFileError(f"{path} is not what regtta demo writes. Run regtta demo again.")

@@ -1,6 +1,5 @@
 """From the paths a user names to the page: which kind of run lies there."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,8 +10,7 @@ from regtta.experiments.report.adaptation import adaptation_page
 from regtta.experiments.report.content import Page
 from regtta.experiments.report.demonstration import DETAIL, RESULTS, demonstration_page
 from regtta.experiments.report.reproduction import reproduction_page
-
-_MOST_BYTES = 256 * 2**20
+from regtta.reading import MOST_JSON_BYTES, parse_json, read_whole
 
 
 def page_of(paths: Sequence[Path], command: str) -> Page:
@@ -28,7 +26,7 @@ def page_of(paths: Sequence[Path], command: str) -> Page:
         raise OptionError(f"Expected runs of one kind for one report, found {found}. Make a report of each.")
     try:
         return _page(next(iter(kinds.values())), paths, command)
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError, MemoryError) as error:
         names = ", ".join(map(str, paths))
         raise ForeignFileError(
             f"{names} is damaged, or another version wrote it ({type(error).__name__}: {error}). Make the run again."
@@ -71,11 +69,10 @@ def tables_of(folder: Path) -> list[Path]:
 
 def read_record(path: Path) -> dict[str, Any]:
     """A record of ``regtta adapt``, or the error that says that it is none."""
+    raw = read_whole(path, MOST_JSON_BYTES)
     try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise ForeignFileError(f"{path} has more than {_MOST_BYTES} bytes: it is no record of regtta adapt.")
-        content: object = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        content = parse_json(raw.decode("utf-8"))
+    except ValueError as error:
         raise ForeignFileError(f"{path} cannot be read as JSON: {error}.") from error
     if not isinstance(content, dict) or content.get("format") != ADAPTATION:
         raise ForeignFileError(f"{path} is no record of regtta adapt. Make one with regtta adapt --record {path}.")

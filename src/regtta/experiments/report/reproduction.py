@@ -1,6 +1,7 @@
 """The report of ``regtta reproduce``: from the tables that it wrote to a page."""
 
 import csv
+import io
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -15,13 +16,16 @@ from regtta.experiments.figures.style import figure_of, new_figure
 from regtta.experiments.numerals import number, source_models
 from regtta.experiments.report.content import Entry, Grid, Page, Picture, Section, Tone
 from regtta.experiments.reproduce.rendering.spreadsheet import COLUMNS
+from regtta.reading import read_whole
 
 _COLUMNS = set(COLUMNS)
 _NUMERIC = tuple(
     name for name in COLUMNS if name.startswith(("less_", "mean", "sd", "source_models", "paper_mean", "paper_sd"))
 )
 _FEWEST = 4  # rows that make a picture worth drawing
-_MADE_BY = re.compile(r"Made by `(?P<command>[^`]+)` from (?P<behind>[^,]+\([^)]*\))")
+_MOST_BYTES = 64 * 2**20  # the longest table of an experiment has some 100 KB
+# Repetitions are bounded and stay in their line: no text makes the search take longer than in proportion to it.
+_MADE_BY = re.compile(r"Made by `(?P<command>[^`\n]{1,2000})` from (?P<behind>[^,`\n]{1,500}\([^()`\n]{0,2000}\))")
 
 Line = Mapping[str, str]
 
@@ -51,10 +55,10 @@ def reproduction_page(tables: Sequence[Path], command: str) -> Page:
 
 
 def _read(path: Path) -> list[Line]:
+    raw = read_whole(path, _MOST_BYTES)
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            lines: list[Line] = list(csv.DictReader(file))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        lines: list[Line] = list(csv.DictReader(io.StringIO(raw.decode("utf-8"), newline="")))
+    except (UnicodeDecodeError, csv.Error) as error:
         raise ForeignFileError(f"{path} cannot be read as a table: {error}.") from error
     if not lines or not lines[0].keys() >= _COLUMNS:
         raise ForeignFileError(f"{path} is no table of regtta reproduce. Name its folder, or one of its CSV files.")
@@ -64,10 +68,12 @@ def _read(path: Path) -> list[Line]:
 
 def _check_numbers(path: Path, lines: Sequence[Line]) -> None:
     for number_of, line in enumerate(lines, start=2):
+        if len(line) != len(lines[0]) or None in line.values():
+            raise ForeignFileError(f"Line {number_of} of {path} has fewer or more cells than the first. Make it again.")
         for name in _NUMERIC:
             try:
                 _number(line[name])
-            except ValueError as error:
+            except (TypeError, ValueError) as error:  # a line that is too short has None there
                 raise ForeignFileError(
                     f"Expected a number as {name} in line {number_of} of {path}, found {line[name]!r}."
                 ) from error
@@ -76,7 +82,8 @@ def _check_numbers(path: Path, lines: Sequence[Line]) -> None:
 def _made_by(path: Path) -> tuple[str, str]:
     """The command behind a table and what ran it, as the Markdown beside it says."""
     beside = path.with_suffix(".md")
-    found = _MADE_BY.search(beside.read_text(encoding="utf-8")) if beside.is_file() else None
+    text = read_whole(beside, _MOST_BYTES).decode("utf-8", errors="replace") if beside.is_file() else ""
+    found = _MADE_BY.search(text)
     return (found["command"], found["behind"]) if found else ("", "")
 
 

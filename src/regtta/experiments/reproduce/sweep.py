@@ -12,12 +12,13 @@ from typing import Protocol
 
 import torch
 
-from regtta.errors import ModelMismatchError, RegttaError
+from regtta.errors import ForeignFileError, ModelMismatchError, RegttaError
 from regtta.experiments.reproduce.specs import RunSpec
 from regtta.experiments.reproduce.workshop import Tools, Workshop, gathers_more, needs_statistics
 from regtta.experiments.sources import SourceSpec
 from regtta.experiments.store import RunStore, key_of
 from regtta.methods import Method
+from regtta.reading import clear_errors
 
 _AT_ONCE = 12  # runs that a process takes on together: they share the data, the model and its statistics
 _GLANCE = 0.2  # seconds between two looks at what the processes say
@@ -61,7 +62,13 @@ def sweep(specs: Sequence[RunSpec], store: RunStore, tools: Tools, listener: Lis
 
 def _trained(store: RunStore) -> dict[str, str]:
     """Which training the runs of each source model were made on."""
-    return {key_of(run["specification"]["source"]): run["result"]["source_fingerprint"] for run in store}
+    with clear_errors(
+        lambda why: ForeignFileError(
+            f"{store.path} holds a run that is damaged, or that another version made ({why}). Begin a new folder by "
+            "--out."
+        )
+    ):
+        return {key_of(run["specification"]["source"]): str(run["result"]["source_fingerprint"]) for run in store}
 
 
 def _check_same_training(spec: RunSpec, result: Mapping[str, object], trained: dict[str, str], store: RunStore) -> None:

@@ -10,7 +10,8 @@ import torch
 from torch import nn
 
 from regtta.errors import ForeignFileError
-from regtta.files import written_whole
+from regtta.files import load_tensors, written_whole
+from regtta.reading import clear_errors
 
 EVERY = 60.0  # seconds between two checkpoints: seldom enough to cost nothing, often enough to lose little
 
@@ -69,14 +70,13 @@ class Checkpoint:
         """Load what is there, and say how many epochs it has behind it; 0 where nothing is."""
         if self.path is None or not self.path.exists():
             return 0
-        try:
-            content = torch.load(self.path, map_location=trained.device, weights_only=True)
+        path = self.path
+        with clear_errors(
+            lambda why: ForeignFileError(f"{path} is no state of this training ({why}). Remove it to train anew.")
+        ):
+            content: Any = load_tensors(path, trained.device)
             trained.load(content["trained"])
             return int(content["epochs"])
-        except Exception as error:  # torch.load raises many kinds, all of which mean the same here
-            raise ForeignFileError(
-                f"{self.path} is no state of this training ({str(error).splitlines()[0]}). Remove it to train anew."
-            ) from error
 
     def keep(self, trained: Trained, epochs: int) -> None:
         """Write the state after ``epochs`` epochs, if the last one is old enough."""

@@ -1,0 +1,36 @@
+"""Every target of the fuzzer for a few hundred runs, in one process; the long runs are made by hand."""
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from security.readers import READERS
+
+RUNS = 300
+SCRIPT = Path(__file__).parent / "fuzz_readers.py"
+pytestmark = pytest.mark.skipif(
+    find_spec("atheris") is None, reason="atheris is not installed: pip install regtta[fuzz]"
+)
+
+
+def fuzz(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(SCRIPT), *arguments]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder, env=environment)
+
+
+def test_a_few_hundred_runs_of_every_target(tmp_path: Path):
+    runs = RUNS * len(READERS)
+    run = fuzz("--target", "every", f"-atheris_runs={runs}", "-seed=1", folder=tmp_path)
+    assert run.returncode == 0, run.stderr[-3000:]
+    assert f"Done {runs} in" in run.stderr, run.stderr[-3000:]
+
+
+def test_an_unknown_target_is_told_what_there_is(tmp_path: Path):
+    run = fuzz("--target", "nothing", folder=tmp_path)
+    assert run.returncode == 1
+    assert "weights, statistics" in run.stderr
