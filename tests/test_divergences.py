@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from scipy import integrate
 from scipy import stats as scipy_stats
 
-from regtta.divergences import METRICS, alignment_loss, l1, symmetric_kl, wasserstein2
+from regtta.divergences import METRICS, alignment_loss, l1, moments_with_memory, symmetric_kl, wasserstein2
 
 means = st.floats(-50, 50)
 variances = st.floats(1e-3, 1e3)
@@ -93,3 +93,66 @@ def test_alignment_loss_gradient_agrees_with_finite_differences(name):
     values = torch.randn(5, 3, dtype=torch.float64, generator=generator, requires_grad=True)
     mean0, variance0, weights = torch.rand(3, 3, dtype=torch.float64, generator=generator) + 0.5
     assert torch.autograd.gradcheck(lambda v: alignment_loss(v, mean0, variance0, weights, metric=name), values)
+
+
+# --- moments with a memory -------------------------------------------------------------------------
+
+
+def normal(rows, seed):
+    return torch.randn(rows, 3, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+@pytest.mark.parametrize("unbiased", [True, False])
+@pytest.mark.parametrize(("batch", "past"), [(1, 1), (1, 9), (4, 20), (20, 4)])
+def test_moments_with_memory_are_those_of_all_samples_together(batch, past, unbiased):
+    values, before = normal(batch, 0) + 1, normal(past, 1)
+    mean, variance = moments_with_memory(values, before, unbiased=unbiased)
+    together = torch.cat([before, values]).numpy()
+    np.testing.assert_allclose(mean, together.mean(0), rtol=1e-12)
+    np.testing.assert_allclose(variance, together.var(0, ddof=int(unbiased)), rtol=1e-12)
+
+
+@pytest.mark.parametrize("unbiased", [True, False])
+@pytest.mark.parametrize(("batch", "past"), [(1, 9), (4, 20), (3, 0)])
+def test_their_gradient_is_that_of_copies_that_move_together(batch, past, unbiased):
+    """Finite differences: were the window full of samples like these, moving one would move all of its copies.
+
+    With a past, ``∂mean/∂v = 1/B`` and ``∂variance/∂v = c · 2(v − mean)/B`` with the mean of all, held where it is, and
+    c = n/(n−1) for an unbiased variance; without one, the ordinary derivatives.
+    """
+    values, before = (normal(batch, 0) + 1).requires_grad_(), normal(past, 1)
+    mean, variance = moments_with_memory(values, before, unbiased=unbiased)
+    of_mean = torch.autograd.grad(mean.sum(), values, retain_graph=True)[0].numpy()
+    of_variance = torch.autograd.grad(variance.sum(), values)[0].numpy()
+    fixed, n = mean.detach().numpy(), batch + past
+    scale = n / (n - 1) if unbiased else 1.0
+    step = 1e-6
+    for row, column in np.ndindex(batch, 3):
+        up, down = values.detach().numpy().copy(), values.detach().numpy().copy()
+        up[row, column] += step
+        down[row, column] -= step
+        if past:
+            numeric = (
+                [x.mean(0).sum() for x in (up, down)],
+                [scale * ((x - fixed) ** 2).mean(0).sum() for x in (up, down)],
+            )
+        else:
+            numeric = [x.mean(0).sum() for x in (up, down)], [x.var(0, ddof=int(unbiased)).sum() for x in (up, down)]
+        found = of_mean[row, column], of_variance[row, column]
+        for gradient, (high, low) in zip(found, numeric, strict=True):
+            assert gradient == pytest.approx((high - low) / (2 * step), rel=1e-6, abs=1e-8)
+
+
+def test_without_a_past_they_are_the_plain_moments_bit_for_bit():
+    values = normal(7, 0)
+    mean, variance = moments_with_memory(values, values[:0])
+    assert torch.equal(mean, values.mean(0))
+    assert torch.equal(variance, values.var(0))
+
+
+def test_a_past_takes_no_gradient():
+    values, before = normal(2, 0).requires_grad_(), normal(4, 1)
+    mean, variance = moments_with_memory(values, before)
+    (mean + variance).sum().backward()
+    assert before.grad is None
+    assert values.grad.isfinite().all()

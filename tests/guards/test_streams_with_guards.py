@@ -1,0 +1,334 @@
+"""Adapters with guards: stopped and gone on, rolled back, frozen, in inference mode."""
+
+import pytest
+import torch
+from torch import nn
+
+import regressor
+import regtta
+import zoo
+from regtta.guards import DEFAULT, SAFE, FiniteInputs, Gate, Guard, HealthCheck, Keep, OutputRange, Rollback, Watch
+from test_learning import assert_same
+
+METHOD = regtta.SSA(k=8, lr=1e-2)
+
+
+def adapter_of(method=METHOD, guards=SAFE, **options):
+    model, source = regressor.trained()
+    return regtta.Adapter(model, method, source, guards=guards, **options)
+
+
+def stream(batches=24, size=32, seed=1, **options):
+    options = {"shift": 2.0} | options
+    return regressor.draw(batches * size, torch.Generator().manual_seed(seed), **options).split(size)
+
+
+def eventful():
+    """Clean, shifted, spoiled, far off, clean again: most guards have something to say."""
+    spoiled = stream(1, seed=5)[0].clone()
+    spoiled[3, 1] = torch.nan
+    return [
+        *stream(3, shift=0.0),
+        *stream(14, seed=2, shift=3.0),
+        spoiled,
+        stream(1, seed=6)[0][:5],
+        *stream(3, seed=3, shift=12.0),
+        *stream(24, seed=4, shift=0.0),
+    ]
+
+
+def assert_same_steps(a, b):
+    assert a.index == b.index
+    assert a.diagnostics == b.diagnostics
+    assert torch.equal(a.predictions.nan_to_num(), b.predictions.nan_to_num())
+
+
+def assert_goes_on(make, batches, stops):
+    whole = make()
+    states, steps = {}, []
+    for index, x in enumerate(batches):
+        if index in stops:
+            states[index] = whole.state_dict()
+        steps.append(whole.adapt(x))
+    for index, state in states.items():
+        second = make()
+        list(second.run(batches[:2]))  # whatever it did before does not matter
+        second.load_state_dict(state)
+        for step, x in zip(steps[index:], batches[index:], strict=True):
+            assert_same_steps(second.adapt(x), step)
+        assert_same(second.state_dict(), whole.state_dict())
+    return steps
+
+
+# Each alone but for the one that keeps NaN out: nothing compares with NaN.
+ALONE = [(type(guard).__name__, (FiniteInputs(), guard)) for guard in SAFE]
+
+
+@pytest.mark.parametrize(("name", "guards"), [("SAFE", SAFE), *ALONE])
+def test_a_stopped_stream_goes_on_with_the_same_verdicts(name, guards):
+    batches = eventful()
+    steps = assert_goes_on(lambda: adapter_of(guards=guards), batches, {1, 9, 16, 20, 30})
+    if name == "SAFE":
+        verdicts = [step.diagnostics.verdict for step in steps]
+        assert any(verdict.learned for verdict in verdicts)
+        assert any(verdict.returned for verdict in verdicts)
+        assert len({verdict.reason for verdict in verdicts}) >= 5
+
+
+def test_windows_and_blends_go_on_too():
+    method = regtta.SSA(k=8, window=24, batch_norm="blended", lr=1e-2)
+    assert_goes_on(
+        lambda: adapter_of(method, (Gate(), HealthCheck(every=2))), [*stream(40, 3), *stream(4, 1)], {1, 5, 20}
+    )
+
+
+@pytest.mark.xfail(strict=True, reason="whether the model has moved is worked out anew from its weights, not kept")
+def test_a_stream_that_stops_while_its_window_fills_goes_on():
+    method = regtta.SSA(k=8, window=128, batch_norm="source", lr=1e-2)
+    assert_goes_on(lambda: adapter_of(method, (Gate(),)), stream(30, 8), {6})
+
+
+# --- back and forth --------------------------------------------------------------------------------
+
+
+class Told(Guard):
+    """Rules as it is told at each step, by number."""
+
+    def __init__(self, **rulings):
+        object.__setattr__(self, "rulings", {int(key[1:]): ruling for key, ruling in rulings.items()})
+
+    def start(self, post):
+        return _Told(self.rulings)
+
+
+class _Told(Watch):
+    def __init__(self, rulings):
+        self.rulings = rulings
+        self.steps = self.times_returned = 0
+
+    def judge(self, outcome):
+        self.steps += 1
+        return self.rulings.get(self.steps - 1)
+
+    def returned(self):
+        self.times_returned += 1
+
+
+def learner_state(adapter):
+    return adapter.state_dict()["learner"]
+
+
+@pytest.mark.parametrize("trainable", ["affine", "extractor", "all"])
+def test_back_to_good_is_exactly_the_kept_state(trainable):
+    method = regtta.SSA(k=8, lr=1e-2, trainable=trainable)
+    adapter = adapter_of(method, (Told(_3=Keep(), _6=Rollback("runs away", "good")),))
+    batches = stream(12)
+    for x in batches[:4]:
+        assert adapter.adapt(x).diagnostics.verdict == regtta.Verdict(learned=True)
+    kept = learner_state(adapter)
+    for x in batches[4:6]:
+        adapter.adapt(x)
+    step = adapter.adapt(batches[6])
+    assert step.diagnostics.verdict == regtta.Verdict(learned=False, reason="runs away", returned="good")
+    assert_same(learner_state(adapter), kept)
+    assert torch.equal(step.predictions, adapter.predict(batches[6]))
+    assert adapter._panel.watches[0].times_returned == 1
+    spared = adapter_of(method, ())
+    for x in batches[:4]:
+        spared.adapt(x)
+    for x in batches[7:]:
+        a, b = adapter.adapt(x), spared.adapt(x)
+        assert torch.equal(a.predictions, b.predictions)
+        assert a.diagnostics == b.diagnostics
+
+
+@pytest.mark.xfail(
+    strict=True, reason="the rule of a kept state starts from the head that ran away, not from the first one"
+)
+def test_back_to_good_where_the_head_has_moved():
+    """Significance weights come from the source's head; after a return they must be the same as before."""
+    model = zoo.mlp(3)
+    source = regtta.collect(model, zoo.table(400).split(50))
+    method = regtta.method("tent+ssa", k=4, lr=0.05, trainable="all")
+    adapter = regtta.Adapter(model, method, source, guards=(Told(_2=Keep()),))
+    spared = regtta.Adapter(model, method, source, guards=())
+    batches = zoo.table(16 * 8, shift=1.0).split(16)
+    for x in batches[:3]:
+        adapter.adapt(x)
+        spared.adapt(x)
+    for x in batches[3:6]:
+        adapter.adapt(x)
+    assert adapter.rollback() == "good"
+    for x in batches[6:]:
+        assert adapter.adapt(x).diagnostics == spared.adapt(x).diagnostics
+
+
+def test_where_nothing_was_kept_good_is_the_source():
+    adapter, fresh = adapter_of(guards=(Told(_2=Rollback("runs away", "good")),)), adapter_of(guards=())
+    steps = [adapter.adapt(x) for x in stream(3)]
+    assert steps[-1].diagnostics.verdict.returned == "source"
+    assert steps[-1].diagnostics.displacement == 0
+    assert_same(learner_state(adapter), learner_state(fresh))
+    assert [step.index for step in steps] == [0, 1, 2]
+
+
+def test_by_hand():
+    adapter, fresh = adapter_of(guards=(Told(_1=Keep()),)), adapter_of(guards=())
+    batches = stream(6)
+    adapter.adapt(batches[0])
+    assert adapter.rollback() == "source"
+    assert_same(learner_state(adapter), learner_state(fresh))
+    adapter.adapt(batches[1])
+    kept = learner_state(adapter)
+    adapter.adapt(batches[2])
+    assert adapter.rollback() == "good"
+    assert adapter.rollback() == "good"
+    assert_same(learner_state(adapter), kept)
+    assert adapter.state_dict()["index"] == 3  # the stream goes on
+    assert adapter.adapt(batches[3]).index == 3
+    adapter.reset()
+    assert adapter.rollback() == "source"  # what was kept belonged to the other stream
+    assert adapter.adapt(batches[0]).index == 0
+
+
+def test_a_frozen_adapter_predicts_and_changes_nothing():
+    adapter = adapter_of(guards=SAFE)
+    list(adapter.run(stream(8)))
+    before = adapter.state_dict()
+    adapter.freeze()
+    for x in stream(3, seed=4):
+        step = adapter.adapt(x)
+        assert step.diagnostics.verdict == regtta.Verdict(learned=False, reason="frozen by hand")
+        assert torch.equal(step.predictions, adapter.predict(x))
+    assert_same(adapter.state_dict(), before | {"index": 11, "frozen": True})
+    other = adapter_of(guards=SAFE)
+    other.load_state_dict(adapter.state_dict())
+    assert other.adapt(x).diagnostics.verdict.reason == "frozen by hand"
+    adapter.thaw()
+    assert adapter.adapt(stream(1, seed=8)[0]).diagnostics.verdict.reason != "frozen by hand"
+    adapter.freeze()
+    adapter.reset()
+    assert not adapter.state_dict()["frozen"]
+
+
+@pytest.mark.xfail(strict=True, reason="the first batch, in which the head is found, begins the stream and thaws it")
+def test_frozen_before_its_head_is_known():
+    torch.manual_seed(0)
+    adapter = regtta.Adapter(zoo.cnn(), regtta.TTT(branch=nn.Linear(10, 4)))
+    adapter.freeze()
+    assert not adapter.adapt(zoo.images(8)).diagnostics.verdict.learned
+
+
+def failing_health(monkeypatch, verdicts):
+    """HealthCheck(every=1) whose measure says in turn what ``verdicts`` says: whether the adapted model is nearer."""
+    answers = [value for nearer in verdicts for value in ((0.0, 1.0) if nearer else (1.0, 0.0))]
+    turn = iter(answers)
+    monkeypatch.setattr("regtta.guards.health.misalignment", lambda _: next(turn))
+    return adapter_of(guards=(HealthCheck(every=1),))
+
+
+def test_a_health_check_that_fails_once_goes_to_good_and_twice_to_the_source(monkeypatch):
+    adapter = failing_health(monkeypatch, [True, True, False, False])
+    batches = stream(12)
+    returned, states = [], []
+    for x in batches[:8]:
+        returned.append(adapter.adapt(x).diagnostics.verdict.returned)
+        states.append(learner_state(adapter))
+        if returned[-1] == "source":
+            break
+    # The first step has nothing to be compared with; two checks keep, one fails to good, the next to the source.
+    assert returned == ["", "", "", "good", "source"]
+    assert_same(states[3], states[2])
+    assert_same(states[4], learner_state(adapter_of(guards=())))
+
+
+def test_a_health_check_on_a_real_stream_keeps_what_helps():
+    adapter = adapter_of(guards=(HealthCheck(every=4),))
+    verdicts = [step.diagnostics.verdict for step in adapter.run(stream(40))]
+    assert adapter.state_dict()["good"]
+    assert sum(verdict.learned for verdict in verdicts) >= 38
+
+
+def test_a_model_driven_away_is_brought_back():
+    """A learning rate far too large: outputs explode, and the adapter does not stay there."""
+    model, source = regressor.trained()
+    guards = (Gate(), OutputRange(), HealthCheck(every=2))
+    adapter = regtta.Adapter(model, regtta.SSA(k=8, lr=3.0), source, guards=guards)
+    verdicts = [step.diagnostics.verdict for step in adapter.run(stream(40))]
+    assert any(verdict.returned for verdict in verdicts)
+    assert adapter.predict(stream(1, seed=9)[0]).isfinite().all()
+
+
+# --- inference mode --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("guards", [DEFAULT, SAFE], ids=["DEFAULT", "SAFE"])
+@pytest.mark.parametrize("method", [METHOD, regtta.SSA(k=8, window=48, batch_norm="blended", trainable="extractor")])
+def test_made_and_used_in_inference_mode(guards, method):
+    outside = adapter_of(method, guards)
+    batches = eventful()
+    expected = [outside.adapt(x) for x in batches]
+    with torch.inference_mode():
+        inside = adapter_of(method, guards)
+        for step, x in zip(expected, batches, strict=True):
+            assert_same_steps(inside.adapt(x + 0), step)
+        inside.features(x)
+        state = inside.state_dict()
+        inside.rollback()
+        inside.load_state_dict(state)
+    restored = adapter_of(method, guards)
+    restored.load_state_dict(state)
+    x = stream(1, seed=11)[0]
+    later = outside.adapt(x)
+    assert_same_steps(restored.adapt(x), later)
+    assert_same_steps(inside.adapt(x), later)
+
+
+@pytest.mark.xfail(strict=True, reason="a copy made in inference mode is of tensors that no graph can hold")
+def test_what_is_exported_in_inference_mode_can_be_trained_on():
+    adapter = adapter_of()
+    with torch.inference_mode():
+        exported = adapter.export()
+    exported(stream(1)[0]).sum().backward()
+
+
+# --- what a model may do ---------------------------------------------------------------------------
+
+
+class Counting(nn.Module):
+    """A model that counts its calls in a buffer."""
+
+    def __init__(self, *, in_place):
+        super().__init__()
+        self.net = regressor.trained()[0]
+        self.in_place = in_place
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x):
+        if self.in_place:
+            self.calls += 1
+        else:
+            self.calls = self.calls + 1
+        return self.net(x)
+
+
+@pytest.mark.xfail(
+    strict=True, reason="in place: passes of the source model count in the origin; else: the live one is lost"
+)
+@pytest.mark.parametrize("in_place", [True, False])
+def test_buffers_that_change_in_eval_mode_come_back_with_the_source(in_place):
+    model = Counting(in_place=in_place)
+    source = regtta.collect(model, regressor.draw(500, torch.Generator().manual_seed(0)).split(50))
+    adapter = regtta.Adapter(model, METHOD, source, guards=(Gate(),), allow_mismatch=True)
+    began = adapter.export().calls.clone()
+    list(adapter.run(stream(6)))
+    adapter.reset()
+    assert torch.equal(adapter.export().calls, began)
+
+
+@pytest.mark.xfail(strict=True, reason="the sum stops at the first term that is still filling; the others see nothing")
+def test_the_windows_of_a_sum_fill_together():
+    method = regtta.method("ssa+feature_alignment", k=4, window=32, batch_norm="source")
+    adapter = adapter_of(method, ())
+    learned = [step.diagnostics.verdict.learned for step in adapter.run(stream(10, 4))]
+    assert learned.index(True) == 3  # half a window of 16 samples

@@ -1,0 +1,130 @@
+"""Alignment with a window: the moments of the last samples, batches before this one included."""
+
+import pytest
+import torch
+
+import regtta
+import zoo
+from regtta.errors import OptionError
+
+QUIET = {"batch_norm": "source", "k": 4}
+
+
+def make(method, **options):
+    model = zoo.mlp()
+    source = regtta.collect(model, zoo.table(400).split(50))
+    return regtta.Adapter(model, method, source, **options)
+
+
+def shifted(batches, size, seed=2):
+    return zoo.table(batches * size, shift=1.0, scale=1.5, seed=seed).split(size)
+
+
+@pytest.mark.parametrize("metric", ["kl", "w2", "l1"])
+@pytest.mark.parametrize("mode", ["batch", "blended", "source"])
+def test_a_batch_as_long_as_the_window_is_aligned_as_without_one(metric, mode):
+    options = {"k": 4, "metric": metric, "batch_norm": mode, "lr": 0.01}
+    plain, windowed = make(regtta.SSA(**options)), make(regtta.SSA(window=16, **options))
+    for x in [*shifted(4, 16), *shifted(2, 40, seed=5)]:
+        a, b = plain.adapt(x), windowed.adapt(x)
+        assert torch.equal(a.predictions, b.predictions)
+        assert a.diagnostics == b.diagnostics
+
+
+def test_the_loss_is_that_of_the_last_samples_together():
+    """With weights that hardly move, batches of 3 and a window of 12 have the loss of the last 12 samples."""
+    windowed = make(regtta.SSA(window=12, lr=1e-12, **QUIET))
+    inputs = zoo.table(60, shift=1.0)
+    for end, x in zip(range(3, 61, 3), inputs.split(3), strict=True):
+        found = windowed.adapt(x).diagnostics
+        whole = make(regtta.SSA(lr=1e-12, **QUIET)).adapt(inputs[max(0, end - 12) : end])
+        if end < 6:
+            assert found.verdict.reason == "the window holds fewer than 6 samples"
+        else:
+            assert found.loss == pytest.approx(whole.diagnostics.loss, rel=1e-4)
+
+
+def test_the_gradient_is_that_of_a_whole_window_of_samples_like_these():
+    """A batch repeated until the window is full of it has the gradient of the batch alone."""
+    x = zoo.table(4, shift=1.0)
+    windowed = make(regtta.SSA(window=8, lr=1e-12, unbiased=False, **QUIET))
+    windowed.adapt(x)
+    again = windowed.adapt(x).diagnostics
+    alone = make(regtta.SSA(lr=1e-12, unbiased=False, **QUIET)).adapt(x).diagnostics
+    assert again.loss == pytest.approx(alone.loss, rel=1e-4)
+    assert again.gradient_norm == pytest.approx(alone.gradient_norm, rel=1e-4)
+
+
+def misalignment(adapter, inputs):
+    """The paper's loss of fresh samples, as the adapted model sees them in eval mode."""
+    subspace = adapter.source.top(4)
+    y = zoo.numpy64((adapter.features(inputs).double() - subspace.mean) @ subspace.basis)
+    m, s, lam = y.mean(0), y.var(0, ddof=1), zoo.numpy64(subspace.variances)
+    return (((m**2 + lam) / s + (m**2 + s) / lam - 2) / 2).sum()
+
+
+@pytest.mark.parametrize("mode", ["source", "blended"])
+def test_batches_of_one_learn(mode):
+    adapter = make(regtta.SSA(k=4, window=32, batch_norm=mode))
+    fresh = shifted(1, 1000, seed=77)[0]
+    before = misalignment(adapter, fresh)
+    learned = [step.diagnostics.verdict.learned for step in adapter.run(shifted(500, 1))]
+    assert learned == [False] * 15 + [True] * 485
+    assert misalignment(adapter, fresh) < 0.1 * before
+
+
+def test_a_filling_window_counts_its_samples_and_predicts():
+    adapter = make(regtta.SSA(k=4, window=32, batch_norm="blended"))
+    for number, x in enumerate(shifted(7, 2), start=1):
+        step = adapter.adapt(x)
+        assert step.diagnostics.verdict == regtta.Verdict(False, "the window holds fewer than 16 samples")
+        assert step.diagnostics.loss is None
+        assert step.diagnostics.displacement == 0
+        assert torch.equal(step.predictions, adapter.predict(x))  # by the blend, which has taken the batch in
+        state = adapter.state_dict()["learner"]
+        assert state["batch_norm"] == {"updates": number, "samples": 2 * number}
+        assert state["rule"]["past"].shape == (2 * number, 4)
+        assert not step.predictions.requires_grad
+        assert not state["rule"]["past"].requires_grad
+
+
+def test_the_window_holds_the_newest_samples_newest_batch_first():
+    adapter = make(regtta.SSA(window=10, lr=1e-12, **QUIET))
+    inputs = zoo.table(24, shift=1.0)
+    for x in inputs.split(4):
+        adapter.adapt(x)
+    past = adapter.state_dict()["learner"]["rule"]["past"]
+    batches = inputs.split(4)
+    expected = torch.cat([batches[5], batches[4], batches[3][:2]])
+    source = regtta.collect(zoo.mlp(), zoo.table(400).split(50))
+    projected = (adapter.features(expected) - source.mean.float()) @ source.basis[:, :4].float()
+    torch.testing.assert_close(past, projected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_stopped_stream_goes_on_with_its_window():
+    method = regtta.SSA(k=4, window=24, batch_norm="blended", lr=0.01)
+    whole, first, second = make(method), make(method), make(method)
+    stream = shifted(16, 3)
+    steps = list(whole.run(stream))
+    list(first.run(stream[:6]))
+    second.load_state_dict(first.state_dict())
+    for step, x in zip(steps[6:], stream[6:], strict=True):
+        again = second.adapt(x)
+        assert torch.equal(again.predictions, step.predictions)
+        assert again.diagnostics == step.diagnostics
+
+
+def test_windows_that_cannot_be_meant():
+    for window in (-1, 2.5, True):
+        with pytest.raises(OptionError, match="window to be a whole number of at least 0"):
+            regtta.SSA(window=window)
+
+
+@pytest.mark.xfail(strict=True, reason="one sample has no variance, and the loss is NaN at every batch")
+@pytest.mark.filterwarnings("ignore:var:UserWarning")
+def test_a_window_of_one_is_an_option_error_or_learns():
+    try:
+        adapter = make(regtta.SSA(window=1, **QUIET))
+    except OptionError:
+        return
+    assert any(step.diagnostics.verdict.learned for step in adapter.run(shifted(3, 1)))
