@@ -129,9 +129,6 @@ def test_blended_statistics_are_the_closed_form_of_all_samples_so_far(kind, size
     assert torch.equal(layer(batch), out)  # predicting in eval mode goes by the same statistics
 
 
-@pytest.mark.xfail(
-    strict=True, reason="past the cap the source is taken out with another weight than it was put in with"
-)
 def test_beyond_its_longest_memory_the_blend_is_still_the_stated_one():
     """The past counts LONGEST·p samples at the most, and the source keeps its share p / (p + LONGEST·p + B)."""
     layer, prior = layer_of("1d"), 2
@@ -233,7 +230,6 @@ def test_half_precision_layers_blend_single_samples():
     np.testing.assert_allclose(zoo.numpy64(layer.running_mean), mean, rtol=0.02, atol=0.02)
 
 
-@pytest.mark.xfail(strict=True, reason="inputs are cast to float32, whatever the model's precision")
 def test_double_precision_layers_blend_in_double_precision():
     layer = layer_of("1d").double()
     source = layer.running_mean.clone(), layer.running_var.clone()

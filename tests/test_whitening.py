@@ -109,7 +109,6 @@ def test_low_precision_heads_are_whitened_in_float32_without_a_graph():
     assert not y.requires_grad
 
 
-@pytest.mark.xfail(strict=True, reason="a source whose features never vary has no direction, and top(1) is cut to none")
 def test_features_that_never_vary_are_a_clear_error():
     from regtta.errors import RegttaError
 

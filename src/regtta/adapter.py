@@ -138,6 +138,7 @@ class Adapter:
     def reset(self) -> None:
         """Forget the stream: exactly the adapter that was made at first."""
         with self._lock.writing():
+            self._frozen = False
             if self._learner is not None:
                 self._begin_stream()
 
@@ -159,6 +160,7 @@ class Adapter:
         """Learn again."""
         self._frozen = False
 
+    @_able_to_learn
     def export(self) -> nn.Module:
         """The adapted model as a plain module in eval mode, independent of the adapter."""
         with self._lock.writing():
@@ -196,6 +198,7 @@ class Adapter:
                 "learned": self._learned,
                 "begun": self._begun,
                 "frozen": self._frozen,
+                "moved": self._moved,
                 "learner": learner.state_dict(),
                 "watches": self._panel.state_dict(),
                 "good": self._good,
@@ -213,7 +216,7 @@ class Adapter:
             self._index, self._learned, self._begun = state["index"], state["learned"], state["begun"]
             self._frozen = state["frozen"]
             self._good = dict(state["good"])
-            self._moved = learner.parts.moved()
+            self._moved = state["moved"]
 
     # --- how a stream begins ---------------------------------------------------------------------
 
@@ -230,7 +233,6 @@ class Adapter:
     def _begin_stream(self) -> None:
         """What each stream starts afresh."""
         learner = self._started
-        learner.parts.load(learner.parts.origin)
         learner.begin()
         post = Post(learner.smallest, self.source, learner.stage.head)
         self._panel = Panel(self.guards, post)
@@ -238,7 +240,6 @@ class Adapter:
         self._begun = utc_now()
         self._good = {}
         self._moved = False
-        self._frozen = False
 
     @property
     def _started(self) -> Learner:
@@ -276,8 +277,7 @@ class Adapter:
         if where == "good" and self._good:
             learner.load_state_dict(self._good)
         else:
-            where = "source"
-            learner.parts.load(learner.parts.origin)
+            where, self._good = "source", {}
             learner.begin()
         self._moved = where == "good"
         self._panel.returned()
@@ -304,7 +304,7 @@ class Adapter:
     @torch.no_grad()
     def _at_source(self, inputs: Tensor) -> Forward:
         """The pass that the model as it was at first would make."""
-        return self._started.forward(inputs, self._started.parts.origin)
+        return self._started.forward(inputs, self._started.parts.as_begun)
 
     # --- what comes in, and what it belongs to ---------------------------------------------------
 

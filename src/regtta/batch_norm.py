@@ -55,7 +55,7 @@ class BatchNormSwitch:
         self.updates += 1
         if self.mode == "blended":
             known = min(self.samples, LONGEST * self.prior)
-            self._hooks = [blend.watch(self.prior, known, size) for blend in self._blends]
+            self._hooks = [blend.watch(self.prior, (self.samples, known, size)) for blend in self._blends]
             self.samples = known + size
             return
         for layer, momentum in zip(self.layers, self._momenta, strict=True):
@@ -91,8 +91,11 @@ class _Blend:
         self.layer = layer
         self.source = [running.detach().clone() for running in self._running()]
 
-    def watch(self, prior: int, known: int, size: int) -> torch.utils.hooks.RemovableHandle:
-        """Take the next batch of ``size`` into the blend, after ``known`` samples, before it is normalised by it."""
+    def watch(self, prior: int, counts: tuple[int, int, int]) -> torch.utils.hooks.RemovableHandle:
+        """Take the next batch into the blend before it is normalised by it.
+
+        ``counts`` are the samples in the blend so far, how many of them it is to remember, and those of the batch.
+        """
         taken = False
 
         def take(_: nn.Module, args: tuple[Tensor, ...]) -> None:
@@ -100,16 +103,18 @@ class _Blend:
             if not taken:  # a method may run the model again on views of the same samples
                 taken = True
                 with torch.no_grad():
-                    self._take(args[0].detach().float(), prior, known, size)
+                    self._take(args[0].detach(), prior, counts)
 
         return self.layer.register_forward_pre_hook(take)
 
-    def _take(self, inputs: Tensor, prior: int, known: int, size: int) -> None:
+    def _take(self, inputs: Tensor, prior: int, counts: tuple[int, int, int]) -> None:
+        blended, known, size = counts
+        inputs = inputs.to(torch.promote_types(inputs.dtype, torch.float32))
         dims = [dim for dim in range(inputs.ndim) if dim != 1]
         mean, variance = inputs.mean(dim=dims), inputs.var(dim=dims, correction=0)
-        if known:
+        if blended:
             past = [
-                ((prior + known) * now.float() - prior * source.float()) / known
+                ((prior + blended) * now.to(mean) - prior * source.to(mean)) / blended
                 for now, source in zip(self._running(), self.source, strict=True)
             ]
             share = size / (known + size)

@@ -1,8 +1,9 @@
 """One step of learning from a batch, which can be undone exactly. The adapter is the only one to use it."""
 
 import copy
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 
 from regtta.batch_norm import BatchNormSwitch, batch_norms
 from regtta.features import Forward, RunForward
-from regtta.guards import Outcome, Rollback, Ruling
+from regtta.guards import Keep, Outcome, Rollback, Ruling
 from regtta.methods import Batch, Method, NewHead, Remember, Rule, Skip, Stage, Update
 from regtta.moving import MovingParts, OptimizerMemory
 
@@ -31,7 +32,7 @@ class Attempt:
 
 
 class Learner:
-    """Carries a method out on one model: its rule, its optimizer, BatchNorm. Every stream starts with :meth:`begin`.
+    """Carries a method out on one model: its rule, its optimizer, BatchNorm. Made while the model is as trained.
 
     Args:
         forward: runs the model.
@@ -50,6 +51,9 @@ class Learner:
         self.stage = stage
         schedule = method.schedule
         self.batch_norm = BatchNormSwitch(batch_norms(stage.model), schedule.batch_norm, schedule.prior)
+        self.rule: Rule = method.start(stage)
+        self._rule_at_first = copy.deepcopy(self.rule.state_dict())
+        self.begin()
 
     @property
     def smallest(self) -> int:
@@ -57,19 +61,25 @@ class Learner:
         return 1 if self.method.learns_from_one and not self.batch_norm.needs_batches else 2
 
     def begin(self) -> None:
-        """What each stream starts afresh; the weights are the adapter's to put back."""
+        """Everything as it was at first."""
         schedule = self.method.schedule
         self.batch_norm.load_state_dict({"updates": 0, "samples": 0})
         self.optimizer = schedule.optimizer(self.parts.trainable.values()) if schedule.optimizer else None
         self._undo = None if self.optimizer is None else OptimizerMemory(self.optimizer)
-        self.rule: Rule = self.method.start(self.stage)
+        self.parts.load(self.parts.origin)
+        self.rule.load_state_dict(copy.deepcopy(self._rule_at_first))
         self.displacement = 0.0
 
     def learn(self, inputs: Tensor, targets: Tensor | None, judge: Callable[[Outcome], Ruling]) -> Attempt:
         """The first of the batch's steps; the others follow as long as none is refused."""
         first = self._attempt(inputs, targets, judge)
         for _ in range(self.method.schedule.steps - 1):
-            if _refused(first.ruling) or _refused(self._attempt(inputs, targets, judge).ruling):
+            if _refused(first.ruling):
+                break
+            further = self._attempt(inputs, targets, judge, again=True).ruling
+            if isinstance(further, Rollback | Keep):
+                first = replace(first, ruling=further)
+            elif further is not None:
                 break
         return first
 
@@ -92,18 +102,19 @@ class Learner:
         self.batch_norm.load_state_dict(state["batch_norm"])
         self.displacement = float(self.parts.displacement())
 
-    def _attempt(self, inputs: Tensor, targets: Tensor | None, judge: Callable[[Outcome], Ruling]) -> Attempt:
+    def _attempt(
+        self, inputs: Tensor, targets: Tensor | None, judge: Callable[[Outcome], Ruling], *, again: bool = False
+    ) -> Attempt:
         """One step, taken back whole if it is refused or breaks off."""
         undo = self._remember()
         stands = False
         try:
-            forward, update = self._ask_rule(inputs, targets)
-            if isinstance(update, Remember):
-                stands = True
-                return Attempt(Outcome(), forward.outputs.detach(), update.reason)
+            forward, update = self._ask_rule(inputs, targets, again=again)
             outcome, reason = self._descend(forward, update)
             ruling = reason if reason is not None else judge(outcome)
             stands = not _refused(ruling)
+            if stands and isinstance(update, Remember):
+                ruling = update.reason
             self.displacement = outcome.displacement if stands else self.displacement
         finally:
             if not stands:
@@ -126,37 +137,41 @@ class Learner:
 
         return undo
 
-    def _ask_rule(self, inputs: Tensor, targets: Tensor | None) -> tuple[Forward, Update]:
+    def _ask_rule(self, inputs: Tensor, targets: Tensor | None, *, again: bool) -> tuple[Forward, Update]:
         self.batch_norm.adapting(len(inputs))
         try:
             with torch.set_grad_enabled(bool(self.parts.trainable)):
                 forward = self.forward(inputs)
-                batch = Batch(inputs, forward.features, forward.outputs, targets, self.forward)
+                batch = Batch(inputs, forward.features, forward.outputs, targets, self.forward, again)
                 return forward, self.rule.update(batch)
         finally:
             self.batch_norm.predicting()
 
     def _descend(self, forward: Forward, update: Update) -> tuple[Outcome, str | None]:
         """Carry the rule's answer out; its numbers, and the reason where there is nothing to carry out."""
-        seen = Forward(forward.features.detach(), forward.outputs.detach())
+        reason, numbers = None, []
         if isinstance(update, Tensor) and self.optimizer is not None:
             self.optimizer.zero_grad()
             update.backward()  # type: ignore[no-untyped-call]
             gradients = [p.grad for p in self.parts.trainable.values() if p.grad is not None]
-            norm = nn.utils.get_total_norm(gradients)
+            numbers = [update.detach(), nn.utils.get_total_norm(gradients)]
             self.optimizer.step()
-            # One read from the device for all three.
-            numbers = (update.detach(), norm, self.parts.displacement().to(update.device))
-            loss, gradient_norm, displacement = torch.stack([number.double() for number in numbers]).tolist()
-            return Outcome(loss, gradient_norm, displacement, seen), None
-        reason = None
-        if isinstance(update, Skip):
+        elif isinstance(update, Skip):
             reason = update.reason
         elif isinstance(update, NewHead):
             self._replace_head(update)
-        elif self.batch_norm.mode == "source":
+        elif update is None and self.batch_norm.mode == "source":
             reason = f"{self.method.name} changes nothing"
-        return Outcome(None, None, float(self.parts.displacement()), seen), reason
+        return self._outcome(forward, numbers), reason
+
+    def _outcome(self, forward: Forward, numbers: list[Tensor]) -> Outcome:
+        """All numbers of a step in one read from the device."""
+        seen = Forward(forward.features.detach(), forward.outputs.detach())
+        finite = torch.stack([seen.features.isfinite().all(), seen.outputs.isfinite().all()]).all()
+        read = [self.parts.displacement(), self.parts.size(), finite, *numbers]
+        displacement, size, sound, *rest = torch.stack([n.to(finite.device, torch.float64) for n in read]).tolist()
+        loss, gradient_norm = rest if rest else (None, None)
+        return Outcome(loss, gradient_norm, displacement, bool(sound) and math.isfinite(size), seen)
 
     def _replace_head(self, new: NewHead) -> None:
         head = self.stage.require_head()

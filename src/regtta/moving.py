@@ -16,7 +16,8 @@ class MovingParts:
 
     Attributes:
         trainable: what the optimizer steps, by name.
-        origin: all that can move as it was when the adapter was made, by name.
+        origin: all that can move as it was when the adapter was made, by name; never changed.
+        as_begun: the same, to run the model with.
     """
 
     def __init__(self, model: nn.Module, head: nn.Linear | None, which: Trainable | None) -> None:
@@ -30,6 +31,8 @@ class MovingParts:
         }
         self._live = self._parameters | dict(model.named_buffers())
         self.origin = {name: tensor.detach().clone() for name, tensor in self._live.items()}
+        # Apart from the origin: a model may change its buffers even in eval mode.
+        self.as_begun = self.origin | {name: value.detach().clone() for name, value in model.named_buffers()}
         self._before = Snapshot(self._live.values())
         self._began_norm = _norm([self.origin[name] for name in self._parameters])
 
@@ -54,6 +57,11 @@ class MovingParts:
     def moved(self) -> bool:
         """Whether any of it differs from how it began."""
         return any(not torch.equal(tensor, self.origin[name]) for name, tensor in self._live.items())
+
+    def size(self) -> Tensor:
+        """Norm of all that is a floating-point number, a scalar: not finite as soon as one of them is not."""
+        floating = [tensor.detach() for tensor in self._live.values() if tensor.is_floating_point()]
+        return _norm(floating) if floating else torch.zeros((), dtype=torch.float64)
 
     def displacement(self) -> Tensor:
         """``‖θ − θ₀‖₂ / ‖θ₀‖₂`` over the parameters, a scalar; 0 where none can move."""
@@ -90,6 +98,8 @@ class OptimizerMemory:
         self._optimizer.state.update(self._kept)
         self._kept = {}
         for group, options in zip(self._optimizer.param_groups, self._groups, strict=True):
+            for added in group.keys() - options.keys() - {"params"}:
+                del group[added]
             group.update(options)
 
 

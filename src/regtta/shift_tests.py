@@ -87,7 +87,7 @@ def steadiness(values: Tensor, block: int, level: float, tolerance: float = 0.0)
     residuals = (values - means).flatten(0, 1)
     covariance = residuals.T @ residuals / (blocks * (block - 1))
     within = covariance.trace().clamp_min(1e-300)
-    columns = float(within**2 / (covariance**2).sum().clamp_min(1e-300))
+    columns = max(1.0, float(within**2 / (covariance**2).sum().clamp_min(1e-300)))
     between = block * means.squeeze(1).var(dim=0).sum()
     above, below = (blocks - 1) * columns, blocks * (block - 1) * columns
     return float(between / within) / (f_limit(above, below, level) + block * tolerance)

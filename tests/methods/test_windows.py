@@ -120,7 +120,6 @@ def test_windows_that_cannot_be_meant():
             regtta.SSA(window=window)
 
 
-@pytest.mark.xfail(strict=True, reason="one sample has no variance, and the loss is NaN at every batch")
 @pytest.mark.filterwarnings("ignore:var:UserWarning")
 def test_a_window_of_one_is_an_option_error_or_learns():
     try:

@@ -68,12 +68,14 @@ class Outcome:
         loss: of the batch, where the method has one.
         gradient_norm: of that loss.
         displacement: of the parameters after the step, ``‖θ − θ₀‖ / ‖θ₀‖``.
+        finite: whether weights, running statistics, features and outputs are.
         forward: the pass that was learned from.
     """
 
     loss: float | None = None
     gradient_norm: float | None = None
     displacement: float = 0.0
+    finite: bool = True
     forward: Forward | None = None
 
 

@@ -34,8 +34,8 @@ class SeveralSamples(Guard):
     """Refuses a batch of too few samples.
 
     Args:
-        least: how many it takes; ``None`` takes what the method can learn from: 2, for one sample has no variance,
-            or 1 for a method that keeps a window.
+        least: how many it takes; ``None`` for 2, since one sample has no variance. A method that keeps a window learns
+            from batches of any size, and this asks no more of it than one sample.
     """
 
     least: int | None = None

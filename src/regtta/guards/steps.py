@@ -13,15 +13,15 @@ from regtta.options import check_count, check_positive
 
 @dataclass(frozen=True)
 class FiniteStep(Guard):
-    """Refuses a step whose loss or gradient is not finite: it could only destroy the weights."""
+    """Refuses a step that is not finite in its loss, its gradient, its outputs or in what it leaves behind."""
 
     def judge(self, outcome: Outcome) -> str | None:
-        """Look at both numbers, and at where the weights are."""
-        numbers = {"loss": outcome.loss, "gradient": outcome.gradient_norm, "step": outcome.displacement}
-        for name, value in numbers.items():
+        """Name the first that is not."""
+        for name, value in {"loss": outcome.loss, "gradient": outcome.gradient_norm}.items():
             if value is not None and not math.isfinite(value):
                 return f"the {name} is not finite"
-        return None
+        sound = outcome.finite and math.isfinite(outcome.displacement)
+        return None if sound else "outputs, weights or running statistics are not finite"
 
 
 @dataclass(frozen=True)

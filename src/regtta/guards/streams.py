@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import torch
 
+from regtta.errors import OptionError
 from regtta.guards.base import Arrival, Guard, Post, Rollback, Watch
 from regtta.options import check_count, check_not_negative, check_positive, check_share
 from regtta.recent import RecentMoments
@@ -88,6 +89,11 @@ class SteadyStream(Guard):
         """Refuse what cannot be meant."""
         check_count("memory", self.memory)
         check_count("block", self.block)
+        if self.block < 8 or self.memory < 2 * self.block:
+            raise OptionError(
+                "Expected blocks of 8 samples or more, and two of them at least within the memory, found "
+                f"block={self.block} and memory={self.memory}."
+            )
         check_share("level", self.level)
         check_not_negative("tolerance", self.tolerance)
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from regtta.divergences import METRICS, Metric, moments_with_memory
+from regtta.errors import OptionError
 from regtta.methods.base import Batch, GradientMethod, Remember, Rule, Stage
 from regtta.options import check_choice, check_whole
 
@@ -52,6 +53,8 @@ class AlignmentMethod(GradientMethod):
         super().__post_init__()
         check_choice("metric", self.metric, METRICS.keys())
         check_whole("window", self.window)
+        if self.window == 1:
+            raise OptionError("Expected a window of 2 samples or more, or 0 for none: one sample has no variance.")
 
     @property
     def learns_from_one(self) -> bool:
@@ -85,7 +88,8 @@ class AlignmentRule(Rule):
         """The alignment loss of the batch and the window before it."""
         method = self.method
         values = self.view(batch.features.to(self.dtype))
-        past = self.past[: max(0, method.window - len(values))]
+        past = self.past[len(values) :] if batch.again else self.past
+        past = past[: max(0, method.window - len(values))]
         if method.window:
             self.past = torch.cat([values.detach(), past])[: method.window]
             least = max(2, method.window // 2)

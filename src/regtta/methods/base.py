@@ -46,6 +46,7 @@ class Batch:
         outputs: what the model gave, of its own shape.
         targets: labels, for the one method that takes them.
         forward: runs the model again on other inputs, in the same mode.
+        again: whether this is a further step on the samples of the step before.
     """
 
     inputs: Tensor
@@ -53,6 +54,7 @@ class Batch:
     outputs: Tensor
     targets: Tensor | None
     forward: Callable[[Tensor], Forward]
+    again: bool = False
 
     def require_targets(self) -> Tensor:
         """The labels of a method that cannot do without (the adapter has seen to it)."""

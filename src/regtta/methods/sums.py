@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 
 from regtta.errors import OptionError
 from regtta.gathering import Gatherer
-from regtta.methods.base import Batch, GradientMethod, Rule, Stage, Update
+from regtta.methods.base import Batch, GradientMethod, Remember, Rule, Stage, Update
 from regtta.options import check_positive
 
 
@@ -68,14 +69,13 @@ class _SumRule(Rule):
         self.weights = weights
 
     def update(self, batch: Batch) -> Update:
-        """The weighted sum; a term that skips the batch makes the sum skip it."""
-        total: Tensor | None = None
-        for rule, weight in zip(self.rules, self.weights, strict=True):
-            loss = rule.update(batch)
-            if not isinstance(loss, Tensor):
-                return loss
-            total = weight * loss if total is None else total + weight * loss
-        return total
+        """The weighted sum; a term that takes no step makes the sum take none."""
+        answers = [rule.update(batch) for rule in self.rules]  # all of them: each has its memory to keep
+        losses = [answer for answer in answers if isinstance(answer, Tensor)]
+        if len(losses) < len(answers):
+            others = [answer for answer in answers if not isinstance(answer, Tensor)]
+            return next((answer for answer in others if isinstance(answer, Remember)), others[0])
+        return torch.stack([weight * loss for weight, loss in zip(self.weights, losses, strict=True)]).sum()
 
     def state_dict(self) -> dict[str, Any]:
         """Every term's."""
