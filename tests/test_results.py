@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from regtta.commands.reproduce import ReproduceOptions, reproduce
+from regtta.experiments.label_shift.study import read_lines
+from regtta.experiments.label_shift.tables import tables_of
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results"
@@ -78,3 +80,60 @@ def test_the_readme_shows_these_numbers():
     for title, cells in rows.items():
         expected = [shown(column[names[title]]) if names[title] in column else "" for column in columns]
         assert cells == expected, title
+
+
+# --- label shift -----------------------------------------------------------------------------------------------------
+
+LABEL_SHIFT = RESULTS / "label-shift"
+STUDIED = ("demo", "california")
+
+
+@pytest.mark.parametrize("name", STUDIED)
+def test_the_committed_tables_of_label_shift_are_those_of_the_committed_lines(name):
+    for file, text in tables_of(read_lines(LABEL_SHIFT / f"{name}.jsonl")).items():
+        assert (LABEL_SHIFT / file).read_text(encoding="utf-8") == text, file
+
+
+def label_shift_table(name, table):
+    with (LABEL_SHIFT / f"{name}-{table}.csv").open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def rows_under(heading):
+    """The cells of the first table under a heading of the page, without its title row."""
+    page = (ROOT / "docs" / "label-shift.md").read_text(encoding="utf-8")
+    part = page.split(f"## {heading}\n")[1]
+    lines = re.findall(r"(?:^\|.*\n)+", part, re.MULTILINE)[0].strip().splitlines()
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines[2:]]
+
+
+def area(name, question, signal):
+    rows = label_shift_table(name, "roc")
+    (row,) = [r for r in rows if (r["question"], r["signal"], r["models"], r["n"]) == (question, signal, "all", "all")]
+    return f"{float(row['auc']):.3f} ({float(row['found_at_5_percent']):.0%})"
+
+
+def test_the_page_on_label_shift_shows_these_areas():
+    rows = rows_under("What tells them apart")
+    assert len(rows) >= 6
+    for question, signal, *cells in rows:
+        assert cells == [area(name, question, signal) for name in STUDIED], (question, signal)
+
+
+def test_the_page_on_label_shift_shows_these_verdicts():
+    for kind, samples, *cells in rows_under("The verdict"):
+        for name, cell in zip(STUDIED, cells, strict=True):
+            (row,) = [
+                r
+                for r in label_shift_table(name, "verdicts")
+                if (r["kind"], r["n"], r["models"]) == (kind, samples, "second half")
+            ]
+            shares = [f"{float(row[verdict]):.0%}" for verdict in ("none", "inputs", "labels", "both or unclear")]
+            assert cell == " / ".join(shares), (kind, samples, name)
+
+
+def test_the_page_on_label_shift_shows_these_scores():
+    for stream, *cells in rows_under("The cautious mode"):
+        arms = ("Source", "SSA, BN batch", "SSA, BN source", "output free, BN source", "SSA guarded by SAFE")
+        found = {r["arm"]: r for r in label_shift_table("california", "caution") if r["stream"] == stream}
+        assert cells == [f"{float(found[arm]['mean']):.3f}".replace("-", "−") for arm in arms], stream

@@ -19,6 +19,7 @@ SETS = ["--set", "k=3", "--set", "lr=0.05"]
 ADAPT = ["adapt", *MODEL, "--stats", "stats.safetensors", *SETS, "--batch-size", "16", "--data", "target.csv"]
 WITHOUT_STATISTICS = ["adapt", *MODEL, "--method", "bn_adapt", "--batch-size", "16", "--data", "target.csv"]
 OF_FEATURES = {"subspace", "gradients", "statistics", "shift", "outputs", "reconstruction", "normality", "histograms"}
+OF_FEATURES |= {"label_shift"}
 OF_LABELS = {"predictions", "gain"}
 
 

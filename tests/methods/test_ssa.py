@@ -172,3 +172,27 @@ def test_a_k_wider_than_the_features():
     source = regtta.collect(model, zoo.table(400).split(50))
     with pytest.raises(OptionError, match="between 1 and 12, the width of the features, found 13"):
         regtta.Adapter(model, regtta.SSA(k=13, clip=False), source)
+
+
+def test_a_free_output_may_move_along_its_own_direction_at_no_cost():
+    """Σ w is the one shift of features that moves the output and nothing uncorrelated with it."""
+    method = regtta.SSA(k="auto", free_output=True)
+    model, source, rule = start(method, dtype=torch.float64)
+    batch = batch_of(model, zoo.table(60, seed=5).double())
+    weight = model[6].weight.detach()[0]
+    along = source.covariance() @ weight
+
+    def loss(shift):
+        moved = batch.features.detach() + shift
+        return rule.update(Batch(batch.inputs, moved, batch.outputs, None, batch.forward)).item()
+
+    assert loss(5 * along) == pytest.approx(loss(0 * along), rel=1e-6)
+    assert loss(5 * torch.ones_like(along)) > 2 * loss(0 * along)
+    _, _, held = start(regtta.SSA(k="auto"), dtype=torch.float64)
+    features = batch.features.detach() + 5 * along / (along @ weight).sqrt()
+    assert held.update(Batch(batch.inputs, features, batch.outputs, None, batch.forward)) > 10
+
+
+def test_a_free_output_needs_a_direction_besides_its_own():
+    with pytest.raises(OptionError, match="Pass a larger k"):
+        start(regtta.SSA(k=1, free_output=True))

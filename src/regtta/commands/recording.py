@@ -30,6 +30,7 @@ from regtta.experiments.environment import device_name, versions
 from regtta.experiments.recorded import ADAPTATION
 from regtta.features import FeatureModel
 from regtta.files import written_whole
+from regtta.label_shift import LabelShiftEvidence, label_shift_evidence
 from regtta.options import described
 from regtta.steps import Step
 
@@ -117,8 +118,9 @@ class Recorder:
             "gradients": gradient_norms(source).plain(),
             "statistics": {"count": source.count, "head": source.head, "fingerprint": source.fingerprint},
         }
-        analyses: dict[str, Callable[[], Report]] = {
+        analyses: dict[str, Callable[[], Report | LabelShiftEvidence]] = {
             "shift": lambda: shift_report(source, features),
+            "label_shift": lambda: label_shift_evidence(source, head, before),
             "outputs": lambda: output_report(source, head, predictions),
             "reconstruction": lambda: reconstruction(source, features),
             "normality": lambda: normality_report(source, before),

@@ -232,6 +232,24 @@ def test_predictions_far_from_the_sources_on_average_before_adapting(mean, said)
         assert f"predictions lie {said} source standard deviations" in found[0]
 
 
+def evidence(verdict):
+    sizes = {"count": 500, "dimensions": 12, "output_shift": 0.61, "other_shift": 0.05, "prominence": 12.2}
+    return {**sizes, "outputs_moved": True, "others_moved": False, "verdict": verdict}
+
+
+@pytest.mark.parametrize(
+    ("verdict", "said"),
+    [("none", None), ("inputs", None), ("labels", "suspected"), ("both or unclear", "possible")],
+)
+def test_what_the_features_say_of_the_labels_goes_before_the_mean_prediction(verdict, said):
+    record = record_of(label_shift=evidence(verdict))
+    record["outputs"] |= {"means": {"before": [9.0], "after": [9.0]}}  # far away, but the features know better
+    found = warnings_of(record)
+    assert [text.split(": ")[0] for text in found] == ([f"Label shift {said}"] if said else [])
+    if said:
+        assert "outputs by 0.61 source standard deviations, other directions by 0.05 each" in found[0]
+
+
 def test_each_output_is_looked_at():
     record = record_of()
     record["outputs"] = {

@@ -262,6 +262,36 @@ def report(
     show.reported(make_report(runs, out, force=force))
 
 
+@app.command(
+    "label-shift",
+    help=help_with_examples(
+        "Measure what can be told about moved labels without labels.\n\nConstructs thousands of shifts of inputs, "
+        "labels and both from held-out source data, and writes ROC tables, verdicts and what adapting does there.",
+        "label-shift",
+    ),
+)
+def label_shift(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="demo or california.")] = "demo",
+    *,
+    out: arguments.ResultsFolder = Path("regtta-label-shift"),
+    data: arguments.DataFolder = None,
+    models: arguments.ModelsFolder = None,
+    source_seeds: Annotated[int, typer.Option(min=2, metavar="N", help="Source models.")] = 6,
+    quick: arguments.Quick = False,
+    tables_only: arguments.TablesOnly = False,
+    force: arguments.Force = False,
+) -> None:
+    """Study label shift."""
+    from regtta.commands.label_shift import LabelShiftOptions, study_label_shift
+    from regtta.commands.terminal import show
+    from regtta.commands.terminal.sweeping import told_in_terminal
+
+    options = LabelShiftOptions(name, out, data, models, source_seeds, quick, tables_only, force)
+    with told_in_terminal() as listener:
+        report = study_label_shift(options, training=listener.training, told=lambda text: typer.echo(text, err=True))
+    show.label_shift(report)
+
+
 @app.command(help=help_with_examples("Train on handwritten digits, degrade them, adapt, and write a report.", "demo"))
 def demo(
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder to write to, new or empty.")] = Path("regtta-demo"),

@@ -37,6 +37,10 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "regtta reproduce svhn online --data ~/data --download --jobs 4",
             "regtta reproduce california --data ~/data --quick \\\n    --method mymethods:MyMethod",
         ),
+        "label-shift": (
+            "regtta label-shift demo --out regtta-label-shift",
+            "regtta label-shift california --data ~/data \\\n    --out regtta-label-shift-california",
+        ),
         "demo": ("regtta demo --out regtta-demo --seed 1",),
     }
 )

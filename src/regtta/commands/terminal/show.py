@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from regtta.commands.adapt import AdaptReport
     from regtta.commands.collect import CollectReport
     from regtta.commands.inspect import StatisticsReport
+    from regtta.commands.label_shift import LabelShiftReport
     from regtta.commands.methods import MethodReport
     from regtta.commands.passes import Progress as Told
     from regtta.commands.report import WrittenReport
@@ -162,6 +163,19 @@ def reproduced(report: "Reproduced") -> None:
         show_sheet(sheet, Console(highlight=False, markup=False))
     for note in report.notes:
         _facts(("note", note))
+    for path in report.written:
+        _facts(("written", str(path)))
+
+
+def label_shift(report: "LabelShiftReport") -> None:
+    """The best signals on each question, and what was written."""
+    _facts(("cases", f"{report.cases:,}"))
+    table = _table("question", "signal", "AUC>", "95 %>", "found at 5 %>", "positives>", "negatives>")
+    for question, signal, roc in report.best:
+        interval = f"{roc.low:.3f} to {roc.high:.3f}"
+        counts = (f"{roc.positives:,}", f"{roc.negatives:,}")
+        table.add_row(question, signal, f"{roc.auc:.3f}", interval, f"{roc.found:.2f}", *counts)
+    _print(table)
     for path in report.written:
         _facts(("written", str(path)))
 

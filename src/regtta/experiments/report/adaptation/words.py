@@ -7,6 +7,7 @@ from typing import Any
 
 from regtta.experiments.numerals import number
 from regtta.experiments.report.content import Tone
+from regtta.label_shift import LabelShiftEvidence
 from regtta.methods import METHODS
 from regtta.options import described
 
@@ -165,7 +166,7 @@ def warnings_of(record: Mapping[str, Any]) -> tuple[str, ...]:
         found.append(f"{refused} batches were predicted but not learned from: {reasons}.")
     if record["samples"] < _FEW_SAMPLES:
         found.append(f"Only {record['samples']} samples: every number here is uncertain.")
-    return (*found, *_clipped(record), *_moved_outputs(record), *_strayed(record))
+    return (*found, *_clipped(record), *_moved_labels(record), *_strayed(record))
 
 
 def _clipped(record: Mapping[str, Any]) -> list[str]:
@@ -174,6 +175,15 @@ def _clipped(record: Mapping[str, Any]) -> list[str]:
     if not subspace or not isinstance(k, int) or not method.get("clip") or k <= subspace["rank"]:
         return []
     return [f"k = {k} is beyond the rank {subspace['rank']} of the source's features: k was cut to it."]
+
+
+def _moved_labels(record: Mapping[str, Any]) -> list[str]:
+    """What the features say of the labels; records without that are judged by their predictions alone."""
+    if "label_shift" not in record:
+        return _moved_outputs(record)
+    evidence = LabelShiftEvidence(**record["label_shift"])
+    certainty = {"labels": "suspected", "both or unclear": "possible"}.get(evidence.verdict)
+    return [] if certainty is None else [f"Label shift {certainty}: {evidence.sentence()}"]
 
 
 def _moved_outputs(record: Mapping[str, Any]) -> list[str]:

@@ -1,0 +1,133 @@
+"""``regtta label-shift``: what can be told about moved labels without labels, on shifts made of held-out data."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from regtta.commands.outputs import check_folder
+from regtta.errors import MissingFileError
+from regtta.experiments.datasets import data_folder
+from regtta.experiments.figures.files import save_figure
+from regtta.experiments.figures.roc import roc_panels
+from regtta.experiments.label_shift.benches import DATA, Bench, Told, california_bench, demo_bench
+from regtta.experiments.label_shift.findings import ALL, cases_in, curves, roc_rows
+from regtta.experiments.label_shift.roc import Roc
+from regtta.experiments.label_shift.study import SOURCES, read_lines, study_lines, write_lines
+from regtta.experiments.label_shift.tables import tables_of
+from regtta.experiments.reproduce.loading import Place, check_there
+from regtta.files import written_whole
+from regtta.options import check_choice
+
+DRAWN = ("labels moved at all", "labels, not inputs")
+SIGNALS_DRAWN = ("prominence", "output mean", "output mean × √share", "conditional", "leak", "support")
+BEST_SHOWN = 2
+
+
+@dataclass(frozen=True)
+class LabelShiftOptions:
+    """What to study, and how.
+
+    Attributes:
+        name: of the data set.
+        out: folder to write to.
+        data: folder of data sets; None for the one that the environment names.
+        models: folder of source models; None for one inside ``out``.
+        source_seeds: source models.
+        quick: a smoke run.
+        tables_only: make tables and figure from the lines that are there.
+        force: write into a folder that holds other files.
+    """
+
+    name: str
+    out: Path
+    data: Path | None = None
+    models: Path | None = None
+    source_seeds: int = SOURCES
+    quick: bool = False
+    tables_only: bool = False
+    force: bool = False
+
+
+@dataclass(frozen=True)
+class LabelShiftReport:
+    """What came of it.
+
+    Attributes:
+        cases: constructed shifts.
+        best: signals with the largest areas on each question, over all source models.
+        written: files.
+    """
+
+    cases: int
+    best: tuple[tuple[str, str, Roc], ...]
+    written: tuple[Path, ...]
+
+
+def study_label_shift(
+    options: LabelShiftOptions,
+    *,
+    told: Callable[[str], None] | None = None,
+    training: Told | None = None,
+    make: Callable[[int], Bench] | None = None,
+) -> LabelShiftReport:
+    """Measure (unless told to make tables only) and write lines, tables and figure.
+
+    Args:
+        options: what to study.
+        told: told after each source model.
+        training: told of trainings: name, epochs done, epochs in all.
+        make: a source model of a seed, if not that of the data set.
+    """
+    check_choice("the data set", options.name, DATA)
+    path = options.out / f"{options.name}.jsonl"
+    if options.tables_only:
+        if not path.is_file():
+            raise MissingFileError(f"Expected lines in {path}, found none. Run without --tables-only first.")
+        lines = read_lines(path)
+    else:
+        check_folder(options.out, force=options.force)
+        if options.name == "california":
+            check_there("california", Place(data_folder(options.data)))
+        options.out.mkdir(parents=True, exist_ok=True)
+        seeds = range(options.source_seeds)
+        lines = study_lines(options.name, seeds, make or _maker(options, training), quick=options.quick, told=told)
+        write_lines(path, lines)
+    written = [path, *_write_tables(options.out, lines), *_draw(options.out, options.name, lines)]
+    return LabelShiftReport(len(cases_in(lines)), tuple(_best(lines)), tuple(written))
+
+
+def _maker(options: LabelShiftOptions, training: Told | None) -> Callable[[int], Bench]:
+    if options.name == "demo":
+        return lambda seed: demo_bench(seed, told=training)
+    models = options.models or options.out / "models"
+    return lambda seed: california_bench(seed, data=options.data, models=models, told=training)
+
+
+def _write_tables(out: Path, lines: Sequence[dict[str, Any]]) -> list[Path]:
+    written = []
+    for name, text in tables_of(lines).items():
+        with written_whole(out / name) as draft:
+            draft.write_text(text, encoding="utf-8")
+        written.append(out / name)
+    return written
+
+
+def _draw(out: Path, name: str, lines: Sequence[dict[str, Any]]) -> list[Path]:
+    cases = cases_in(lines)
+    models = len({line["seed"] for line in cases})
+    note = (
+        f"{name}: {len(cases)} shifts constructed from held-out source samples of {models} source models. A "
+        "label shift moves the mean label by 0.25 source standard deviations or more."
+    )
+    figure = roc_panels({question: curves(lines, question, SIGNALS_DRAWN) for question in DRAWN}, note)
+    return [save_figure(figure, out / f"{name}{ending}", overwrite=True) for ending in (".png", ".svg")]
+
+
+def _best(lines: Sequence[dict[str, Any]]) -> list[tuple[str, str, Roc]]:
+    rows = [row for row in roc_rows(lines) if row.models == ALL and row.n == 0]
+    found = []
+    for question in dict.fromkeys(row.question for row in rows):
+        mine = sorted((row for row in rows if row.question == question), key=lambda row: -row.roc.auc)
+        found += [(question, row.signal, row.roc) for row in mine[:BEST_SHOWN]]
+    return found

@@ -1,0 +1,1 @@
+"""What can be told about moved labels without labels: constructed shifts, signals, and what adapting does there."""

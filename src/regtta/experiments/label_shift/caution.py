@@ -1,0 +1,109 @@
+"""How cautious the cautious mode is: unguarded, cautious and guarded alignment where labels, inputs or both move."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import regtta
+from regtta.experiments.demo.seeds import generator
+from regtta.experiments.label_shift.benches import Bench
+from regtta.experiments.label_shift.label_mixes import tilted
+from regtta.experiments.label_shift.measuring import features_of, score, short
+from regtta.features import FeatureModel
+from regtta.guards import DEFAULT, SAFE, Guard
+from regtta.label_shift import label_shift_evidence
+from regtta.methods import Method
+
+CAUTION = "caution"
+REAL = "the real target"
+COUNT = 1024
+JUDGED = 256  # first samples of a stream, by which it is judged
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One way to meet a stream."""
+
+    method: Method
+    guards: tuple[Guard, ...] = DEFAULT
+
+
+def arms_of(k: int) -> Mapping[str, Arm]:
+    """By name; the first leaves the model as it is."""
+    free: Any = {"k": k, "free_output": True}
+    return MappingProxyType(
+        {
+            "Source": Arm(regtta.Source()),
+            "SSA, BN batch": Arm(regtta.SSA(k=k)),
+            "SSA, BN blended": Arm(regtta.SSA(k=k, batch_norm="blended")),
+            "SSA, BN source": Arm(regtta.SSA(k=k, batch_norm="source")),
+            "output free, BN batch": Arm(regtta.SSA(**free)),
+            "output free, BN blended": Arm(regtta.SSA(**free, batch_norm="blended")),
+            "output free, BN source": Arm(regtta.SSA(**free, batch_norm="source")),
+            "SSA guarded by SAFE": Arm(regtta.SSA(k=k), SAFE),
+        }
+    )
+
+
+# Which arm a user who follows the verdict takes.
+BY_VERDICT: Mapping[str, str] = MappingProxyType(
+    {
+        "none": "Source",
+        "labels": "Source",
+        "inputs": "SSA, BN batch",
+        "both or unclear": "output free, BN source",
+    }
+)
+
+# The mean that labels are moved to, and the change of inputs, by the name of the stream.
+_MOVES = MappingProxyType(
+    {
+        "no shift": (None, False),
+        "labels −1 sd": (-1.0, False),
+        "labels −0.5 sd": (-0.5, False),
+        "labels +0.5 sd": (0.5, False),
+        "labels +1 sd": (1.0, False),
+        "inputs": (None, True),
+        "inputs, labels +0.5 sd": (0.5, True),
+    }
+)
+_INPUTS = MappingProxyType({"demo": "contrast ×0.3", "california": "all scaled 0.5"})
+
+
+def streams_of(bench: Bench, count: int = COUNT) -> Iterator[tuple[str, Tensor, Tensor]]:
+    """Name, inputs and labels of each stream; the real target comes last, whole and in a random order."""
+    labels = bench.standardised(bench.held_out)
+    shift = next(shift for shift in bench.shifts if shift.name == _INPUTS[bench.data])
+    changed = shift.apply(bench.held_out.inputs, generator(bench.seed, shift.name))
+    for name, (mean, moved) in _MOVES.items():
+        weights = torch.ones_like(labels) if mean is None else tilted(labels, mean)
+        rows = torch.multinomial(weights, count, replacement=True, generator=generator(bench.seed, f"caution: {name}"))
+        yield name, (changed if moved else bench.held_out.inputs)[rows], bench.held_out.targets[rows]
+    if bench.target is not None:
+        order = torch.randperm(len(bench.target), generator=generator(bench.seed, "caution: real"))
+        yield REAL, bench.target.inputs[order], bench.target.targets[order]
+
+
+def compared(bench: Bench, count: int = COUNT) -> Iterator[dict[str, Any]]:
+    """A line for each arm on each stream, as JSON has it."""
+    forward = FeatureModel(bench.model, bench.statistics.head)
+    for stream, inputs, targets in streams_of(bench, count):
+        features = features_of(forward, inputs[:JUDGED])
+        verdict = label_shift_evidence(bench.statistics, forward.head, features).verdict
+        spread = float(targets.double().var() / bench.train.targets.double().var())
+        for name, arm in arms_of(bench.k).items():
+            found = score(bench, arm.method, inputs, targets, guards=arm.guards)
+            yield {
+                "record": CAUTION,
+                "data": bench.data,
+                "seed": bench.seed,
+                "stream": stream,
+                "arm": name,
+                "n": len(inputs),
+                "verdict": verdict,
+                "r2": short(1 - (1 - found) / spread),
+            }

@@ -1,0 +1,207 @@
+"""What the lines of a study come to: ROC of every signal on every question, verdicts, and what adapting did."""
+
+import statistics
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from regtta.experiments.label_shift.cases import KINDS
+from regtta.experiments.label_shift.caution import BY_VERDICT, CAUTION
+from regtta.experiments.label_shift.combining import Logistic
+from regtta.experiments.label_shift.measuring import CASE
+from regtta.experiments.label_shift.roc import Array, Roc, curve_of, roc_of
+from regtta.experiments.label_shift.signals import SIGNALS
+
+Line = Mapping[str, Any]
+Test = Callable[[Line], bool]
+
+MOVED = 0.25  # source standard deviations of the mean label: a label shift
+ALL, SECOND = "all", "second half"
+COMBINATION = "logistic regression"
+VERDICTS = ("none", "inputs", "labels", "both or unclear")
+FOLLOWED = "by the verdict"
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a signal is to tell.
+
+    Attributes:
+        positive: of a case.
+        negative: of a case.
+    """
+
+    positive: Test
+    negative: Test
+
+
+def _kind(*kinds: str) -> Test:
+    return lambda line: line["kind"] in kinds and (not line["mix"] or abs(line["moved"]) >= MOVED)
+
+
+def _hurt(arm: str, by: float) -> Question:
+    return Question(
+        lambda line: "gain" in line and line["gain"][arm] < -by,
+        lambda line: "gain" in line and line["gain"][arm] >= -by,
+    )
+
+
+def _mild(line: Line) -> bool:
+    return bool(line["kind"] == "covariate" and line["level"] == 0)
+
+
+QUESTIONS: Mapping[str, Question] = MappingProxyType(
+    {
+        "labels moved at all": Question(_kind("label", "mixed"), _kind("none", "covariate")),
+        "labels, not inputs": Question(_kind("label"), _kind("covariate")),
+        "labels, not mild inputs": Question(_kind("label"), _mild),
+        "label against none": Question(_kind("label"), _kind("none")),
+        "mixed against covariate": Question(_kind("mixed"), _kind("covariate")),
+        "label against mixed": Question(_kind("label"), _kind("mixed")),
+        "SSA hurts": _hurt("ssa", 0.0),
+        "SSA hurts by 0.05": _hurt("ssa", 0.05),
+        "SSA with BN source hurts": _hurt("ssa, BN source", 0.0),
+    }
+)
+
+
+@dataclass(frozen=True)
+class RocRow:
+    """One signal on one question; ``n`` is 0 for samples of all sizes."""
+
+    question: str
+    signal: str
+    models: str
+    n: int
+    roc: Roc
+
+
+@dataclass(frozen=True)
+class VerdictRow:
+    """How often the library said what of one kind of shift; ``shares`` follow ``VERDICTS``."""
+
+    kind: str
+    n: int
+    models: str
+    cases: int
+    shares: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class CautionRow:
+    """R² of one arm on one stream, for each source model."""
+
+    stream: str
+    arm: str
+    r2: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        """Over source models."""
+        return statistics.fmean(self.r2)
+
+
+def cases_in(lines: Iterable[Line]) -> list[Line]:
+    """The lines of constructed cases."""
+    return [line for line in lines if line["record"] == CASE]
+
+
+def second_half(cases: Sequence[Line]) -> frozenset[int]:
+    """Seeds of the source models that nothing was chosen on."""
+    seeds = sorted({line["seed"] for line in cases})
+    return frozenset(seeds[(len(seeds) + 1) // 2 :])
+
+
+def roc_rows(lines: Iterable[Line]) -> list[RocRow]:
+    """Every signal on every question; by size for the questions of kinds; the combination on the second half."""
+    cases = cases_in(lines)
+    later = [line for line in cases if line["seed"] in second_half(cases)]
+    rows = []
+    for name, question in QUESTIONS.items():
+        for n in (0, *(sorted({line["n"] for line in cases}) if name == "labels, not inputs" else ())):
+            sized = [line for line in cases if n in (0, line["n"])]
+            rows += _rows_of(name, question, sized, ALL, n)
+        rows += _rows_of(name, question, later, SECOND, 0)
+        combined = _combined(question, cases)
+        rows += [] if combined is None else [RocRow(name, COMBINATION, SECOND, 0, combined)]
+    return rows
+
+
+def _rows_of(name: str, question: Question, cases: Sequence[Line], models: str, n: int) -> list[RocRow]:
+    positive, negative = ([line for line in cases if test(line)] for test in (question.positive, question.negative))
+    if min(len(positive), len(negative)) < 2:
+        return []
+    return [
+        RocRow(name, signal, models, n, roc_of(pointing(positive, signal), pointing(negative, signal)))
+        for signal in SIGNALS
+    ]
+
+
+def pointing(cases: Sequence[Line], signal: str) -> Array:
+    """A signal of every case, turned so that more of it points to labels."""
+    return SIGNALS[signal] * np.array([line["signals"][signal] for line in cases], dtype=np.float64)
+
+
+def _combined(question: Question, cases: Sequence[Line]) -> Roc | None:
+    tables = []
+    later = second_half(cases)
+    for wanted in (False, True):
+        mine = [line for line in cases if (line["seed"] in later) == wanted]
+        positive, negative = ([line for line in mine if test(line)] for test in (question.positive, question.negative))
+        if min(len(positive), len(negative)) < 2:
+            return None
+        tables += [_table(positive), _table(negative)]
+    truth = np.concatenate([np.ones(len(tables[0])), np.zeros(len(tables[1]))])
+    model = Logistic(np.concatenate(tables[:2]), truth)
+    return roc_of(model(tables[2]), model(tables[3]))
+
+
+def _table(cases: Sequence[Line]) -> Array:
+    """(N, F) of all signals; those that grow without bound as logarithms."""
+    columns = [np.array([line["signals"][name] for line in cases], dtype=np.float64) for name in SIGNALS]
+    grows = ("reweighting needed", "rest", "conditional", "prominence")
+    table: Array = np.column_stack(
+        [np.log(column + 0.02) if name in grows else column for name, column in zip(SIGNALS, columns, strict=True)]
+    )
+    return table
+
+
+def verdict_rows(lines: Iterable[Line]) -> list[VerdictRow]:
+    """How often which verdict was given, by kind and size, on all source models and on the second half."""
+    cases = cases_in(lines)
+    rows = []
+    for models, seeds in ((ALL, {line["seed"] for line in cases}), (SECOND, second_half(cases))):
+        for kind in KINDS:
+            for n in sorted({line["n"] for line in cases}):
+                mine = [line for line in cases if line["seed"] in seeds and line["n"] == n and _kind(kind)(line)]
+                counts = Counter(line["verdict"] for line in mine)
+                shares = tuple(counts[verdict] / max(len(mine), 1) for verdict in VERDICTS)
+                rows.append(VerdictRow(kind, n, models, len(mine), shares))
+    return rows
+
+
+def caution_rows(lines: Iterable[Line]) -> list[CautionRow]:
+    """R² of each arm on each stream, and of the arm that follows the verdict on it."""
+    mine = [line for line in lines if line["record"] == CAUTION]
+    found: dict[tuple[str, str], list[float]] = {}
+    for line in mine:
+        found.setdefault((line["stream"], line["arm"]), []).append(line["r2"])
+        if line["arm"] == BY_VERDICT[line["verdict"]]:
+            found.setdefault((line["stream"], FOLLOWED), []).append(line["r2"])
+    return [CautionRow(stream, arm, tuple(values)) for (stream, arm), values in found.items()]
+
+
+def curves(lines: Iterable[Line], question: str, signals: Sequence[str]) -> dict[str, tuple[Array, Array, float]]:
+    """False and true positive rates of each signal on a question, with its area, over all source models."""
+    cases = cases_in(lines)
+    asked = QUESTIONS[question]
+    positive, negative = ([line for line in cases if test(line)] for test in (asked.positive, asked.negative))
+    drawn = {}
+    for signal in signals:
+        above, below = pointing(positive, signal), pointing(negative, signal)
+        drawn[signal] = (*curve_of(above, below), roc_of(above, below).auc)
+    return drawn

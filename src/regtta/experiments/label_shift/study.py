@@ -1,0 +1,96 @@
+"""The whole study of one data set: source models one after the other, a line for everything measured."""
+
+import json
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from regtta.errors import ForeignFileError
+from regtta.experiments.demo.study import one_thread
+from regtta.experiments.environment import device_name, versions
+from regtta.experiments.label_shift.benches import Bench
+from regtta.experiments.label_shift.cases import COUNTS
+from regtta.experiments.label_shift.caution import COUNT, compared
+from regtta.experiments.label_shift.measuring import HARM_EVERY, measured
+from regtta.experiments.label_shift.tables import ABOUT
+from regtta.files import written_whole
+
+SOURCES = 6
+CAUTIOUS_SOURCES = 3  # the first of them: every arm on every stream is dear
+_QUICK_COUNTS, _QUICK_HARM, _QUICK_STREAM = (32, 64), 40, 64
+
+
+def study_lines(
+    data: str,
+    seeds: Sequence[int],
+    make: Callable[[int], Bench],
+    *,
+    quick: bool = False,
+    told: Callable[[str], None] | None = None,
+) -> list[dict[str, Any]]:
+    """All lines, the first of which says what made them. Runs on one thread of the CPU.
+
+    Args:
+        data: name of the data set.
+        seeds: of the source models.
+        make: a source model of a seed.
+        quick: a smoke run: samples too few to mean anything.
+        told: told after each source model.
+    """
+    lines: list[dict[str, Any]] = []
+    fingerprints = {}
+    with one_thread(), _quiet():
+        for place, seed in enumerate(seeds):
+            bench = make(seed)
+            fingerprints[str(seed)] = bench.fingerprint
+            lines += measured(
+                bench,
+                counts=_QUICK_COUNTS if quick else COUNTS,
+                harm_every=_QUICK_HARM if quick else HARM_EVERY,
+            )
+            if place < (1 if quick else CAUTIOUS_SOURCES):
+                lines += compared(bench, _QUICK_STREAM if quick else COUNT)
+            if told:
+                told(f"{data}: {place + 1} of {len(seeds)} source models")
+    about = {
+        "record": ABOUT,
+        "data": data,
+        "seeds": list(seeds),
+        "quick": quick,
+        "versions": versions(),
+        "device": device_name("cpu"),
+        "fingerprints": fingerprints,
+    }
+    return [about, *lines]
+
+
+def write_lines(path: Path, lines: Sequence[dict[str, Any]]) -> None:
+    """One JSON object a line, in one move."""
+    text = "".join(json.dumps(line, allow_nan=False, ensure_ascii=False) + "\n" for line in lines)
+    with written_whole(path) as draft:
+        draft.write_text(text, encoding="utf-8")
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """What :func:`write_lines` wrote."""
+    try:
+        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        if lines[0]["record"] != ABOUT:
+            raise ValueError("its first line does not say what made it")
+    except (ValueError, KeyError, IndexError, TypeError) as error:
+        raise ForeignFileError(f"{path} does not hold the lines of regtta label-shift: {error}.") from error
+    return lines
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """That k is cut to the rank is the same at every start, and no news."""
+    logger = logging.getLogger("regtta.statistics")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
