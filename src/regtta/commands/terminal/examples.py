@@ -37,6 +37,11 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "regtta reproduce svhn online --data ~/data --download --jobs 4",
             "regtta reproduce california --data ~/data --quick \\\n    --method mymethods:MyMethod",
         ),
+        "stress": (
+            "regtta stress demo --quick",
+            "regtta stress demo --jobs 4 --kinds iid,sorted,back --methods ssa,ssa_window",
+            "regtta stress california --data ~/data --batch-sizes 8,64",
+        ),
         "demo": ("regtta demo --out regtta-demo --seed 1",),
     }
 )
