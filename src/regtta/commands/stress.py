@@ -185,10 +185,11 @@ def _figure(options: StressOptions, results: Results) -> list[Path]:
 
 def _about(results: Results) -> str:
     parts = ", ".join(part for part in results.there("part") if part)
+    title = SETTINGS[results.setting].title
     return (
-        f"{SETTINGS[results.setting].title}: online R² in 20 equal slices of the stream, by the variance of all its "
-        f"labels; batches of {shown_batch_size(results)}; mean over {source_models(len(results.there('seed')))} and "
-        f"the shifts {parts}. The dashed line is a constant prediction of the stream's mean."
+        f"{title[0].upper()}{title[1:]}. Online R² in 20 equal slices of the stream, by the variance of all labels; "
+        f"batches of {shown_batch_size(results)}; mean over {source_models(len(results.there('seed')))} and the shifts "
+        f"{parts}. The grey line at 0 is what predicting the mean label of the stream would score over the whole of it."
     )
 
 

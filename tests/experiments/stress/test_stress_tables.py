@@ -154,9 +154,12 @@ def test_without_a_gain_at_64_no_share_is_told():
     (row,) = small_rows(of(line(0.6, batch_size=8)))
     assert np.isnan(row.kept)
     assert row.met is None
-    eight, whole = small_rows(of(line(0.6, batch_size=8), line(0.5)))
-    assert (np.isnan(eight.kept), eight.met) == (True, False)
-    assert whole.gain == 0
+    results = of(line(0.6, batch_size=8), line(0.4))
+    eight, whole = small_rows(results)
+    assert (np.isnan(eight.kept), eight.met) == (True, None)
+    assert whole.gain == pytest.approx(-0.1)
+    assert sheet(results, "Small batches").notes[0].endswith("ssa at 64 has no gain to keep here.")
+    assert not sheet(of(*small_lines()), "Small batches").notes[0].endswith("here.")
 
 
 # --- the gate ------------------------------------------------------------------------------------

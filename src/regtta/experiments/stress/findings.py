@@ -122,7 +122,7 @@ class SmallRow:
         r2: its mean.
         gain: mean over Source; NaN where a run diverged.
         kept: ``gain`` as a share of SSA's at a batch of 64; NaN where that is unknown or no gain.
-        met: whether the share asked for is kept; None where nothing was asked.
+        met: whether the share asked for is kept; None where nothing was asked, or there is no gain to keep.
     """
 
     arm: str
@@ -143,7 +143,7 @@ def small_rows(results: Results) -> tuple[SmallRow, ...]:
             if runs:
                 gain = _mean_gain(runs)
                 kept = gain / whole if whole > 0 else math.nan
-                asked = size == KEPT_AT and not math.isnan(whole)
+                asked = size == KEPT_AT and whole > 0
                 rows.append(SmallRow(arm, size, mean_r2(runs), gain, kept, kept >= KEPT if asked else None))
     return tuple(rows)
 

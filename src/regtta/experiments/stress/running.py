@@ -135,12 +135,15 @@ class _Watched:
 
 
 def _watched(adapter: Adapter, stream: Stream, view: Callable[[Tensor], Tensor], batch_size: int) -> _Watched:
-    predictions, standing, returned = [], [], Counter[str]()
-    verdicts, first, batches = Counter[str](), None, 0
+    verdicts, returned = Counter[str](), Counter[str]()
+    standing: list[Step] = []
+    first, batches = None, 0
+    # Filled in place: small tensors kept between large ones would keep the memory of those, gigabytes in a long stream.
+    predictions = torch.empty(stream.targets.reshape(len(stream), -1).shape)
     for inputs in stream.batches(batch_size):
         step = adapter.adapt(view(inputs))
         verdict = step.diagnostics.verdict
-        predictions.append(step.predictions)
+        predictions[batches * batch_size : (batches + 1) * batch_size] = step.predictions.detach().cpu()
         verdicts[verdict.reason if not verdict.learned else ""] += 1
         returned.update([verdict.returned] if verdict.returned else [])
         batches += 1
@@ -148,7 +151,7 @@ def _watched(adapter: Adapter, stream: Stream, view: Callable[[Tensor], Tensor],
             first = first or batches
             # A loss that was refused did no harm; one that was learned from is looked at.
             standing.append(step)
-    return _Watched(torch.cat(predictions), verdicts, returned, batches, first, standing)
+    return _Watched(predictions, verdicts, returned, batches, first, standing)
 
 
 def slice_scores(predictions: Tensor, targets: Tensor, slices: int = SLICES) -> list[float | None]:
