@@ -184,12 +184,12 @@ def _figure(options: StressOptions, results: Results) -> list[Path]:
 
 
 def _about(results: Results) -> str:
-    parts = ", ".join(part for part in results.there("part") if part)
     title = SETTINGS[results.setting].title
+    models = source_models(len(results.there("seed")))
     return (
         f"{title[0].upper()}{title[1:]}. Online R² in 20 equal slices of the stream, by the variance of all labels; "
-        f"batches of {shown_batch_size(results)}; mean over {source_models(len(results.there('seed')))} and the shifts "
-        f"{parts}. The grey line at 0 is what predicting the mean label of the stream would score over the whole of it."
+        f"batches of {shown_batch_size(results)}; mean over {models} and {results.shifts}. The grey line at 0 is what "
+        "predicting the mean label of the stream would score over the whole of it."
     )
 
 

@@ -89,6 +89,12 @@ class Results:
         """Every value that ``field`` has among the runs."""
         return tuple(dict.fromkeys(getattr(run, field) for run in self.runs))
 
+    @property
+    def shifts(self) -> str:
+        """Their names, in words."""
+        names = [part for part in self.there("part") if part]
+        return f"the shift {names[0]}" if len(names) == 1 else f"the shifts {', '.join(names)}" if names else "no shift"
+
 
 def results_of(records: Iterable[Mapping[str, Any]], setting: str) -> Results:
     """The runs of ``setting`` among the records of a store."""

@@ -134,8 +134,7 @@ def gate_rows(gate: GateFindings) -> list[tuple[str, str, str, str]]:
 def _over(results: Results) -> str:
     sizes = ", ".join(map(str, found.batch_sizes(results)))
     models = source_models(len(results.there("seed")))
-    parts = ", ".join(part for part in results.there("part") if part)
-    return f"Worst over {models}, the shifts {parts or 'none'} and batches of {sizes}."
+    return f"Worst over {models}, {results.shifts} and batches of {sizes}."
 
 
 def _mean(mean: Mean) -> Text:
