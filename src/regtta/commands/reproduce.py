@@ -1,6 +1,5 @@
 """``regtta reproduce``: the paper's experiments, run and shown as its tables."""
 
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +7,8 @@ from typing import Any
 
 from regtta.commands.explaining import told
 from regtta.commands.imports import import_name, is_import_name
-from regtta.errors import ExistingFileError, FileError, ForeignFileError, MissingFileError, OptionError
+from regtta.commands.results_folder import MODELS, RUNS, best_device, check_results, make_results
+from regtta.errors import ForeignFileError, OptionError
 from regtta.experiments.datasets import data_folder
 from regtta.experiments.models import FROM_IMAGENET
 from regtta.experiments.reproduce.arms import Arm, ArmMaker, arm_of, fits, parts_of
@@ -26,8 +26,6 @@ from regtta.files import written_whole
 from regtta.methods import METHODS, Method, options_of
 from regtta.options import check_choice
 
-RUNS = "runs.jsonl"
-MODELS = "models"
 SEEDS = 3
 
 
@@ -108,7 +106,7 @@ def reproduce(options: ReproduceOptions, listener: Listener) -> tuple[Reproduced
     weights = dict(options.weights)
     check_weights(weights)
     plan = _plan(options, weights)
-    _check_folder(options)
+    check_results(options.out, tables_only=options.tables_only)
     if not options.tables_only:
         _run(options, plan, layouts, listener)
     records = {str(record["key"]): record for record in RunStore(options.out / RUNS)}
@@ -195,46 +193,19 @@ def _layouts(one: Experiment, extra: Mapping[str, ArmMaker], only: tuple[str, ..
     return layouts
 
 
-def _check_folder(options: ReproduceOptions) -> None:
-    """Raise if the folder to write to is another's."""
-    out = options.out
-    if out.exists() and not out.is_dir():
-        raise OptionError(f"{out} is a file. Name a folder by --out.")
-    if options.tables_only and not (out / RUNS).is_file():
-        raise MissingFileError(f"There are no runs in {out}: expected {out / RUNS}. Run without --tables-only first.")
-    # A command that was stopped in its first training has left the folder of models alone.
-    if out.is_dir() and not (out / RUNS).exists() and any(path.name != MODELS for path in out.iterdir()):
-        raise ExistingFileError(f"{out} holds other files and no {RUNS}. Name a new or empty folder by --out.")
-
-
-def _make_folder(out: Path) -> None:
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FileError(f"{out} cannot be made: {error}.") from error
-    if not os.access(out, os.W_OK):
-        raise FileError(f"The folder {out.resolve()} cannot be written to.")
-
-
 def _run(options: ReproduceOptions, plan: Plan, layouts: Mapping[str, tuple[Layout, ...]], listener: Listener) -> None:
     every = [layout for mine in layouts.values() for layout in mine]
     place = Place(data_folder(options.data), options.download, options.genders)
     for data in dict.fromkeys(cell.setting.data for layout in every for cell in layout.cells()):
         check_there(data, place)
-    _make_folder(options.out)
+    make_results(options.out)
     tools = Tools(
         place=place,
         models=options.models or options.out / MODELS,
-        device=options.device or _best_device(),
+        device=options.device or best_device(),
         weights=dict(options.weights),
     )
     sweep(plan.all_runs(every), RunStore(options.out / RUNS), tools, listener, jobs=options.jobs)
-
-
-def _best_device() -> str:
-    import torch
-
-    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def _written(

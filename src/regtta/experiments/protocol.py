@@ -101,13 +101,19 @@ def what_diverged(steps: Sequence[Step], predictions: Mapping[str, Tensor], adap
     The adapter refuses a step whose loss is not finite. Such a run still counts as diverged: without the guard it would
     be lost. So does a run of a method with something to train in which no step could be taken.
     """
-    losses = [step.diagnostics.loss for step in steps if step.diagnostics.loss is not None]
     stuck = not any(step.diagnostics.verdict.learned for step in steps)
+    signs = [not_finite(steps, predictions, adapter)]
+    signs += ["every step refused"] if stuck and adapter.method.schedule.trainable is not None else []
+    return ", ".join(filter(None, signs))
+
+
+def not_finite(steps: Sequence[Step], predictions: Mapping[str, Tensor], adapter: Adapter) -> str:
+    """Names what is not finite among the losses of ``steps``, the adapter's weights and predictions."""
+    losses = [step.diagnostics.loss for step in steps if step.diagnostics.loss is not None]
     signs = {
         "loss": not all(math.isfinite(loss) for loss in losses),
         "weights": not _finite_weights(adapter.export()),
         "predictions": not all(bool(values.isfinite().all()) for values in predictions.values()),
-        "every step refused": stuck and adapter.method.schedule.trainable is not None,
     }
     return ", ".join(name for name, seen in signs.items() if seen)
 

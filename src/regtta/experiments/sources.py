@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Protocol
 
 from torch import nn
 
@@ -15,6 +16,23 @@ from regtta.options import check_choice
 
 OBJECTIVES = ("regression", "rotation", "dann", "classification")
 OWN_SOURCE = ("rotation", "dann")  # trained for one method alone
+SMALL = ("mlp", "digits")  # models so small that a second thread costs more than it computes
+
+
+class KeptSource(Protocol):
+    """What a source model is found again by; told apart by its fields."""
+
+    @property
+    def key(self) -> str:
+        """A mark of everything that the model comes from."""
+
+    @property
+    def name(self) -> str:
+        """Short, for people."""
+
+    @property
+    def model(self) -> str:
+        """Name of the architecture."""
 
 
 @dataclass(frozen=True)
@@ -75,19 +93,19 @@ class SourceModels:
         self.folder = Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
 
-    def path(self, spec: SourceSpec) -> Path:
+    def path(self, spec: KeptSource) -> Path:
         """Where the model of ``spec`` lies, or would."""
         return self.folder / f"{spec.name}-{spec.key}.safetensors"
 
-    def statistics_path(self, spec: SourceSpec, mark: str) -> Path:
+    def statistics_path(self, spec: KeptSource, mark: str) -> Path:
         """Where the statistics of its features lie, or would; ``mark`` is of what was gathered with them."""
         return self.folder / f"{spec.name}-{spec.key}-statistics-{mark}.safetensors"
 
-    def checkpoint_path(self, spec: SourceSpec) -> Path:
+    def checkpoint_path(self, spec: KeptSource) -> Path:
         """Where its training stands, while it lasts."""
         return self.folder / f"{spec.name}-{spec.key}-partial.pt"
 
-    def get(self, spec: SourceSpec, modules: dict[str, nn.Module], train: Callable[[], None]) -> bool:
+    def get(self, spec: KeptSource, modules: dict[str, nn.Module], train: Callable[[], None]) -> bool:
         """Fill ``modules`` with the trained weights of ``spec``, training them if no one has yet.
 
         Args:

@@ -15,7 +15,7 @@ from regtta.commands.terminal.examples import EXAMPLES
 from regtta.errors import MissingFileError
 
 ADAPT = ["adapt", *MODEL, "--stats", "stats.safetensors", "--data", "target.csv", "--target", "y"]
-LONG = ("demo", "label-shift", "reproduce")  # these take minutes, and the last needs data sets
+LONG = ("demo", "label-shift", "reproduce", "stress")  # these take minutes, and some need data sets
 RUNNABLE = [(name, line) for name, lines in EXAMPLES.items() if name not in LONG for line in lines]
 
 

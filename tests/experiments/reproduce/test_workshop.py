@@ -93,10 +93,10 @@ def test_labels_become_classes_by_bins_of_the_source_or_stay_the_digits_they_are
         spec = spec_of(setting, arm)
         found = workshop.run(spec)
         assert found["scores"]["offline"].keys() == {"accuracy", "count"}
-        assert workshop._data(spec.source).train.targets.max() <= outputs - 1
-    digits = workshop._data(spec.source)
+        assert workshop.data(spec.source).train.targets.max() <= outputs - 1
+    digits = workshop.data(spec.source)
     assert digits.target("mnist").targets.squeeze(1).tolist() == [float(n) for n in range(10)] * 3
-    rows = workshop._data(spec_of("california", arm_of(SETTINGS["california"], "source", task="classification")).source)
+    rows = workshop.data(spec_of("california", arm_of(SETTINGS["california"], "source", task="classification")).source)
     values = california(tmp_path, seed=4).train.targets
     low, high = values.min(), values.max()
     expected = ((values - low) / (high - low) * 10).floor().clamp(max=9)
@@ -123,4 +123,4 @@ def test_rows_are_cut_as_the_scale_says(tools):
     spec = dataclasses.replace(spec_of("california", arm, scale=scale), target_rows=20)
     workshop = Workshop(tools)
     assert workshop.run(spec)["scores"]["offline"]["count"] == 20
-    assert len(workshop._data(spec.source).train) == 40
+    assert len(workshop.data(spec.source).train) == 40

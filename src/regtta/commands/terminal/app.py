@@ -9,7 +9,7 @@ import typer
 from regtta._version import __version__
 from regtta.commands.protocols import Protocol
 from regtta.commands.terminal import arguments
-from regtta.commands.terminal.complaints import EchoWarnings, OneLineErrors
+from regtta.commands.terminal.complaints import EchoWarnings, OneLineErrors, stoppable
 from regtta.commands.terminal.examples import help_with_examples
 
 app = typer.Typer(
@@ -233,14 +233,63 @@ def reproduce(
         download=download,
         tables_only=tables_only,
     )
-    try:
-        with told_in_terminal() as listener:
-            done = reproduce(options, listener)
-    except KeyboardInterrupt as error:
-        typer.echo("Stopped. All runs so far are kept: the same command goes on where it was.", err=True)
-        raise typer.Exit(130) from error
+    with stoppable(), told_in_terminal() as listener:
+        done = reproduce(options, listener)
     for report in done:
         show.reproduced(report)
+
+
+@app.command(
+    help=help_with_examples(
+        "Run methods on streams that are not i.i.d., with guards and without: sorted, in bursts, drifting, mixed.\n\n"
+        "NAME is demo, california or svhn-subset. Runs that are there already are not made again.",
+        "stress",
+    )
+)
+def stress(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="demo, california or svhn-subset.")],
+    *,
+    kinds: arguments.Kinds = "",
+    methods: arguments.Arms = "",
+    parts: arguments.Parts = "",
+    batch_sizes: arguments.BatchSizes = "",
+    source_models: arguments.SourceModels = None,
+    gate: arguments.GateToo = None,
+    gate_batches: arguments.GateBatches = 10_000,
+    jobs: arguments.Jobs = 1,
+    device: arguments.Device = None,
+    data: arguments.DataFolder = None,
+    models: arguments.ModelsFolder = None,
+    out: arguments.ResultsFolder = Path("regtta-stress"),
+    quick: arguments.QuickStress = False,
+    tables_only: arguments.TablesOnly = False,
+) -> None:
+    """Run the benchmark of streams that are not i.i.d."""
+    from regtta.commands.data.opening import split_names
+    from regtta.commands.stress import StressOptions, numbers, stress
+    from regtta.commands.terminal import show
+    from regtta.commands.terminal.sweeping import told_in_terminal
+
+    options = StressOptions(
+        name=name,
+        out=out,
+        kinds=split_names(kinds),
+        methods=split_names(methods),
+        parts=split_names(parts),
+        batch_sizes=numbers(batch_sizes),
+        source_models=source_models,
+        gate=gate,
+        gate_batches=gate_batches,
+        jobs=jobs,
+        device=device,
+        data=data,
+        models=models,
+        quick=quick,
+        tables_only=tables_only,
+    )
+    with stoppable(), told_in_terminal() as listener:
+        report = stress(options, listener)
+    show.reproduced(report)
 
 
 @app.command(

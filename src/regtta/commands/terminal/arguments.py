@@ -139,3 +139,23 @@ Genders = Annotated[
 Quick = Annotated[bool, typer.Option("--quick", help="A smoke run: everything far too small to mean anything.")]
 Download = Annotated[bool, typer.Option("--download", help="Fetch data sets that are missing, where that is possible.")]
 TablesOnly = Annotated[bool, typer.Option("--tables-only", help="Make the tables from the runs that are there.")]
+
+Kinds = Annotated[
+    str, typer.Option(metavar="A,B,C", help="Kinds of streams.", show_default="all; iid,sorted with --quick")
+]
+Arms = Annotated[str, typer.Option(metavar="A,B,C", help="Methods beside Source.", show_default="all")]
+Parts = Annotated[str, typer.Option(metavar="A,B,C", help="Shifts.", show_default="all; the first with --quick")]
+BatchSizes = Annotated[
+    str, typer.Option(metavar="A,B,C", help="Samples a step.", show_default="1,8,64; 64 with --quick")
+]
+SourceModels = Annotated[
+    int | None, typer.Option(min=1, metavar="N", help="Source models.", show_default="3; 1 with --quick")
+]
+GateToo = Annotated[
+    bool | None,
+    typer.Option("--gate/--no-gate", help="Try the gate on clean data too.", show_default="yes; no with --quick"),
+]
+GateBatches = Annotated[int, typer.Option(min=1, metavar="N", help="Clean batches that the gate is tried on.")]
+QuickStress = Annotated[
+    bool, typer.Option("--quick", help="A smoke run: one source model, one shift, two kinds, batches of 64, no gate.")
+]

@@ -1,6 +1,8 @@
 """How errors and warnings reach the user of the command line."""
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import typer
@@ -25,6 +27,16 @@ class OneLineErrors(TyperGroup):
                 raise
             typer.echo(f"error: {complaint}", err=True)
             raise typer.Exit(2) from error
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """Control-C ends the block with a line that says that nothing is lost, for commands that keep every run."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        typer.echo("Stopped. All runs so far are kept: the same command goes on where it was.", err=True)
+        raise typer.Exit(130) from error
 
 
 class EchoWarnings(logging.Handler):

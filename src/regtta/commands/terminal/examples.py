@@ -41,6 +41,11 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "regtta label-shift demo --out regtta-label-shift",
             "regtta label-shift california --data ~/data \\\n    --out regtta-label-shift-california",
         ),
+        "stress": (
+            "regtta stress demo --quick",
+            "regtta stress demo --jobs 4 --kinds iid,sorted,back --methods ssa,ssa_window",
+            "regtta stress california --data ~/data --batch-sizes 8,64",
+        ),
         "demo": ("regtta demo --out regtta-demo --seed 1",),
     }
 )

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from regtta.commands.passes import Progress as Told
     from regtta.commands.report import WrittenReport
     from regtta.commands.reproduce import Reproduced
+    from regtta.commands.stress import Stressed
     from regtta.metrics import Scores
     from regtta.provenance import Provenance
 
@@ -157,8 +158,8 @@ def experiments(rows: Sequence[tuple[str, str, str]]) -> None:
     _print(table)
 
 
-def reproduced(report: "Reproduced") -> None:
-    """The tables of one experiment, and where they were written."""
+def reproduced(report: "Reproduced | Stressed") -> None:
+    """The tables of one experiment, and where all of it was written."""
     for sheet in report.sheets:
         show_sheet(sheet, Console(highlight=False, markup=False))
     for note in report.notes:

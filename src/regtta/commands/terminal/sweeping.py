@@ -9,8 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 if TYPE_CHECKING:
-    from regtta.experiments.reproduce.specs import RunSpec
-    from regtta.experiments.reproduce.sweep import Listener
+    from regtta.experiments.reproduce.sweep import Listener, Spec
 
 _LINES = 20  # about as many lines as a sweep prints where there is no terminal
 
@@ -46,7 +45,7 @@ class Bars:
             self._trainings[name] = self._progress.add_task(f"training {name}, epochs", total=total)
         self._progress.update(self._trainings[name], completed=done, visible=done < total)
 
-    def ran(self, spec: "RunSpec", result: dict[str, object]) -> None:  # noqa: ARG002 - told alike to all
+    def ran(self, spec: "Spec", result: dict[str, object]) -> None:  # noqa: ARG002 - told alike to all
         """Move the bar of the runs."""
         if self._runs is not None:
             self._progress.advance(self._runs)
@@ -78,7 +77,7 @@ class Lines:
         if done in (total, *(total * quarter // 4 for quarter in (1, 2, 3))):
             self._say(f"training {name}: {done} of {total} epochs{self._left(name, done, total)}")
 
-    def ran(self, spec: "RunSpec", result: dict[str, object]) -> None:  # noqa: ARG002 - told alike to all
+    def ran(self, spec: "Spec", result: dict[str, object]) -> None:  # noqa: ARG002 - told alike to all
         """Say how many runs are made, now and then."""
         self._done += 1
         if self._done == self._total or self._done % max(1, self._total // _LINES) == 0:

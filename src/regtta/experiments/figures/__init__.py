@@ -6,6 +6,7 @@ from regtta.experiments.figures.histograms import draw_gradient_norms, draw_hist
 from regtta.experiments.figures.outputs import draw_outputs
 from regtta.experiments.figures.predictions import draw_predictions
 from regtta.experiments.figures.reconstruction import draw_reconstruction
+from regtta.experiments.figures.running import draw_running, running_panels
 from regtta.experiments.figures.shift import draw_shift
 from regtta.experiments.figures.stream import draw_stream, stream_panels
 from regtta.experiments.figures.style import caption
@@ -21,11 +22,13 @@ __all__ = [
     "draw_outputs",
     "draw_predictions",
     "draw_reconstruction",
+    "draw_running",
     "draw_shift",
     "draw_significance",
     "draw_spectrum",
     "draw_stream",
     "histogram_grid",
+    "running_panels",
     "save_figure",
     "stream_panels",
 ]

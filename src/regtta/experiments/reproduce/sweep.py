@@ -7,21 +7,55 @@ import signal
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, replace
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 
 from regtta.errors import ForeignFileError, ModelMismatchError, RegttaError
-from regtta.experiments.reproduce.specs import RunSpec
-from regtta.experiments.reproduce.workshop import Tools, Workshop, gathers_more, needs_statistics
-from regtta.experiments.sources import SourceSpec
+from regtta.experiments.reproduce.workshop import Told
+from regtta.experiments.sources import SMALL, KeptSource
 from regtta.experiments.store import RunStore, key_of
-from regtta.methods import Method
 from regtta.reading import clear_errors
 
 _AT_ONCE = 12  # runs that a process takes on together: they share the data, the model and its statistics
 _GLANCE = 0.2  # seconds between two looks at what the processes say
+
+
+class Spec(Protocol):
+    """What specifies one run; told apart by its fields, and can be sent to another process."""
+
+    @property
+    def source(self) -> KeptSource:
+        """The model it starts from."""
+
+    @property
+    def target(self) -> str:
+        """What it adapts to: runs of one target share its data."""
+
+    def plain(self) -> dict[str, object]:
+        """As JSON has it: the key of the run, with that of its source model under ``"source"``."""
+
+
+S = TypeVar("S", bound=Spec)
+S_contra = TypeVar("S_contra", bound=Spec, contravariant=True)
+
+
+class Worker(Protocol[S_contra]):
+    """Makes runs in one process."""
+
+    def run(self, spec: S_contra) -> dict[str, object]:
+        """What came of a run, with the ``"source_fingerprint"`` of the model it was made on."""
+
+    def ready(self, specs: Sequence[S_contra]) -> None:
+        """Make what runs on one source model share, so that they find it: the model, and its statistics."""
+
+
+class Kit(Protocol[S_contra]):
+    """What a worker is made from; can be sent to another process."""
+
+    def worker(self, told: Told) -> Worker[S_contra]:
+        """One that tells of trainings."""
 
 
 class Listener(Protocol):
@@ -33,11 +67,11 @@ class Listener(Protocol):
     def training(self, name: str, done: int, total: int) -> None:
         """A source model has ``done`` of its epochs behind it."""
 
-    def ran(self, spec: RunSpec, result: dict[str, object]) -> None:
+    def ran(self, spec: Spec, result: dict[str, object]) -> None:
         """A run is made and kept."""
 
 
-def sweep(specs: Sequence[RunSpec], store: RunStore, tools: Tools, listener: Listener, *, jobs: int = 1) -> None:
+def sweep(specs: Sequence[S], store: RunStore, tools: Kit[S], listener: Listener, *, jobs: int = 1) -> None:
     """Make the runs that the store does not hold.
 
     Args:
@@ -51,7 +85,6 @@ def sweep(specs: Sequence[RunSpec], store: RunStore, tools: Tools, listener: Lis
     listener.begun(len(missing), len(specs) - len(missing))
     if not missing:
         return
-    tools = replace(tools, threads=_threads(missing, jobs))
     made = _here(missing, tools, listener) if jobs == 1 else _in_processes(missing, tools, listener, jobs)
     trained = _trained(store)
     for spec, result in made:
@@ -71,7 +104,7 @@ def _trained(store: RunStore) -> dict[str, str]:
         return {key_of(run["specification"]["source"]): str(run["result"]["source_fingerprint"]) for run in store}
 
 
-def _check_same_training(spec: RunSpec, result: Mapping[str, object], trained: dict[str, str], store: RunStore) -> None:
+def _check_same_training(spec: Spec, result: Mapping[str, object], trained: dict[str, str], store: RunStore) -> None:
     """Refuse to mix two trainings of one source model, whose runs would be compared as if they shared it."""
     mark = str(result["source_fingerprint"])
     if trained.setdefault(spec.source.key, mark) != mark:
@@ -82,27 +115,27 @@ def _check_same_training(spec: RunSpec, result: Mapping[str, object], trained: d
         )
 
 
-def _threads(specs: Iterable[RunSpec], jobs: int) -> int:
+def _threads(specs: Iterable[Spec], jobs: int) -> int:
     """Threads of each process: one where models are so small that more would only wait for each other."""
-    if all(spec.source.model == "mlp" for spec in specs):
+    if all(spec.source.model in SMALL for spec in specs):
         return 1
     return torch.get_num_threads() if jobs == 1 else max(1, (os.cpu_count() or 1) // jobs)
 
 
-def _here(specs: Sequence[RunSpec], tools: Tools, listener: Listener) -> Iterator[tuple[RunSpec, dict[str, object]]]:
-    workshop, threads = Workshop(tools, listener.training), torch.get_num_threads()
-    torch.set_num_threads(tools.threads)
+def _here(specs: Sequence[S], tools: Kit[S], listener: Listener) -> Iterator[tuple[S, dict[str, object]]]:
+    worker, threads = tools.worker(listener.training), torch.get_num_threads()
+    torch.set_num_threads(_threads(specs, 1))
     try:
         for group in _by_source_and_target(specs):
             for spec in group:
-                yield spec, workshop.run(spec)
+                yield spec, worker.run(spec)
     finally:
         torch.set_num_threads(threads)
 
 
-def _by_source_and_target(specs: Sequence[RunSpec]) -> list[list[RunSpec]]:
+def _by_source_and_target(specs: Sequence[S]) -> list[list[S]]:
     """Groups that share a source model and a target, those of one source model one after another."""
-    groups: dict[SourceSpec, dict[str, list[RunSpec]]] = {}
+    groups: dict[KeptSource, dict[str, list[S]]] = {}
     for spec in specs:
         groups.setdefault(spec.source, {}).setdefault(spec.target, []).append(spec)
     return [group for targets in groups.values() for group in targets.values()]
@@ -121,24 +154,25 @@ class _Training:
 
 
 @dataclass(frozen=True)
-class _Ran:
+class _Ran(Generic[S]):
     """News from a process: a run is made."""
 
-    spec: RunSpec
+    spec: S
     result: dict[str, object]
 
 
 def _in_processes(
-    specs: Sequence[RunSpec], tools: Tools, listener: Listener, jobs: int
-) -> Iterator[tuple[RunSpec, dict[str, object]]]:
+    specs: Sequence[S], tools: Kit[S], listener: Listener, jobs: int
+) -> Iterator[tuple[S, dict[str, object]]]:
     """First all source models, so that none is trained twice; then the runs, some at a time."""
     context = multiprocessing.get_context("spawn")  # a forked process cannot use a GPU
     with context.Manager() as manager:
-        news: queue.Queue[_Training | _Ran] = manager.Queue()
+        news: queue.Queue[_Training | _Ran[S]] = manager.Queue()
         before = set(multiprocessing.active_children())
-        with ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin, initargs=(tools, news)) as pool:
+        begin = (tools, _threads(specs, jobs), news)
+        with ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin, initargs=begin) as pool:
             try:
-                prepared = [pool.submit(_prepare, *source) for source in _sources(specs)]
+                prepared = [pool.submit(_prepare, group) for group in _by_source(specs)]
                 yield from _watched(prepared, news, listener)
                 yield from _watched([pool.submit(_run, group) for group in _shares(specs)], news, listener)
             except BaseException:
@@ -149,7 +183,14 @@ def _in_processes(
                 raise
 
 
-def _shares(specs: Sequence[RunSpec]) -> list[list[RunSpec]]:
+def _by_source(specs: Sequence[S]) -> list[list[S]]:
+    groups: dict[KeptSource, list[S]] = {}
+    for spec in specs:
+        groups.setdefault(spec.source, []).append(spec)
+    return list(groups.values())
+
+
+def _shares(specs: Sequence[S]) -> list[list[S]]:
     return [
         group[start : start + _AT_ONCE]
         for group in _by_source_and_target(specs)
@@ -157,21 +198,9 @@ def _shares(specs: Sequence[RunSpec]) -> list[list[RunSpec]]:
     ]
 
 
-def _sources(specs: Iterable[RunSpec]) -> list[tuple[SourceSpec, list[Method | None]]]:
-    """The source models, and of each the methods for which to collect statistics; None for the moments alone."""
-    needed: dict[SourceSpec, dict[Method | None, None]] = {}
-    for spec in specs:
-        mine = needed.setdefault(spec.source, {})
-        if needs_statistics(spec):
-            more = spec.arm is not None and gathers_more(spec.arm.method)
-            mine[spec.arm.method if more and spec.arm is not None else None] = None
-    # Those with more than moments first: they serve who needs no more.
-    return [(source, sorted(methods, key=lambda method: method is None)) for source, methods in needed.items()]
-
-
 def _watched(
-    tasks: Sequence[Future[None]], news: "queue.Queue[_Training | _Ran]", listener: Listener
-) -> Iterator[tuple[RunSpec, dict[str, object]]]:
+    tasks: Sequence[Future[None]], news: "queue.Queue[_Training | _Ran[S]]", listener: Listener
+) -> Iterator[tuple[S, dict[str, object]]]:
     """The results as they come, until all tasks are done; the first error of one ends it."""
     waiting = set(tasks)
     while waiting:
@@ -192,7 +221,7 @@ def _check_ended_well(task: Future[None]) -> None:
         ) from error
 
 
-def _heard(news: "queue.Queue[_Training | _Ran]", listener: Listener) -> Iterator[tuple[RunSpec, dict[str, object]]]:
+def _heard(news: "queue.Queue[_Training | _Ran[S]]", listener: Listener) -> Iterator[tuple[S, dict[str, object]]]:
     while True:
         try:
             item = news.get_nowait()
@@ -204,27 +233,25 @@ def _heard(news: "queue.Queue[_Training | _Ran]", listener: Listener) -> Iterato
             listener.training(item.name, item.done, item.total)
 
 
-_workshop: Workshop | None = None
-_news: "queue.Queue[_Training | _Ran] | None" = None
+_worker: Worker[Any] | None = None
+_news: "queue.Queue[_Training | _Ran[Any]] | None" = None
 
 
-def _begin(tools: Tools, news: "queue.Queue[_Training | _Ran]") -> None:
-    """What a process starts with; it keeps its workshop from task to task."""
+def _begin(tools: Kit[Any], threads: int, news: "queue.Queue[_Training | _Ran[Any]]") -> None:
+    """What a process starts with; it keeps its worker from task to task."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupted sweep is ended by the process that began it
-    global _workshop, _news  # noqa: PLW0603 - a pool's process has no other place of its own
-    torch.set_num_threads(tools.threads)
-    _workshop = Workshop(tools, lambda name, done, total: news.put(_Training(name, done, total)))
+    global _worker, _news  # noqa: PLW0603 - a pool's process has no other place of its own
+    torch.set_num_threads(threads)
+    _worker = tools.worker(lambda name, done, total: news.put(_Training(name, done, total)))
     _news = news
 
 
-def _prepare(source: SourceSpec, methods: Sequence[Method | None]) -> None:
-    if _workshop is not None:
-        prepared = _workshop.prepare(source)
-        for method in methods:
-            prepared.statistics(method)
+def _prepare(specs: Sequence[Spec]) -> None:
+    if _worker is not None:
+        _worker.ready(specs)
 
 
-def _run(specs: Sequence[RunSpec]) -> None:
-    if _workshop is not None and _news is not None:
+def _run(specs: Sequence[Spec]) -> None:
+    if _worker is not None and _news is not None:
         for spec in specs:
-            _news.put(_Ran(spec, _workshop.run(spec)))
+            _news.put(_Ran(spec, _worker.run(spec)))

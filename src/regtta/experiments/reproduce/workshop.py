@@ -1,7 +1,7 @@
 """Where the work is done: data, source models and their statistics, and runs on them, in one process."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -48,14 +48,16 @@ class Tools:
         models: folder of source models.
         device: where to run.
         weights: files that models start from, by the name of the architecture.
-        threads: of the CPU.
     """
 
     place: Place
     models: Path
     device: str = "cpu"
     weights: Mapping[str, Path] = field(default_factory=dict)  # a mapping that can be sent to another process
-    threads: int = 1
+
+    def worker(self, told: Told) -> "Workshop":
+        """A workshop with these tools."""
+        return Workshop(self, told)
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +95,7 @@ class Workshop:
 
     def run(self, spec: RunSpec) -> dict[str, object]:
         """What came of a run, as JSON has it."""
-        with _quiet():
+        with quiet():
             prepared = self.prepare(spec.source)
             found = self._measured(spec, prepared) if spec.arm is None else self._adapted(spec, spec.arm, prepared)
         return found | {
@@ -108,10 +110,20 @@ class Workshop:
             self._prepared = (spec, self._made(spec))
         return self._prepared[1]
 
+    def ready(self, specs: Sequence[RunSpec]) -> None:
+        """Train the source model of the runs, all of one, and collect what their methods need of it."""
+        if not specs:
+            return
+        prepared = self.prepare(specs[0].source)
+        needed = {_gathered(spec): None for spec in specs if needs_statistics(spec)}
+        # Those with more than moments first: they serve who needs no more.
+        for method in sorted(needed, key=lambda method: method is None):
+            prepared.statistics(method)
+
     # --- source models ---------------------------------------------------------------------------
 
     def _made(self, spec: SourceSpec) -> Prepared:
-        data = self._data(spec)
+        data = self.data(spec)
         model = self._new_model(spec, data).to(self.tools.device)
         objective = self._objective(spec, model, data)
         parts = {"model": model} | {str(i): m.to(self.tools.device) for i, m in enumerate(objective.modules)}
@@ -162,14 +174,14 @@ class Workshop:
             path = next(iter(sorted(path.parent.glob(path.name.replace(MOMENTS, "*")))), path)
         if path.exists():
             return SourceStatistics.load(path)
-        batches = _Batches(self._data(spec).train.inputs, spec, self.tools.device)
+        batches = _Batches(self.data(spec).train.inputs, spec, self.tools.device)
         statistics = collect(model, batches, head=HEADS[spec.model], methods=gathers)
         statistics.save(path, overwrite=True)
         return statistics
 
     # --- data ------------------------------------------------------------------------------------
 
-    def _data(self, spec: SourceSpec) -> Loaded:
+    def data(self, spec: SourceSpec) -> Loaded:
         """The data as a model of ``spec`` sees it: cut to its rows, its labels in classes for a classifier."""
         wanted = (spec.data, spec.variant, spec.seed, spec.rows, spec.task)
         if self._loaded is None or self._loaded[0] != wanted:
@@ -183,7 +195,7 @@ class Workshop:
         source = spec.source
         wanted = (source.data, source.variant, source.seed, source.task, source.rows, spec.target, spec.target_rows)
         if self._target is None or self._target[0] != wanted:
-            target = _cut(self._data(source).target(spec.target), spec.target_rows)
+            target = _cut(self.data(source).target(spec.target), spec.target_rows)
             self._target = (wanted, target.to(self.tools.device))
         target = self._target[1]
         order = torch.randperm(len(target), generator=torch.Generator().manual_seed(spec.seed))
@@ -213,7 +225,7 @@ class Workshop:
         statistics = prepared.statistics(None)
         head = FeatureModel(prepared.model, HEADS[spec.source.model]).head
         correlation = weight_correlation(statistics, head.weight)
-        held_out = self._data(spec.source).validation.to(self.tools.device)
+        held_out = self.data(spec.source).validation.to(self.tools.device)
         found = self._evaluated(Adapter(prepared.model, Source()), held_out, spec, _BATCH)
         return {
             "rank": statistics.rank,
@@ -228,6 +240,11 @@ def needs_statistics(spec: RunSpec) -> bool:
     if spec.arm is None:
         return True
     return spec.arm.method.needs_source or gathers_more(spec.arm.method)
+
+
+def _gathered(spec: RunSpec) -> Method | None:
+    """The method of a run for which to gather; None for the moments alone."""
+    return spec.arm.method if spec.arm is not None and gathers_more(spec.arm.method) else None
 
 
 def gathers_more(method: Method) -> bool:
@@ -263,7 +280,7 @@ def _cut(domain: Domain, rows: int) -> Domain:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """What is warned of at every start (that the oracle sees labels, that k is cut) is said once by the tables."""
     loggers = [logging.getLogger(name) for name in _SAID_BY_TABLES]
     before = [logger.level for logger in loggers]

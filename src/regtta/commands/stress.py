@@ -1,0 +1,201 @@
+"""``regtta stress``: adaptation on streams that are not i.i.d., with guards and without."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from regtta.commands.results_folder import MODELS, RUNS, best_device, check_results, make_results
+from regtta.errors import ForeignFileError, OptionError
+from regtta.experiments.datasets import data_folder
+from regtta.experiments.numerals import source_models
+from regtta.experiments.reproduce.loading import Place, check_there
+from regtta.experiments.reproduce.rendering import Sheet
+from regtta.experiments.reproduce.sweep import Listener, sweep
+from regtta.experiments.reproduce.workshop import Tools
+from regtta.experiments.store import RunStore
+from regtta.experiments.stress.arms import ADAPTING, SOURCE
+from regtta.experiments.stress.curves import curves_of, shown_batch_size
+from regtta.experiments.stress.results import Results, results_of
+from regtta.experiments.stress.running import StressTools
+from regtta.experiments.stress.settings import SETTINGS, StressSetting
+from regtta.experiments.stress.sheets import gate_sheet, sketch, small_sheet
+from regtta.experiments.stress.specs import GATE_BATCHES, Plan, is_run
+from regtta.experiments.stress.streams import KINDS
+from regtta.experiments.stress.tables import table_files
+from regtta.files import written_whole
+from regtta.options import check_choice, check_count
+
+SOURCE_MODELS = 3
+BATCH_SIZES = (1, 8, 64)
+QUICK_KINDS = ("iid", "sorted")
+_FIGURES = (".png", ".svg")
+
+
+@dataclass(frozen=True)
+class StressOptions:
+    """What to run, and how. What is None or empty is all there is, or little of it in a quick run.
+
+    Attributes:
+        name: of the setting.
+        out: folder of the runs, the tables and, by default, the source models.
+        kinds: of streams.
+        methods: beside Source, which always runs.
+        parts: shifts.
+        batch_sizes: samples a step.
+        source_models: how many.
+        gate: whether the gate is tried too.
+        gate_batches: of the clean stream that it is tried on.
+        jobs: processes at once.
+        device: where to run; None for a GPU if there is one.
+        data: folder of data sets; None for the one that the environment names.
+        models: folder of source models; None for one inside ``out``.
+        quick: one source model, one shift, two kinds, batches of 64, and no gate unless it is asked for.
+        tables_only: make the tables from the runs that are there, and run nothing.
+    """
+
+    name: str
+    out: Path
+    kinds: tuple[str, ...] = ()
+    methods: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()
+    batch_sizes: tuple[int, ...] = ()
+    source_models: int | None = None
+    gate: bool | None = None
+    gate_batches: int = GATE_BATCHES
+    jobs: int = 1
+    device: str | None = None
+    data: Path | None = None
+    models: Path | None = None
+    quick: bool = False
+    tables_only: bool = False
+
+
+@dataclass(frozen=True)
+class Stressed:
+    """A benchmark, done.
+
+    Attributes:
+        sheets: what is asked, and whether it is met, in short.
+        written: files.
+        notes: what a reader must know.
+    """
+
+    sheets: tuple[Sheet, ...]
+    written: tuple[Path, ...]
+    notes: tuple[str, ...]
+
+
+def stress(options: StressOptions, listener: Listener) -> Stressed:
+    """Run what is missing, and write tables and figure from all runs of the setting that the folder holds.
+
+    Everything that can be wrong with the options, the data and the folder is found before the first run.
+    """
+    check_choice("NAME", options.name, SETTINGS.keys())
+    setting = SETTINGS[options.name]
+    plan = plan_of(options, setting)
+    check_results(options.out, tables_only=options.tables_only)
+    _check_own(options.out / RUNS)
+    if not options.tables_only:
+        _run(options, plan, listener)
+    records = list(RunStore(options.out / RUNS))
+    results = results_of(records, options.name)
+    if not results.runs:
+        raise OptionError(f"{options.out / RUNS} holds no runs of {options.name}. Run without --tables-only first.")
+    sheets = (sketch(results), *small_sheet(results), *gate_sheet(results))
+    written = (*_tables(options, records), *_figure(options, results))
+    return Stressed(tuple(sheet for sheet in sheets if sheet.lines), written, _notes(options, plan, setting))
+
+
+def plan_of(options: StressOptions, setting: StressSetting) -> Plan:
+    """The runs that the options ask for, or the error that says which of them cannot be."""
+    for option, given, known in (
+        ("--kinds", options.kinds, tuple(KINDS)),
+        ("--methods", options.methods, (SOURCE, *ADAPTING)),
+        ("--parts", options.parts, setting.parts),
+    ):
+        for name in given:
+            check_choice(f"each of {option}", name, known)
+    for size in options.batch_sizes:
+        check_count("each of --batch-sizes", size)
+    gate = options.gate if options.gate is not None else not options.quick
+    if gate:
+        check_count("--gate-batches", options.gate_batches)
+    return Plan(
+        setting,
+        source_models=options.source_models or (1 if options.quick else SOURCE_MODELS),
+        kinds=options.kinds or (QUICK_KINDS if options.quick else tuple(KINDS)),
+        arms=tuple(arm for arm in ADAPTING if not options.methods or arm in options.methods),
+        parts=options.parts or (setting.parts[:1] if options.quick else setting.parts),
+        batch_sizes=options.batch_sizes or (BATCH_SIZES[-1:] if options.quick else BATCH_SIZES),
+        gate_batches=options.gate_batches if gate else 0,
+    )
+
+
+def numbers(text: str) -> tuple[int, ...]:
+    """Whole numbers out of a text like ``"1,8,64"``.
+
+    Example:
+        >>> numbers("1, 8")
+        (1, 8)
+    """
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    try:
+        return tuple(dict.fromkeys(int(word) for word in words))
+    except ValueError as error:
+        raise OptionError(f"Expected whole numbers such as 1,8,64, found {text!r}.") from error
+
+
+def _check_own(runs: Path) -> None:
+    for record in RunStore(runs):
+        if not is_run(record["specification"]):
+            raise ForeignFileError(f"{runs} holds runs of another command. Name another folder by --out.")
+
+
+def _run(options: StressOptions, plan: Plan, listener: Listener) -> None:
+    data = plan.setting.data
+    place = Place(options.out if data is None else data_folder(options.data))
+    if data is not None:
+        check_there(data, place)
+    make_results(options.out)
+    device = options.device or best_device()
+    tools = StressTools(Tools(place, models=options.models or options.out / MODELS, device=device))
+    sweep(plan.runs(), RunStore(options.out / RUNS), tools, listener, jobs=options.jobs)
+
+
+def _tables(options: StressOptions, records: Iterable[Mapping[str, Any]]) -> list[Path]:
+    written = []
+    for name, text in table_files(records, options.name).items():
+        path = options.out / name
+        with written_whole(path) as draft:
+            draft.write_text(text, encoding="utf-8")
+        written.append(path)
+    return written
+
+
+def _figure(options: StressOptions, results: Results) -> list[Path]:
+    from regtta.experiments.figures import running_panels, save_figure
+
+    curves = curves_of(results)
+    if not curves:
+        return []
+    figure = running_panels(curves, _about(results))
+    return [save_figure(figure, options.out / f"{options.name}{kind}", overwrite=True) for kind in _FIGURES]
+
+
+def _about(results: Results) -> str:
+    title = SETTINGS[results.setting].title
+    models = source_models(len(results.there("seed")))
+    return (
+        f"{title[0].upper()}{title[1:]}. Online R² in 20 equal slices of the stream, by the variance of all labels; "
+        f"batches of {shown_batch_size(results)}; mean over {models} and {results.shifts}. The grey line at 0 is what "
+        "predicting the mean label of the stream would score over the whole of it."
+    )
+
+
+def _notes(options: StressOptions, plan: Plan, setting: StressSetting) -> tuple[str, ...]:
+    cannot = [arm for arm in plan.arms if setting.method(arm) is None]
+    notes = [f"{', '.join(cannot)} cannot run on {setting.name}: it needs images."] if cannot else []
+    if options.quick:
+        notes.append("A quick run: one shift and one source model settle nothing.")
+    return tuple(notes)

@@ -1,0 +1,159 @@
+"""The tables of the benchmark in words."""
+
+import math
+
+from regtta.experiments.numerals import number, source_models
+from regtta.experiments.reproduce.rendering import Sheet
+from regtta.experiments.reproduce.rendering.sheets import Line, Text
+from regtta.experiments.stress import findings as found
+from regtta.experiments.stress.arms import COMPARED, PLAIN, SOURCE
+from regtta.experiments.stress.findings import GateFindings, Mean, SafetyRow
+from regtta.experiments.stress.results import Result, Results
+from regtta.experiments.stress.specs import GATE_BATCH
+from regtta.experiments.stress.streams import KINDS
+
+SKETCH = "Worst difference to Source"
+
+
+def sheets_of(results: Results) -> tuple[Sheet, ...]:
+    """All tables, what is asked first."""
+    sheets = [sketch(results), *gate_sheet(results), *small_sheet(results), _safety(results), *_streams(results)]
+    return tuple(sheet for sheet in sheets if sheet.lines)
+
+
+def sketch(results: Results) -> Sheet:
+    """Safety in short: the worst difference to Source of each method on each kind under SAFE."""
+    rows = found.safety_rows(results)
+    kinds = tuple(kind for kind in KINDS if any(row.kind == kind for row in rows))
+    by_place = {(row.arm, row.kind): row for row in rows}
+    lines = tuple(
+        Line(arm, tuple(_cell(by_place.get((arm, kind))) for kind in kinds))
+        for arm in dict.fromkeys(row.arm for row in rows)
+    )
+    missed = sum(not row.met for row in rows)
+    verdict = f"not met in {missed} of {len(rows)}" if missed else f"met in all {len(rows)}"
+    asked = f"Asked: at least {number(found.SAFE_FALL)}; {verdict}. Bold: not met."
+    return Sheet(f"{SKETCH}, guards SAFE, {results.setting}", kinds, lines, (asked, _over(results)))
+
+
+def _cell(row: SafetyRow | None) -> Text:
+    return Text("") if row is None else Text(_gain(row.safe), bold=not row.met)
+
+
+# --- each in words -------------------------------------------------------------------------------
+
+
+def _streams(results: Results) -> list[Sheet]:
+    sizes = found.batch_sizes(results)
+    columns = ("Source", *(f"{size} {guards}" for size in sizes for guards in COMPARED))
+    rows = found.stream_rows(results)
+    note = "Columns: batch size and guards. Mean over source models and, for kinds of one shift, over shifts."
+    sheets = []
+    for arm in dict.fromkeys(row.arm for row in rows):
+        lines = tuple(
+            Line(row.kind, (_mean(row.source), *map(_mean, row.means.values()))) for row in rows if row.arm == arm
+        )
+        sheets.append(Sheet(f"Online R² by kind of stream, {arm}", columns, lines, (note,)))
+    return sheets
+
+
+def _safety(results: Results) -> Sheet:
+    lines = tuple(
+        Line(
+            f"{row.arm}, {row.kind}",
+            (
+                Text(_gain(row.safe)),
+                Text("met" if row.met else "not met", bold=not row.met),
+                Text(_where(row.safe)),
+                Text(_gain(row.plain)),
+                Text(_where(row.plain)),
+            ),
+        )
+        for row in found.safety_rows(results)
+    )
+    columns = ("SAFE", f"at least {number(found.SAFE_FALL)}", "where", "plain", "where")
+    return Sheet(f"{SKETCH} in R²", columns, lines, (_over(results),))
+
+
+def small_sheet(results: Results) -> list[Sheet]:
+    """What small batches cost, where there are runs to tell by."""
+    rows = found.small_rows(results)
+    lines = [
+        Line(
+            f"{row.arm}, batches of {row.batch_size}",
+            (
+                _mean(row.r2),
+                Text(_shown(row.gain, signed=True)),
+                Text("–" if math.isnan(row.kept) else f"{row.kept:.0%}"),
+                Text("" if row.met is None else "met" if row.met else "not met", bold=row.met is False),
+            ),
+        )
+        for row in rows
+    ]
+    source = found.mean_r2(results.of(SOURCE, "iid", PLAIN))
+    columns = ("R²", "gain over Source", f"share of ssa's at {found.WHOLE_AT}", "asked")
+    asked = f"Asked: at batches of {found.KEPT_AT}, {found.KEPT:.0%} of ssa's gain at {found.WHOLE_AT}."
+    lost = (
+        "" if any(not math.isnan(row.kept) for row in rows) else f" ssa at {found.WHOLE_AT} has no gain to keep here."
+    )
+    title = f"Small batches: shifted streams in any order, guards plain; Source {_mean(source).text}"
+    return [Sheet(title, columns, tuple(lines), (asked + lost,))] if lines else []
+
+
+def gate_sheet(results: Results) -> list[Sheet]:
+    """What was asked of the gate, where it was tried."""
+    gate = found.gate_findings(results)
+    if gate is None:
+        return []
+    lines = [
+        Line(what, (Text(asked), Text(is_), Text(met, bold=met != "met"))) for what, asked, is_, met in gate_rows(gate)
+    ]
+    worst = f"the worst of {source_models(gate.source_models)}"
+    note = f"ssa with guards DEFAULT and Gate, batches of {GATE_BATCH}; {worst}."
+    return [Sheet("The gate", ("asked", "found", "verdict"), tuple(lines), (note,))]
+
+
+def gate_rows(gate: GateFindings) -> list[tuple[str, str, str, str]]:
+    """What was asked of the gate, in words: of what, what, what was found, and whether that meets it."""
+    clean = f"clean, {gate.batches:,} batches"
+    rows = [
+        (f"{clean}: without an update", f"at least {found.STILL:.0%}", f"{gate.still:.2%}", gate.still >= found.STILL),
+        (
+            f"{clean}: R² less Source's",
+            f"at least {number(found.GATE_FALL)}",
+            _shown(gate.fall, signed=True),
+            gate.fall >= found.GATE_FALL,
+        ),
+    ]
+    for part, batches in gate.opened.items():
+        opened = "never" if math.isinf(batches) else f"{batches:.0f}"
+        rows.append((f"{part}: batches until the first step", f"at most {found.FEW}", opened, batches <= found.FEW))
+    return [(what, asked, is_, "met" if met else "not met") for what, asked, is_, met in rows]
+
+
+def _over(results: Results) -> str:
+    sizes = ", ".join(map(str, found.batch_sizes(results)))
+    models = source_models(len(results.there("seed")))
+    return f"Worst over {models}, {results.shifts} and batches of {sizes}."
+
+
+def _mean(mean: Mean) -> Text:
+    if not mean.runs:
+        return Text("not run")
+    if mean.lost:
+        return Text("diverged" if mean.lost == mean.runs else f"diverged {mean.lost} of {mean.runs}")
+    return Text(number(mean.value))
+
+
+def _gain(run: Result | None) -> str:
+    return "not run" if run is None else "diverged" if run.lost else number(run.gain, signed=True)
+
+
+def _where(run: Result | None) -> str:
+    if run is None:
+        return ""
+    return ", ".join(filter(None, [run.part, f"batches of {run.batch_size}", f"model {run.seed}"]))
+
+
+def _shown(value: float, *, signed: bool = False) -> str:
+    return "diverged" if not math.isfinite(value) else number(value, signed=signed)

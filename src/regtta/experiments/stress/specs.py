@@ -1,0 +1,194 @@
+"""Runs: everything that one is specified by, and which of them a benchmark is made of."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from typing import Any, TypedDict, Unpack
+
+from regtta.experiments.store import key_of
+from regtta.experiments.stress.arms import ADAPTING, COMPARED, GATED, GUARDS, PLAIN, SOURCE
+from regtta.experiments.stress.settings import SETTINGS, StressSetting, StressSource
+from regtta.experiments.stress.streams import KINDS, REDRAWN
+from regtta.guards import Guard
+from regtta.methods import Method
+from regtta.options import described
+
+GATE_BATCH = 64
+GATE_BATCHES = 10_000
+
+
+@dataclass(frozen=True)
+class StressSpec:
+    """One run.
+
+    Attributes:
+        setting: its name.
+        source: the model it starts from.
+        kind: of the stream.
+        part: the shift in it; empty for kinds of no one part.
+        arm: name of the method.
+        method: with its options.
+        guards: name of the guards.
+        batch_size: samples a step.
+        length: samples of the stream at most; 0 for as many as there are.
+    """
+
+    setting: str
+    source: StressSource
+    kind: str
+    part: str
+    arm: str
+    method: Method
+    guards: str
+    batch_size: int
+    length: int
+
+    @property
+    def target(self) -> str:
+        """Runs on one stream are made one after another."""
+        return f"{self.kind} {self.part}".strip()
+
+    def plain(self) -> dict[str, object]:
+        """As JSON has it: the key of the run."""
+        return {
+            "setting": self.setting,
+            "source": asdict(self.source),
+            "kind": self.kind,
+            "part": self.part,
+            "arm": self.arm,
+            "method": dict(_described(self.method)),
+            "guards": self.guards,
+            # A mark, since the guards' thresholds would make up half of the line.
+            "guards_mark": _mark(GUARDS[self.guards]),
+            "batch_size": self.batch_size,
+            "length": self.length,
+        }
+
+
+class Arm(TypedDict):
+    """A method with its guards, by name, and the samples of a step."""
+
+    arm: str
+    guards: str
+    batch_size: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which runs there are.
+
+    Attributes:
+        setting: what they run on.
+        source_models: how many.
+        kinds: of streams.
+        arms: names of the methods beside Source.
+        parts: shifts, for the kinds of one part.
+        batch_sizes: samples a step.
+        gate_batches: of the clean stream that the gate is tried on; 0 for no trial of the gate.
+    """
+
+    setting: StressSetting
+    source_models: int = 3
+    kinds: tuple[str, ...] = tuple(KINDS)
+    arms: tuple[str, ...] = ADAPTING
+    parts: tuple[str, ...] = ()
+    batch_sizes: tuple[int, ...] = (1, 8, 64)
+    gate_batches: int = GATE_BATCHES
+
+    def runs(self) -> tuple[StressSpec, ...]:
+        """All of them, each once."""
+        every = (spec for seed in range(self.source_models) for spec in (*self._streams(seed), *self._gate(seed)))
+        return tuple(dict.fromkeys(every))
+
+    def _streams(self, seed: int) -> Iterator[StressSpec]:
+        for kind in self.kinds:
+            for part in self._shifts() if KINDS[kind].of_one_part else ("",):
+                yield from self._spec(seed, kind, part, arm=SOURCE, guards=PLAIN, batch_size=GATE_BATCH)
+                for arm in self.arms:
+                    for size in self.batch_sizes:
+                        for guards in COMPARED:
+                            yield from self._spec(seed, kind, part, arm=arm, guards=guards, batch_size=size)
+
+    def _gate(self, seed: int) -> Iterator[StressSpec]:
+        if not self.gate_batches:
+            return
+        gated: Arm = {"arm": "ssa", "guards": GATED, "batch_size": GATE_BATCH}
+        yield from self._spec(seed, REDRAWN, "", **gated, length=self.gate_batches * GATE_BATCH)
+        for part in self._shifts():
+            yield from self._spec(seed, "iid", part, **gated)
+
+    def _spec(
+        self, seed: int, kind: str, part: str, *, length: int | None = None, **arm: Unpack[Arm]
+    ) -> Iterator[StressSpec]:
+        """The run, where its method can run at all."""
+        spec = spec_of(self.setting, seed, kind, part, **arm, length=length)
+        if spec is not None:
+            yield spec
+
+    def _shifts(self) -> tuple[str, ...]:
+        return self.parts or self.setting.parts
+
+
+def spec_of(
+    setting: StressSetting, seed: int, kind: str, part: str, *, length: int | None = None, **arm: Unpack[Arm]
+) -> StressSpec | None:
+    """One run; None where its method cannot run in ``setting``.
+
+    Args:
+        setting: what it runs on.
+        seed: of the source model.
+        kind: of the stream.
+        part: the shift in it; empty for kinds of no one part.
+        length: samples of the stream at most; by default the setting's own.
+        arm: names of method and guards, and the samples of a step.
+
+    Example:
+        >>> spec_of(SETTINGS["california"], 0, "sorted", "near_bay", arm="ssa", guards="safe", batch_size=8).method.k
+        10
+    """
+    method = _method(setting, arm["arm"])
+    if method is None:
+        return None
+    return StressSpec(
+        setting=setting.name,
+        source=setting.source(seed),
+        kind=kind,
+        part=part,
+        method=method,
+        length=setting.length if length is None else length,
+        **arm,
+    )
+
+
+# There are thousands of specifications and a few methods and guards: each is described once.
+
+
+@lru_cache
+def _method(setting: StressSetting, arm: str) -> Method | None:
+    return setting.method(arm)
+
+
+@lru_cache
+def _described(method: Method) -> dict[str, object]:
+    return described(method)
+
+
+@lru_cache
+def _mark(guards: tuple[Guard, ...]) -> str:
+    return key_of({"guards": [described(guard) for guard in guards]})
+
+
+def is_run(specification: Mapping[str, Any]) -> bool:
+    """Whether a line of a store is of this benchmark."""
+    return {"setting", "kind", "part", "arm", "guards", "batch_size", "length"} <= specification.keys()
+
+
+def is_current(record: Mapping[str, Any]) -> bool:
+    """Whether the run of a record is one that would be made today: same training, method and guards."""
+    about = record["specification"]
+    setting = SETTINGS.get(about["setting"])
+    if setting is None or about["guards"] not in GUARDS or about["arm"] not in (SOURCE, *ADAPTING):
+        return False
+    arm: Arm = {"arm": about["arm"], "guards": about["guards"], "batch_size": about["batch_size"]}
+    spec = spec_of(setting, about["source"]["seed"], about["kind"], about["part"], length=about["length"], **arm)
+    return spec is not None and key_of(spec.plain()) == record["key"]
