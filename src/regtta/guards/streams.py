@@ -19,11 +19,12 @@ class BeyondReweighting(Guard):
     """Learns only from a shift that no other mix of the source's own samples explains.
 
     A label shift is a reweighting of the source. One of χ² divergence c moves the whitened mean by √c at most, so
-    what moves it further is not (only) a label shift. See :func:`regtta.shift_tests.reweighting_needed`.
+    what moves it further is not (only) a label shift. See :func:`regtta.shift_tests.reweighting_needed`. Once the
+    shift is well within it again, what was learned belongs to a shift that is over, and is taken back.
 
     Args:
         limit: the divergence that a change of the mix may have. 9 is that of a stream which holds one in ten of the
-            source's labels and nothing else.
+            source's labels and nothing else. Returns to the source model are at a quarter of it.
         memory: samples to look back on.
     """
 
@@ -48,11 +49,14 @@ class _MixWatch(Watch):
         self.whitening = whitening
         self.recent = RecentMoments(guard.memory)
 
-    def admits(self, arrival: Arrival) -> str | None:
+    def admits(self, arrival: Arrival) -> str | Rollback | None:
         """Look at the batch as the source model sees it."""
         self.recent.add(self.whitening(arrival.source.features))
-        explained = self.recent.count == 0 or reweighting_needed(self.recent) <= self.guard.limit
-        return "another mix of the source's own samples explains the shift" if explained else None
+        needed = reweighting_needed(self.recent) if self.recent.count else 0.0
+        if needed > self.guard.limit:
+            return None
+        reason = "another mix of the source's own samples explains the shift"
+        return Rollback(reason, "source") if arrival.moved and needed <= self.guard.limit / 4 else reason
 
     def state_dict(self) -> dict[str, Any]:
         return self.recent.state_dict()
@@ -74,13 +78,13 @@ class SteadyStream(Guard):
     Args:
         memory: samples to look back on (four batches where that is more), and to be steady for before learning.
         block: samples a block.
-        level: probability of a false alarm a batch.
+        level: probability of a false alarm a batch; lower than the gate's, since an alarm takes back what was learned.
         tolerance: share of the variance that may lie between blocks, the outputs' own directions apart.
     """
 
     memory: int = 256
     block: int = 32
-    level: float = 1e-3
+    level: float = 1e-4
     tolerance: float = 0.03
 
     needs_source: ClassVar[bool] = True
