@@ -138,6 +138,7 @@ class Adapter:
     def reset(self) -> None:
         """Forget the stream: exactly the adapter that was made at first."""
         with self._lock.writing():
+            self._frozen = False
             if self._learner is not None:
                 self._begin_stream()
 
@@ -153,11 +154,13 @@ class Adapter:
 
     def freeze(self) -> None:
         """Learn nothing more: from now on ``adapt`` only predicts, until :meth:`thaw`."""
-        self._frozen = True
+        with self._lock.writing():  # an update under way ends first, so that none stands after this
+            self._frozen = True
 
     def thaw(self) -> None:
         """Learn again."""
-        self._frozen = False
+        with self._lock.writing():
+            self._frozen = False
 
     def export(self) -> nn.Module:
         """The adapted model as a plain module in eval mode, independent of the adapter."""
@@ -225,7 +228,11 @@ class Adapter:
             check_width(self.source, head, module)
         parts = MovingParts(self._model, module, self.method.schedule.trainable)
         self._learner = Learner(forward, parts, self.method, Stage(self._model, module, self.source))
-        self._begin_stream()
+        try:
+            self._begin_stream()
+        except BaseException:
+            self._learner = None  # half a start is none: the next batch must raise the same
+            raise
 
     def _begin_stream(self) -> None:
         """What each stream starts afresh."""
@@ -238,7 +245,6 @@ class Adapter:
         self._begun = utc_now()
         self._good = {}
         self._moved = False
-        self._frozen = False
 
     @property
     def _started(self) -> Learner:
