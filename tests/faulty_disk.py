@@ -106,7 +106,7 @@ def main(folder):
             "failed": failed, "error": error, "raised": raised, "kept": kept, "left": left,
             "recovered": keeper.last_error is None and read_state(path)["batches"] > good,
         }  # fmt: skip
-    print(json.dumps({"batches": index, "same": same, "faults": told}))
+    sys.stdout.write(json.dumps({"batches": index, "same": same, "faults": told}))
 
 
 if __name__ == "__main__":

@@ -102,7 +102,7 @@ def main(folder, kills, seed):
     assert os.waitpid(stream.fork(until=reached + 1), 0)[1] == 0, "the last process failed"
     given = stream.predictions_given()
     expected, learned = stream.never_killed(reached + 1)
-    print(
+    sys.stdout.write(
         json.dumps(
             {
                 "kills": died,

@@ -1,6 +1,7 @@
 import json
 import math
 import os
+import stat
 import struct
 
 import pytest
@@ -96,7 +97,15 @@ def test_every_type_of_tensor(tmp_path, dtype):
 
 def test_keys_that_look_alike_are_kept_apart(tmp_path):
     one, two = torch.ones(1), torch.zeros(2)
-    state = {0: one, "0": two, "a/b": one, "a": {"b": two}, "__metadata__": one, "tensor": "x", "dict": {"float": "nan"}}
+    state = {
+        0: one,
+        "0": two,
+        "a/b": one,
+        "a": {"b": two},
+        "__metadata__": one,
+        "tensor": "x",
+        "dict": {"float": "nan"},
+    }
     write_state(tmp_path / "s", state)
     assert_same(read_state(tmp_path / "s"), state)
 
@@ -249,7 +258,7 @@ def test_the_bytes_are_on_the_disk_before_the_file_takes_its_place(tmp_path, mon
     replace = type(tmp_path).replace
 
     def synced(handle):
-        done.append("folder" if os.path.isdir(f"/proc/self/fd/{handle}") else "file")
+        done.append("folder" if stat.S_ISDIR(os.fstat(handle).st_mode) else "file")
 
     def replaced(self, target):
         done.append("move")

@@ -43,8 +43,8 @@ def test_a_writer_is_alone():
                 seen.append(tuple(inside))
                 inside.remove(name)
 
-    join(start(*(lambda n=n, d=d: enter(n, d) for n, d in
-                 [("w1", lock.writing), ("w2", lock.writing), ("r1", lock.reading), ("r2", lock.reading)])))  # fmt: skip
+    doors = {"w1": lock.writing, "w2": lock.writing, "r1": lock.reading, "r2": lock.reading}
+    join(start(*(lambda n=name, d=door: enter(n, d) for name, door in doors.items())))
     assert len(seen) == 800
     assert all(len(names) == 1 for names in seen if any(name.startswith("w") for name in names))
 

@@ -181,6 +181,6 @@ class Checkpoints:
             self.last_error = str(error) if known else f"Could not write {self.path}: {type(error).__name__}: {error}."
             if self.last_error not in self._told:
                 self._told.add(self.last_error)
-                _LOG.error("%s The stream goes on; the next try is in %d batches.", self.last_error, self.every)
+                _LOG.error("%s The stream goes on, and the next write tries again.", self.last_error)
             return False
         return True

@@ -14,6 +14,8 @@ from torch import nn
 
 import regtta
 import zoo
+from regtta import guards
+from regtta.checkpoints import read_state, write_state
 from regtta.errors import RegttaError
 from regtta.methods import GradientMethod
 from regtta.parameters import trainable_parameters
@@ -196,6 +198,44 @@ def test_a_saved_stream_goes_on_identically(name, kind, outputs, tmp_path):
         again = case.adapt(second, x)
         assert torch.equal(again.predictions, step.predictions)
         assert again.diagnostics == step.diagnostics
+
+
+STREAMS = [  # beyond every method as it is: what remembers more
+    ("ssa", {"k": 4, "window": 16, "batch_norm": "blended"}, guards.DEFAULT),
+    ("ssa", {"k": 4, "batch_norm": "debiased"}, guards.DEFAULT),
+    ("ssa", {"k": 4, "steps": 2, "optimizer": "rmsprop"}, guards.SAFE),
+    *((name, {}, guards.SAFE) for name in regtta.METHODS if name != "tent"),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "outputs", "options", "watched_by"),
+    [
+        *((*case, {}, guards.DEFAULT) for case in FITTING),
+        *((name, "cnn", 1, options, watched_by) for name, options, watched_by in STREAMS),
+        ("tent", "cnn", 3, {}, guards.SAFE),
+    ],
+)
+def test_a_stream_stopped_and_read_back_from_a_file_goes_on_bit_for_bit(
+    name, kind, outputs, options, watched_by, tmp_path
+):
+    """Every batch by another adapter, which knows nothing but the file."""
+    case = Case(name, kind, outputs, **options)
+    stream = [*case.stream(8, 20), *case.stream(1, 5), *case.stream(3, 20, seed=6)]
+    whole = case.adapter(guards=watched_by)
+    path = tmp_path / "stream.safetensors"
+    for index, x in enumerate(stream):
+        step = case.adapt(whole, x)
+        resumed = case.adapter(guards=watched_by)
+        if index:
+            resumed.load_state_dict(read_state(path))
+        again = case.adapt(resumed, x)
+        assert again.index == step.index
+        assert again.diagnostics == step.diagnostics
+        assert torch.equal(again.predictions, step.predictions)
+        write_state(path, resumed.state_dict(), overwrite=True)
+    x = stream[0]
+    assert torch.equal(resumed.predict(x), whole.predict(x))
 
 
 @pytest.mark.parametrize(
