@@ -240,6 +240,26 @@ def test_a_kill_at_any_byte_leaves_the_last_good_file_and_no_heap_of_drafts(tmp_
     assert sorted(found.name for found in tmp_path.iterdir()) == ["next", "s"]
 
 
+@pytest.mark.filterwarnings("ignore:.*fork")
+def test_processes_that_write_the_same_file_at_once_do_not_disturb_each_other(tmp_path):
+    path, children = tmp_path / "s", []
+    for letter in "abcd":
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                for _ in range(40):
+                    with written_whole(path) as draft:
+                        draft.write_text(letter * 5000)
+                    assert path.read_text() in [other * 5000 for other in "abcd"]
+                code = 0
+            finally:
+                os._exit(code)
+        children.append(child)
+    assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == [0] * 4
+    assert list(tmp_path.iterdir()) == [path]
+
+
 def test_drafts_at_work_and_files_of_the_user_are_left_alone(tmp_path):
     path = tmp_path / "s"
     for name in (".s.settings", ".s.abcdefgh.draft.txt", ".s.b.abcdefgh.draft"):

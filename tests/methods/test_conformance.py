@@ -278,6 +278,24 @@ def test_cpu_and_gpu_agree(name, kind, outputs):
     torch.testing.assert_close(gpu.cpu(), here, rtol=1e-2, atol=1e-2)
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
+@pytest.mark.parametrize("name", [name for name in regtta.METHODS if name != "tent"])
+def test_a_stream_on_a_gpu_goes_on_from_a_file(name, tmp_path):
+    """What is read from a file lies on the CPU; it must find its way back."""
+    case = Case(name, "cnn", 1)
+    case.model = case.model.cuda()
+    whole, first, second = (case.adapter(guards=guards.SAFE) for _ in range(3))
+    stream = [x.cuda() for x in case.stream(14, 20)]
+    steps = case.steps(whole, stream)
+    case.steps(first, stream[:9])
+    write_state(tmp_path / "s", first.state_dict())
+    second.load_state_dict(read_state(tmp_path / "s"))
+    for step, x in zip(steps[9:], stream[9:], strict=True):
+        again = case.adapt(second, x)
+        assert again.diagnostics.verdict == step.diagnostics.verdict
+        torch.testing.assert_close(again.predictions, step.predictions)  # atomics add in any order
+
+
 @pytest.mark.parametrize("outputs", [1, 3])
 def test_no_two_methods_predict_the_same(outputs):
     finals = {}
