@@ -199,6 +199,7 @@ class Adapter:
                 "learned": self._learned,
                 "begun": self._begun,
                 "frozen": self._frozen,
+                "moved": self._moved,
                 "learner": learner.state_dict(),
                 "watches": self._panel.state_dict(),
                 "good": self._good,
@@ -214,9 +215,8 @@ class Adapter:
             learner.load_state_dict(state["learner"])
             self._panel.load_state_dict(state["watches"])
             self._index, self._learned, self._begun = state["index"], state["learned"], state["begun"]
-            self._frozen = state["frozen"]
+            self._frozen, self._moved = state["frozen"], state["moved"]
             self._good = dict(state["good"])
-            self._moved = learner.parts.moved()
 
     # --- how a stream begins ---------------------------------------------------------------------
 

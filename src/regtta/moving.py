@@ -51,10 +51,6 @@ class MovingParts:
             for name, tensor in self._live.items():
                 tensor.copy_(tensors[name])
 
-    def moved(self) -> bool:
-        """Whether any of it differs from how it began."""
-        return any(not torch.equal(tensor, self.origin[name]) for name, tensor in self._live.items())
-
     def displacement(self) -> Tensor:
         """``‖θ − θ₀‖₂ / ‖θ₀‖₂`` over the parameters, a scalar; 0 where none can move."""
         if not self._parameters:
