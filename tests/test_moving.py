@@ -59,10 +59,9 @@ def test_what_was_remembered_and_the_origin_come_back():
     parts.restore()
     assert torch.equal(model[1].running_mean, start["1.running_mean"])
     assert torch.equal(model[1].num_batches_tracked, start["1.num_batches_tracked"])
-    assert not parts.moved()
+    assert all(torch.equal(value, start[name]) for name, value in model.state_dict().items())
     with torch.no_grad():
         model[6].bias += 1
-    assert parts.moved()
     parts.load(parts.origin)
     assert all(torch.equal(value, start[name]) for name, value in model.state_dict().items())
 

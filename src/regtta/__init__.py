@@ -12,6 +12,7 @@ from regtta._version import __version__
 
 if TYPE_CHECKING:
     from regtta.adapter import Adapter
+    from regtta.checkpointing import Checkpoints
     from regtta.collecting import collect
     from regtta.errors import RegttaError
     from regtta.guards import SAFE
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Adapter": "adapter",
     "BNAdapt": "methods",
+    "Checkpoints": "checkpointing",
     "Diagnostics": "steps",
     "FeatureAlignment": "methods",
     "FeatureRestoration": "methods",
@@ -70,6 +72,7 @@ __all__ = [
     "TTT",
     "Adapter",
     "BNAdapt",
+    "Checkpoints",
     "Diagnostics",
     "FeatureAlignment",
     "FeatureRestoration",

@@ -154,11 +154,13 @@ class Adapter:
 
     def freeze(self) -> None:
         """Learn nothing more: from now on ``adapt`` only predicts, until :meth:`thaw`."""
-        self._frozen = True
+        with self._lock.writing():  # an update under way ends first, so that none stands after this
+            self._frozen = True
 
     def thaw(self) -> None:
         """Learn again."""
-        self._frozen = False
+        with self._lock.writing():
+            self._frozen = False
 
     @_able_to_learn
     def export(self) -> nn.Module:
@@ -214,9 +216,8 @@ class Adapter:
             learner.load_state_dict(state["learner"])
             self._panel.load_state_dict(state["watches"])
             self._index, self._learned, self._begun = state["index"], state["learned"], state["begun"]
-            self._frozen = state["frozen"]
+            self._frozen, self._moved = state["frozen"], state["moved"]
             self._good = dict(state["good"])
-            self._moved = state["moved"]
 
     # --- how a stream begins ---------------------------------------------------------------------
 
@@ -228,7 +229,11 @@ class Adapter:
             check_width(self.source, head, module)
         parts = MovingParts(self._model, module, self.method.schedule.trainable)
         self._learner = Learner(forward, parts, self.method, Stage(self._model, module, self.source))
-        self._begin_stream()
+        try:
+            self._begin_stream()
+        except BaseException:
+            self._learner = None  # half a start is none: the next batch must raise the same
+            raise
 
     def _begin_stream(self) -> None:
         """What each stream starts afresh."""

@@ -1,8 +1,9 @@
 """Writing without losing what was there; reading safetensors without ever running a pickle."""
 
+import errno
 import mmap
 import os
-import tempfile
+import re
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from regtta.drafts import draft_beside, take_place
 from regtta.errors import (
     ExistingFileError,
     FileError,
@@ -48,26 +50,51 @@ def write_safetensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mappi
         try:
             save_file(whole, draft, metadata=dict(metadata or {}))
         except SafetensorError as error:
-            raise FileError(f"Could not write {path}: {error}.") from error
+            raise _cause(error) from error
 
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
-    """A path to write to in the block; what is there moves to ``path`` only if the block ends well."""
+    """A path to write to in the block; what is there moves to ``path`` only if the block ends well.
+
+    A kill at any moment leaves the file that was there, or the whole new one.
+    """
     try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        os.close(handle)
+        with draft_beside(path) as draft:
+            yield draft
+            take_place(draft, path)
     except OSError as error:
-        raise FileError(f"Could not write {path}: {error}.") from error
-    draft = Path(name)
-    try:
-        yield draft
-        draft.chmod(0o644)
-        draft.replace(path)
-    except OSError as error:
-        raise FileError(f"Could not write {path}: {error}.") from error
-    finally:
-        draft.unlink(missing_ok=True)
+        raise unwritable(path, error) from error
+
+
+def unwritable(path: Path, error: OSError) -> FileError:
+    """The error that says why ``path`` could not be written and what to do.
+
+    Example:
+        >>> print(unwritable(Path("a/b"), OSError(errno.ENOSPC, "No space left on device")))
+        Could not write a/b: No space left on device. Free space there, or choose a path on another disk.
+    """
+    remedy = _REMEDIES.get(error.errno or 0, "Choose another path.").format(folder=path.parent)
+    return FileError(f"Could not write {path}: {(error.strerror or str(error)).rstrip('.')}. {remedy}")
+
+
+_REMEDIES = {
+    errno.ENOSPC: "Free space there, or choose a path on another disk.",
+    errno.EDQUOT: "Free some of your quota there, or choose a path on another disk.",
+    errno.EFBIG: "Raise the limit on the size of files, or choose a path on another disk.",
+    errno.EROFS: "Make the disk writable again, or choose a path on another.",
+    errno.EACCES: "Let this user write to the folder {folder}, or choose another path.",
+    errno.EPERM: "Let this user write to the folder {folder}, or choose another path.",
+    errno.ENOENT: "Make the folder {folder}, or choose another path.",
+    errno.ENOTDIR: "Make the folder {folder}, or choose another path.",
+    errno.EISDIR: "It is a folder: name a file.",
+}
+
+
+def _cause(error: SafetensorError) -> OSError:
+    """What the system said, which safetensors tells in words alone: ``... (os error 28)``."""
+    found = re.search(r"os error (\d+)", str(error))
+    return OSError(str(error)) if found is None else OSError(int(found[1]), os.strerror(int(found[1])))
 
 
 def read_safetensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str]]:
@@ -84,7 +111,10 @@ def read_metadata(path: str | Path) -> dict[str, str]:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:  # safetensors has no types for what it opens
-    _refuse_unreadable(path)
+    try:
+        _refuse_unreadable(path)
+    except OSError as error:
+        raise FileError(f"{path} cannot be read: {error.strerror or error}. Let this user read it.") from error
     with (
         clear_errors(lambda why: ForeignFileError(f"{path} is not a safetensors file: {why}. Copy it again.")),
         safe_open(path, framework="pt", device="cpu") as file,

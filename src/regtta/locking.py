@@ -1,20 +1,22 @@
 """Many readers or one writer: predictions side by side, updates alone."""
 
 import threading
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 
 class SharedLock:
-    """A lock that any number of readers share and that a writer has alone. Writers go first, so none starves.
+    """A lock that any number of readers share and that a writer has alone.
 
-    Not for holding twice: a thread that reads inside its own write would wait for itself.
+    All are let in by the order in which they came, so that constant updating starves no prediction, and constant
+    predicting no update. Not for holding twice: a thread that reads inside its own write would wait for itself.
     """
 
     def __init__(self) -> None:
-        self._free = threading.Condition()
+        self._changed = threading.Condition()
+        self._queue: deque[object] = deque()
         self._readers = 0
-        self._writers_waiting = 0
         self._writing = False
 
     def __deepcopy__(self, memo: object) -> "SharedLock":
@@ -26,29 +28,35 @@ class SharedLock:
     @contextmanager
     def reading(self) -> Iterator[None]:
         """Shared with other readers."""
-        with self._free:
-            self._free.wait_for(lambda: not self._writing and not self._writers_waiting)
+        with self._changed:
+            self._wait_in_line(lambda: not self._writing)
             self._readers += 1
         try:
             yield
         finally:
-            with self._free:
+            with self._changed:
                 self._readers -= 1
-                self._free.notify_all()
+                self._changed.notify_all()
 
     @contextmanager
     def writing(self) -> Iterator[None]:
         """Alone."""
-        with self._free:
-            self._writers_waiting += 1
-            try:
-                self._free.wait_for(lambda: not self._writing and not self._readers)
-            finally:
-                self._writers_waiting -= 1
+        with self._changed:
+            self._wait_in_line(lambda: not self._writing and not self._readers)
             self._writing = True
         try:
             yield
         finally:
-            with self._free:
+            with self._changed:
                 self._writing = False
-                self._free.notify_all()
+                self._changed.notify_all()
+
+    def _wait_in_line(self, free: Callable[[], bool]) -> None:
+        """Wait until all who came before are in, and ``free`` says yes."""
+        ticket = object()
+        self._queue.append(ticket)
+        try:
+            self._changed.wait_for(lambda: self._queue[0] is ticket and free())
+        finally:  # a wait can be interrupted, too
+            self._queue.remove(ticket)
+            self._changed.notify_all()

@@ -54,10 +54,6 @@ class MovingParts:
             for name, tensor in self._live.items():
                 tensor.copy_(tensors[name])
 
-    def moved(self) -> bool:
-        """Whether any of it differs from how it began."""
-        return any(not torch.equal(tensor, self.origin[name]) for name, tensor in self._live.items())
-
     def size(self) -> Tensor:
         """Norm of all that is a floating-point number, a scalar: not finite as soon as one of them is not."""
         floating = [tensor.detach() for tensor in self._live.values() if tensor.is_floating_point()]

@@ -43,7 +43,7 @@ class RecentMoments:
         # Samples of one batch are of one age: a batch far longer than the memory would else be lost but for its end.
         fading = math.exp(-len(values) / self.memory)
         sums = torch.cat([values.sum(dim=0)[None], squares.sum(dim=0)[None], squares.T @ squares])
-        self._sums = sums if self._sums is None else self._sums * fading + sums
+        self._sums = sums if self._sums is None else self._sums.to(sums.device) * fading + sums
         self._weight = self._weight * fading + len(values)
         self._squared_weight = self._squared_weight * fading**2 + len(values)
 

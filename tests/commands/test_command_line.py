@@ -31,6 +31,9 @@ OTHER = {
     "diagnostics": Path("d.jsonl"),
     "record": Path("with space.json"),
     "export": Path("m.onnx"),
+    "checkpoint": Path("c.safetensors"),
+    "checkpoint_every": 7,
+    "resume": True,
     "allow_mismatch": True,
     "force": True,
 }

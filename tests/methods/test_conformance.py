@@ -14,6 +14,8 @@ from torch import nn
 
 import regtta
 import zoo
+from regtta import guards
+from regtta.checkpoints import read_state, write_state
 from regtta.errors import RegttaError
 from regtta.methods import GradientMethod
 from regtta.parameters import trainable_parameters
@@ -198,6 +200,56 @@ def test_a_saved_stream_goes_on_identically(name, kind, outputs, tmp_path):
         assert again.diagnostics == step.diagnostics
 
 
+def assert_same_state(a, b):
+    if isinstance(a, dict):
+        assert a.keys() == b.keys()
+        for key in a.keys() - {"begun"}:
+            assert_same_state(a[key], b[key])
+    elif isinstance(a, torch.Tensor):
+        assert torch.equal(a, b)
+    else:
+        assert a == b
+
+
+STREAMS = [  # beyond every method as it is: what remembers more
+    ("ssa", {"k": 4, "window": 16, "batch_norm": "blended"}, guards.DEFAULT),
+    ("ssa", {"k": 4, "batch_norm": "debiased"}, guards.DEFAULT),
+    ("ssa", {"k": 4, "steps": 2, "optimizer": "rmsprop"}, guards.SAFE),
+    ("ssa", {"k": 4, "window": 64, "batch_norm": "source"}, (guards.Gate(level=0.9, tolerance=0.0, least=2),)),
+    ("ssa", {"k": 4, "window": 64, "batch_norm": "source"}, (guards.HealthCheck(every=2),)),
+    *((name, {}, guards.SAFE) for name in regtta.METHODS if name != "tent"),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "outputs", "options", "watched_by"),
+    [
+        *((*case, {}, guards.DEFAULT) for case in FITTING),
+        *((name, "cnn", 1, options, watched_by) for name, options, watched_by in STREAMS),
+        ("tent", "cnn", 3, {}, guards.SAFE),
+    ],
+)
+def test_a_stream_stopped_and_read_back_from_a_file_goes_on_bit_for_bit(
+    name, kind, outputs, options, watched_by, tmp_path
+):
+    """Every batch by another adapter, which knows nothing but the file."""
+    case = Case(name, kind, outputs, **options)
+    stream = [*case.stream(8, 20), *case.stream(1, 5), *case.stream(3, 20, seed=6)]
+    whole = case.adapter(guards=watched_by)
+    path = tmp_path / "stream.safetensors"
+    for index, x in enumerate(stream):
+        step = case.adapt(whole, x)
+        resumed = case.adapter(guards=watched_by)
+        if index:
+            resumed.load_state_dict(read_state(path))
+        again = case.adapt(resumed, x)
+        assert again.index == step.index
+        assert again.diagnostics == step.diagnostics
+        assert torch.equal(again.predictions, step.predictions)
+        assert_same_state(resumed.state_dict(), whole.state_dict())
+        write_state(path, resumed.state_dict(), overwrite=True)
+
+
 @pytest.mark.parametrize(
     ("name", "kind", "outputs"), [c for c in FITTING if issubclass(regtta.METHODS[c[0]], GradientMethod)]
 )
@@ -236,6 +288,24 @@ def test_cpu_and_gpu_agree(name, kind, outputs):
     gpu = torch.cat([step.predictions for step in there.steps(there.adapter(), case.stream(3))])
     assert gpu.is_cuda
     torch.testing.assert_close(gpu.cpu(), here, rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
+@pytest.mark.parametrize("name", [name for name in regtta.METHODS if name != "tent"])
+def test_a_stream_on_a_gpu_goes_on_from_a_file(name, tmp_path):
+    """What is read from a file lies on the CPU; it must find its way back."""
+    case = Case(name, "cnn", 1)
+    case.model = case.model.cuda()
+    whole, first, second = (case.adapter(guards=guards.SAFE) for _ in range(3))
+    stream = [x.cuda() for x in case.stream(14, 20)]
+    steps = case.steps(whole, stream)
+    case.steps(first, stream[:9])
+    write_state(tmp_path / "s", first.state_dict())
+    second.load_state_dict(read_state(tmp_path / "s"))
+    for step, x in zip(steps[9:], stream[9:], strict=True):
+        again = case.adapt(second, x)
+        assert again.diagnostics.verdict == step.diagnostics.verdict
+        torch.testing.assert_close(again.predictions, step.predictions)  # atomics add in any order
 
 
 @pytest.mark.parametrize("outputs", [1, 3])

@@ -20,6 +20,7 @@ from regtta.commands.outputs import check_outputs, check_suffix
 from regtta.commands.passes import Progress, Tally, adapting, predicting
 from regtta.commands.predictions import PREDICTION_SUFFIXES, PredictionSink, prediction_file, reordered
 from regtta.commands.protocols import Protocol
+from regtta.commands.resuming import EVERY, check_resumable, resumable
 from regtta.errors import BatchError, OptionError, StatisticsError
 from regtta.methods import Method
 from regtta.metrics import Scores
@@ -51,6 +52,9 @@ class AdaptOptions:
         diagnostics: JSON lines to write.
         record: JSON file to write, from which a report is made.
         export: the adapted model to write, as .safetensors, .pt2 or .onnx.
+        checkpoint: safetensors file that keeps where the stream stands.
+        checkpoint_every: batches between two writes of it.
+        resume: go on from the checkpoint, where there is one.
         allow_mismatch: go on with statistics of another model or head.
         force: replace files that exist.
     """
@@ -70,6 +74,9 @@ class AdaptOptions:
     diagnostics: Path | None = None
     record: Path | None = None
     export: Path | None = None
+    checkpoint: Path | None = None
+    checkpoint_every: int = EVERY
+    resume: bool = False
     allow_mismatch: bool = False
     force: bool = False
 
@@ -195,7 +202,10 @@ def _run(
             sink = files.enter_context(prediction_file(options.predictions, data.target_names))
             if online and isinstance(visited, Shuffled):
                 sink = files.enter_context(reordered(sink, visited.order))
-        for step, batch in adapting(adapter, visited, progress, watch=None if recorder is None else recorder.watch):
+        stream = resumable(options, adapter, BATCH_SIZE)
+        adapt = adapter.adapt if stream is None else stream.adapt
+        watch = None if recorder is None else recorder.watch
+        for step, batch in adapting(adapter, visited, progress, watch=watch, adapt=adapt):
             tally.stepped(step)
             model_files.see(adapter, batch.inputs)
             if recorder is not None:
@@ -206,6 +216,8 @@ def _run(
                 tally.answered(step.predictions, batch)
                 if sink is not None:
                     sink.write(step.predictions, batch.targets)
+        if stream is not None:
+            stream.finish()
         if not online:
             for predictions, batch in predicting(adapter, data, progress):
                 tally.answered(predictions, batch)
@@ -223,11 +235,13 @@ def _shuffled(options: AdaptOptions, data: Data) -> Shuffled:
 def _check_files(options: AdaptOptions) -> None:
     if not any(options.outputs.values()):
         raise OptionError(f"Nothing to write. Pass at least one of {', '.join(options.outputs)}.")
+    check_resumable(options)
     check_suffix("--predictions", options.predictions, PREDICTION_SUFFIXES)
     check_suffix("--record", options.record, (".json",))
     _model_files(options).check_names()
     read = (options.weights, options.stats, options.data.path)
-    check_outputs(options.outputs, inputs=read, force=options.force)
+    check_outputs(options.outputs, inputs=(*read, options.checkpoint), force=options.force)
+    check_outputs({"--checkpoint": options.checkpoint}, inputs=read, force=options.force or options.resume)
 
 
 def _model_files(options: AdaptOptions) -> ModelFiles:

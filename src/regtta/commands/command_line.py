@@ -30,9 +30,13 @@ def command_line(options: AdaptOptions) -> str:
         "--device": options.device,
         "--shuffle-seed": options.shuffle_seed,
         **options.outputs,
+        "--checkpoint": options.checkpoint,
+        "--checkpoint-every": None
+        if options.checkpoint_every == AdaptOptions.checkpoint_every
+        else options.checkpoint_every,
     }
     words = ["regtta", "adapt"]
     words += [word for option, value in named.items() if value is not None for word in (option, str(value))]
     words += [word for setting in options.settings for word in ("--set", setting)]
-    words += ["--allow-mismatch"] if options.allow_mismatch else []
-    return shlex.join([*words, *(["--force"] if options.force else [])])
+    flags = {"--resume": options.resume, "--allow-mismatch": options.allow_mismatch, "--force": options.force}
+    return shlex.join([*words, *(flag for flag, given in flags.items() if given)])

@@ -23,18 +23,20 @@ def adapting(
     progress: Progress | None,
     *,
     watch: Callable[[Tensor], None] | None = None,
+    adapt: Callable[[Tensor, Tensor | None], Step] | None = None,
 ) -> Iterator[tuple[Step, LabelledBatch]]:
     """One pass of ``adapt``: each step with the batch it was made on.
 
     No label reaches the adapter, but for a method that says that it learns from them. ``watch`` is shown the
-    inputs of each batch before the step.
+    inputs of each batch before the step; ``adapt`` takes the place of the adapter's.
     """
+    adapt = adapt or adapter.adapt
     supervised = adapter.method.takes_targets
     for index, batch in enumerate(_told(data, progress)):
         with model_errors_explained(index, batch.inputs, data.advice):
             if watch is not None:
                 watch(batch.inputs)
-            step = adapter.adapt(batch.inputs, batch.targets if supervised else None)
+            step = adapt(batch.inputs, batch.targets if supervised else None)
         yield step, batch
 
 

@@ -83,8 +83,8 @@ def collect(
 @app.command(
     help=help_with_examples(
         "Adapt a model to unlabelled target data.\n\nWrites its predictions, its new weights, a log of every "
-        "step, or all three; --export makes a file to deploy. With --target, scores before and after are "
-        "printed; only the oracle learns from labels.",
+        "step, or all three; --export makes a file to deploy; --checkpoint lets a run that was killed go on. "
+        "With --target, scores before and after are printed; only the oracle learns from labels.",
         "adapt",
     )
 )
@@ -109,6 +109,9 @@ def adapt(
     diagnostics: arguments.DiagnosticsOut = None,
     record: arguments.RecordOut = None,
     export: arguments.ModelOut = None,
+    checkpoint: arguments.Checkpoint = None,
+    checkpoint_every: arguments.CheckpointEvery = 50,
+    resume: arguments.Resume = False,
     allow_mismatch: arguments.AllowMismatch = False,
     force: arguments.Force = False,
 ) -> None:
@@ -133,6 +136,9 @@ def adapt(
         diagnostics=diagnostics,
         record=record,
         export=export,
+        checkpoint=checkpoint,
+        checkpoint_every=checkpoint_every,
+        resume=resume,
         allow_mismatch=allow_mismatch,
         force=force,
     )

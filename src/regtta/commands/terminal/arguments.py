@@ -99,6 +99,14 @@ ModelOut = Annotated[
         help="Adapted model to write: .pt2 (torch.export), .onnx or .safetensors, with where it comes from.",
     ),
 ]
+Checkpoint = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="Keep where the stream stands in this file, .safetensors; goes on from it with --resume."
+    ),
+]
+CheckpointEvery = Annotated[int, typer.Option(min=1, metavar="N", help="Batches between two writes of the checkpoint.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint, where there is one.")]
 AllowMismatch = Annotated[
     bool, typer.Option("--allow-mismatch", help="Go on with statistics of another model or head.")
 ]

@@ -1,0 +1,157 @@
+"""Nested states of tensors and plain values as one safetensors file: exact, whole, and never a pickle.
+
+Tensors lie in the file under the path that leads to them, such as ``state/learner/tensors/1.weight``. All the rest is
+JSON in the metadata, with a digest over both, so that a file that was damaged is never taken for a good one.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regtta._version import __version__
+from regtta.errors import ForeignFileError, NewerFormatError, OptionError
+from regtta.files import read_safetensors, refuse_existing, write_safetensors
+
+FORMAT_VERSION = 1
+_KEY = "regtta.state"
+_ROOT = "state"
+# What every safetensors knows; other types travel as their bytes.
+_KNOWN = (
+    *(torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.bool, torch.uint8),
+    *(torch.int64, torch.int32, torch.int16, torch.int8),
+)
+
+
+def write_state(path: str | Path, state: object, *, overwrite: bool = False) -> None:
+    """Write ``state`` to ``path`` in one move; a kill at any byte leaves the file that was there.
+
+    Args:
+        path: of the file.
+        state: dicts, lists and tuples, nested at will, of tensors, numbers, texts, booleans and ``None``; the keys of
+            a dict may be any of the plain ones. :meth:`regtta.Adapter.state_dict` gives one. Types that extend these,
+            such as an ``OrderedDict``, come back as what they extend.
+        overwrite: replace a file that exists.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "state.safetensors"
+        >>> write_state(path, {"weights": {0: torch.ones(2)}, "betas": (0.9, float("inf")), "good": None})
+        >>> read_state(path)
+        {'weights': {0: tensor([1., 1.])}, 'betas': (0.9, inf), 'good': None}
+    """
+    path = refuse_existing(path, overwrite=overwrite)
+    tensors: dict[str, Tensor] = {}
+    try:
+        text = json.dumps(_packed(state, _ROOT, tensors), allow_nan=False)
+    except (ValueError, RecursionError) as error:
+        raise OptionError(f"The state cannot be written: {error}.") from error
+    about = {"format": FORMAT_VERSION, "regtta": __version__, "digest": _digest(text, tensors), "state": text}
+    write_safetensors(path, tensors, {_KEY: json.dumps(about)})
+
+
+def read_state(path: str | Path) -> Any:
+    """What :func:`write_state` wrote, exactly; tensors come back on the CPU, contiguous and without gradients."""
+    path = Path(path)
+    tensors, metadata = read_safetensors(path)
+    about = _about(path, metadata)
+    text = about["state"]
+    if about.get("digest") != _digest(text, tensors):
+        raise ForeignFileError(f"{path} is damaged: its content is not what was written. Restore it from a copy.")
+    try:
+        return _unpacked(json.loads(text), tensors)
+    except (ValueError, TypeError, KeyError, AttributeError, RuntimeError, RecursionError) as error:
+        raise ForeignFileError(f"{path} holds no state that regtta {__version__} can read.") from error
+
+
+def _about(path: Path, metadata: Mapping[str, str]) -> dict[str, Any]:
+    """What the file says of itself, or the error that says what it is instead."""
+    try:
+        about = json.loads(metadata[_KEY])
+        version, _ = int(about["format"]), about["state"].encode()
+    except (KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise ForeignFileError(
+            f"{path} is no state of a stream. regtta.Checkpoints and regtta adapt --checkpoint write them."
+        ) from error
+    if version > FORMAT_VERSION:
+        raise NewerFormatError(
+            f"{path} has format {version}, newer than {FORMAT_VERSION}, the newest that regtta {__version__} reads. "
+            f"Upgrade regtta (the file was written by {about.get('regtta')})."
+        )
+    return dict(about)
+
+
+def _packed(value: object, path: str, tensors: dict[str, Tensor]) -> object:
+    """``value`` in terms of JSON; its tensors go into ``tensors``. What JSON does not tell apart is named."""
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else {"float": str(float(value))}
+    if isinstance(value, list | tuple):
+        items = [_packed(item, f"{path}/{index}", tensors) for index, item in enumerate(value)]
+        return items if isinstance(value, list) else {"tuple": items}
+    if isinstance(value, Mapping):
+        return {"dict": [[_packed_key(k), _packed(v, f"{path}/{k}", tensors)] for k, v in value.items()]}
+    if isinstance(value, Tensor):
+        return _packed_tensor(value, path, tensors)
+    raise OptionError(
+        f"Expected tensors and plain values in a state, found {type(value).__name__} at {path}. Turn it into a dict, "
+        "a list, a number or a text in state_dict()."
+    )
+
+
+def _packed_key(key: object) -> object:
+    if key is None or isinstance(key, bool | int | float | str):
+        return _packed(key, _ROOT, {})
+    raise OptionError(f"Expected plain keys in a state, found {type(key).__name__}. Use texts or numbers.")
+
+
+def _packed_tensor(tensor: Tensor, path: str, tensors: dict[str, Tensor]) -> dict[str, object]:
+    if tensor.layout is not torch.strided or tensor.is_quantized:
+        raise OptionError(f"Expected dense tensors in a state, found another kind at {path}. Use .to_dense() on it.")
+    values = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
+    name = path
+    while name in tensors:  # the keys 0 and "0" lead to the same path
+        name += "'"
+    if values.dtype in _KNOWN:
+        tensors[name] = values
+        return {"tensor": name}
+    tensors[name] = values.reshape(-1).view(torch.uint8)
+    return {"tensor": name, "dtype": str(values.dtype).removeprefix("torch."), "shape": list(values.shape)}
+
+
+def _unpacked(packed: Any, tensors: Mapping[str, Tensor]) -> object:
+    if isinstance(packed, list):
+        return [_unpacked(item, tensors) for item in packed]
+    if not isinstance(packed, dict):
+        return packed
+    if "float" in packed:
+        return float(packed["float"])
+    if "tuple" in packed:
+        return tuple(_unpacked(item, tensors) for item in packed["tuple"])
+    if "dict" in packed:
+        return {_unpacked(key, tensors): _unpacked(value, tensors) for key, value in packed["dict"]}
+    return _unpacked_tensor(packed, tensors)
+
+
+def _unpacked_tensor(packed: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Tensor:
+    values = tensors[packed["tensor"]]
+    if "dtype" not in packed:
+        return values
+    dtype = getattr(torch, packed["dtype"])
+    return values.view(dtype).reshape(packed["shape"])
+
+
+def _digest(text: str, tensors: Mapping[str, Tensor]) -> str:
+    """Of everything that the state is made of, in an order that does not hang on how the file keeps it."""
+    digest = hashlib.sha256(text.encode())
+    for name in sorted(tensors):
+        values = tensors[name]
+        digest.update(f"\0{name}\0{values.dtype}\0{tuple(values.shape)}\0".encode())
+        digest.update(values.contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
