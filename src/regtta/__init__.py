@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         method,
     )
     from regtta.metrics import RegressionMetrics
+    from regtta.monitor import Monitor
     from regtta.statistics import SourceStatistics, fingerprint
     from regtta.steps import Diagnostics, Step, Verdict
 
@@ -42,6 +43,7 @@ _HOMES = {
     "FeatureAlignment": "methods",
     "FeatureRestoration": "methods",
     "METHODS": "methods",
+    "Monitor": "monitor",
     "Oracle": "methods",
     "Prototype": "methods",
     "RSD": "methods",
@@ -73,6 +75,7 @@ __all__ = [
     "Diagnostics",
     "FeatureAlignment",
     "FeatureRestoration",
+    "Monitor",
     "Oracle",
     "Prototype",
     "RegressionMetrics",

@@ -100,7 +100,8 @@ class Learner:
             forward, update = self._ask_rule(inputs, targets)
             if isinstance(update, Remember):
                 stands = True
-                return Attempt(Outcome(), forward.outputs.detach(), update.reason)
+                seen = Forward(forward.features.detach(), forward.outputs.detach())
+                return Attempt(Outcome(forward=seen), seen.outputs, update.reason)
             outcome, reason = self._descend(forward, update)
             ruling = reason if reason is not None else judge(outcome)
             stands = not _refused(ruling)

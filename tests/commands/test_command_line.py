@@ -31,6 +31,9 @@ OTHER = {
     "diagnostics": Path("d.jsonl"),
     "record": Path("with space.json"),
     "export": Path("m.onnx"),
+    "monitor": Path("s.jsonl"),
+    "prometheus": Path("s.prom"),
+    "tensorboard": Path("runs"),
     "allow_mismatch": True,
     "force": True,
 }

@@ -16,6 +16,7 @@ from regtta.commands.diagnostics import diagnostics_file
 from regtta.commands.exports import ModelFiles
 from regtta.commands.methods import chosen_method
 from regtta.commands.models import floating_dtype, load_model
+from regtta.commands.monitoring import MonitorFiles, alarms_of
 from regtta.commands.outputs import check_outputs, check_suffix
 from regtta.commands.passes import Progress, Tally, adapting, predicting
 from regtta.commands.predictions import PREDICTION_SUFFIXES, PredictionSink, prediction_file, reordered
@@ -23,6 +24,7 @@ from regtta.commands.protocols import Protocol
 from regtta.errors import BatchError, OptionError, StatisticsError
 from regtta.methods import Method
 from regtta.metrics import Scores
+from regtta.monitor import Monitor
 from regtta.statistics import SourceStatistics
 
 if TYPE_CHECKING:
@@ -51,6 +53,9 @@ class AdaptOptions:
         diagnostics: JSON lines to write.
         record: JSON file to write, from which a report is made.
         export: the adapted model to write, as .safetensors, .pt2 or .onnx.
+        monitor: JSON lines of signals and alarms to write.
+        prometheus: text file for Prometheus to write.
+        tensorboard: folder for TensorBoard to write into.
         allow_mismatch: go on with statistics of another model or head.
         force: replace files that exist.
     """
@@ -70,6 +75,9 @@ class AdaptOptions:
     diagnostics: Path | None = None
     record: Path | None = None
     export: Path | None = None
+    monitor: Path | None = None
+    prometheus: Path | None = None
+    tensorboard: Path | None = None
     allow_mismatch: bool = False
     force: bool = False
 
@@ -82,7 +90,14 @@ class AdaptOptions:
             "--diagnostics": self.diagnostics,
             "--record": self.record,
             "--export": self.export,
+            "--monitor": self.monitor,
+            "--prometheus": self.prometheus,
         }
+
+    @property
+    def monitored(self) -> MonitorFiles:
+        """What a monitor writes."""
+        return MonitorFiles(self.monitor, self.prometheus, self.tensorboard)
 
 
 @dataclass(frozen=True)
@@ -99,6 +114,7 @@ class AdaptReport:
         unscored: rows left out of the scores, since inputs or labels are missing there.
         scores: of the unadapted model and of the predictions, where there were labels.
         written: the files.
+        alarms: what the monitor has to say, a line each; empty without one.
     """
 
     method: str
@@ -110,6 +126,7 @@ class AdaptReport:
     unscored: int
     scores: tuple[Scores, Scores] | None
     written: tuple[Path, ...]
+    alarms: tuple[str, ...] = ()
 
 
 def adapt_model(options: AdaptOptions, progress: Progress | None = None) -> AdaptReport:
@@ -126,7 +143,17 @@ def adapt_model(options: AdaptOptions, progress: Progress | None = None) -> Adap
     adapter = Adapter(model, chosen, source, head=options.head, allow_mismatch=options.allow_mismatch)
     tally = Tally(model, scored=bool(data.target_names))
     recorder = _recorder(options, model, adapter)
-    _run(options, data, adapter, tally=tally, recorder=recorder, model_files=model_files, progress=progress)
+    monitor = options.monitored.monitor(adapter)
+    _run(
+        options,
+        data,
+        adapter,
+        tally=tally,
+        recorder=recorder,
+        monitor=monitor,
+        model_files=model_files,
+        progress=progress,
+    )
     model_files.write(adapter)
     report = AdaptReport(
         method=chosen.name,
@@ -137,7 +164,8 @@ def adapt_model(options: AdaptOptions, progress: Progress | None = None) -> Adap
         refused=dict(tally.refused.most_common()),
         unscored=tally.unscored,
         scores=tally.scores(),
-        written=tuple(path for path in options.outputs.values() if path is not None),
+        written=tuple(path for path in (*options.outputs.values(), options.tensorboard) if path is not None),
+        alarms=alarms_of(monitor),
     )
     if recorder is not None and options.record is not None:
         from regtta.commands.recording import write_record
@@ -182,6 +210,7 @@ def _run(
     *,
     tally: Tally,
     recorder: "Recorder | None",
+    monitor: Monitor | None,
     model_files: ModelFiles,
     progress: Progress | None,
 ) -> None:
@@ -189,13 +218,16 @@ def _run(
     online = options.protocol is Protocol.online
     visited = data if options.shuffle_seed is None else _shuffled(options, data)
     with ExitStack() as files:
+        if monitor is not None:
+            files.enter_context(monitor)
         steps = files.enter_context(diagnostics_file(options.diagnostics)) if options.diagnostics else None
         sink: PredictionSink | None = None
         if options.predictions is not None:
             sink = files.enter_context(prediction_file(options.predictions, data.target_names))
             if online and isinstance(visited, Shuffled):
                 sink = files.enter_context(reordered(sink, visited.order))
-        for step, batch in adapting(adapter, visited, progress, watch=None if recorder is None else recorder.watch):
+        watch = None if recorder is None else recorder.watch
+        for step, batch in adapting(adapter, visited, progress, watch=watch, monitor=monitor):
             tally.stepped(step)
             model_files.see(adapter, batch.inputs)
             if recorder is not None:
@@ -221,13 +253,14 @@ def _shuffled(options: AdaptOptions, data: Data) -> Shuffled:
 
 
 def _check_files(options: AdaptOptions) -> None:
-    if not any(options.outputs.values()):
-        raise OptionError(f"Nothing to write. Pass at least one of {', '.join(options.outputs)}.")
+    if not any((*options.outputs.values(), options.tensorboard)):
+        raise OptionError(f"Nothing to write. Pass at least one of {', '.join(options.outputs)}, --tensorboard.")
     check_suffix("--predictions", options.predictions, PREDICTION_SUFFIXES)
     check_suffix("--record", options.record, (".json",))
     _model_files(options).check_names()
     read = (options.weights, options.stats, options.data.path)
     check_outputs(options.outputs, inputs=read, force=options.force)
+    options.monitored.check(options.stats, force=options.force)
 
 
 def _model_files(options: AdaptOptions) -> ModelFiles:

@@ -30,6 +30,7 @@ def command_line(options: AdaptOptions) -> str:
         "--device": options.device,
         "--shuffle-seed": options.shuffle_seed,
         **options.outputs,
+        "--tensorboard": options.tensorboard,
     }
     words = ["regtta", "adapt"]
     words += [word for option, value in named.items() if value is not None for word in (option, str(value))]

@@ -12,6 +12,7 @@ from regtta.commands.data.batches import Data, LabelledBatch
 from regtta.commands.explaining import explaining
 from regtta.methods import Source
 from regtta.metrics import RegressionMetrics, Scores
+from regtta.monitor import Monitor
 from regtta.steps import Step
 
 Progress = Callable[[int, int | None], None]
@@ -23,18 +24,19 @@ def adapting(
     progress: Progress | None,
     *,
     watch: Callable[[Tensor], None] | None = None,
+    monitor: Monitor | None = None,
 ) -> Iterator[tuple[Step, LabelledBatch]]:
     """One pass of ``adapt``: each step with the batch it was made on.
 
     No label reaches the adapter, but for a method that says that it learns from them. ``watch`` is shown the
-    inputs of each batch before the step.
+    inputs of each batch before the step; ``monitor``, of this adapter, looks at the step itself.
     """
     supervised = adapter.method.takes_targets
     for index, batch in enumerate(_told(data, progress)):
         with model_errors_explained(index, batch.inputs, data.advice):
             if watch is not None:
                 watch(batch.inputs)
-            step = adapter.adapt(batch.inputs, batch.targets if supervised else None)
+            step = (monitor or adapter).adapt(batch.inputs, batch.targets if supervised else None)
         yield step, batch
 
 

@@ -109,6 +109,9 @@ def adapt(
     diagnostics: arguments.DiagnosticsOut = None,
     record: arguments.RecordOut = None,
     export: arguments.ModelOut = None,
+    monitor: arguments.SignalsOut = None,
+    prometheus: arguments.PrometheusOut = None,
+    tensorboard: arguments.TensorBoardOut = None,
     allow_mismatch: arguments.AllowMismatch = False,
     force: arguments.Force = False,
 ) -> None:
@@ -133,6 +136,9 @@ def adapt(
         diagnostics=diagnostics,
         record=record,
         export=export,
+        monitor=monitor,
+        prometheus=prometheus,
+        tensorboard=tensorboard,
         allow_mismatch=allow_mismatch,
         force=force,
     )

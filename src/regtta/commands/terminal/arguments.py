@@ -99,6 +99,16 @@ ModelOut = Annotated[
         help="Adapted model to write: .pt2 (torch.export), .onnx or .safetensors, with where it comes from.",
     ),
 ]
+SignalsOut = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Label-free signals and alarms to write as they come, one JSON object a line."),
+]
+PrometheusOut = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="The latest signals to write in Prometheus' text format, .prom.")
+]
+TensorBoardOut = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="Folder to write the signals' curves into, for TensorBoard.")
+]
 AllowMismatch = Annotated[
     bool, typer.Option("--allow-mismatch", help="Go on with statistics of another model or head.")
 ]

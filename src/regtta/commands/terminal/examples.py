@@ -23,6 +23,8 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "    --adapted-weights adapted.safetensors --diagnostics steps.jsonl \\\n    --record run.json",
             f"regtta adapt {_MODEL} \\\n    --method bn_adapt --data mymodel:batches --target 1 \\\n"
             "    --predictions from-loader.parquet --export adapted.onnx",
+            f"regtta adapt {_MODEL} \\\n    --stats stats.safetensors --data target.csv --target y \\\n"
+            "    --monitor signals.jsonl --prometheus regtta.prom",
         ),
         "report": ("regtta report run.json --out adaptation.html",),
         "inspect": (
