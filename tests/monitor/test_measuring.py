@@ -215,3 +215,11 @@ def test_a_shift_by_hand():
     assert shift.sizes == (1.0, math.hypot(2, 0.5))
     assert shift.misalignment == pytest.approx(1 + 4 + 0.25)
     assert shift.size == pytest.approx(math.sqrt(5.25 / 2))
+
+
+def test_features_too_far_off_for_float64_are_a_shift_and_no_error():
+    recent = RecentMoments(MEMORY)
+    recent.add(torch.randn(50, 3, generator=torch.Generator().manual_seed(0)).double() * 1e80)
+    test = shift_test(recent, source_count=1000, level=1e-3, tolerance=0.1)
+    assert test.shifted
+    assert test.mean == math.inf
