@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         method,
     )
     from regtta.metrics import RegressionMetrics
+    from regtta.monitor import Monitor
     from regtta.statistics import SourceStatistics, fingerprint
     from regtta.steps import Diagnostics, Step, Verdict
 
@@ -44,6 +45,7 @@ _HOMES = {
     "FeatureAlignment": "methods",
     "FeatureRestoration": "methods",
     "METHODS": "methods",
+    "Monitor": "monitor",
     "Oracle": "methods",
     "Prototype": "methods",
     "RSD": "methods",
@@ -76,6 +78,7 @@ __all__ = [
     "Diagnostics",
     "FeatureAlignment",
     "FeatureRestoration",
+    "Monitor",
     "Oracle",
     "Prototype",
     "RegressionMetrics",

@@ -1,6 +1,7 @@
 """The adapter: owns a copy of the model and is the only code that steps its weights."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import copy
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import torch
@@ -25,6 +26,7 @@ from regtta.moving import MovingParts
 from regtta.options import described, replace
 from regtta.parameters import private_copy
 from regtta.provenance import Provenance, utc_now
+from regtta.sight import Sight
 from regtta.statistics import SourceStatistics, fingerprint
 from regtta.steps import Diagnostics, Step, Verdict
 
@@ -94,21 +96,25 @@ class Adapter:
             self._start(name)
 
     @_able_to_learn
-    def adapt(self, x: object, targets: Tensor | None = None) -> Step:
+    def adapt(self, x: object, targets: Tensor | None = None, *, look: Callable[[Sight], None] | None = None) -> Step:
         """Predict on a batch, then learn from it.
 
         Args:
             x: a tensor (B, ...), a tuple that begins with one, or a dict (see ``inputs``).
             targets: labels, for the oracle alone.
+            look: shown the batch as this model and as the source model see it, once the step is done; it must not
+                call the adapter. Costs a pass of the source model where the model has moved and no guard made one.
         """
         with self._lock.writing():
             inputs = self._on_device(x)
             check_targets(self.method, targets)
             if self._learner is None:
                 self._start(find_head(self._model, inputs))
-            step = self._frozen_step(inputs) if self._frozen else self._step(inputs, targets)
+            step, answered, at_source = self._frozen_step(inputs) if self._frozen else self._step(inputs, targets)
             self._index += 1
             self._learned += step.diagnostics.verdict.learned
+            if look is not None:
+                look(Sight(step, answered, self._source_pass(inputs, answered, at_source)))
             return step
 
     def run(self, xs: Iterable[object]) -> Iterator[Step]:
@@ -126,6 +132,17 @@ class Adapter:
         """Name of the head, as soon as it is known; None where the method needs none and none was named."""
         forward = self._learner.forward if self._learner is not None else None
         return forward.head_name if isinstance(forward, FeatureModel) else None
+
+    def source_head(self) -> nn.Linear:
+        """A copy of the head as it was when the adapter was made."""
+        learner = self._started
+        if self.head is None or learner.stage.head is None:
+            raise MismatchError("The adapter knows no head. Pass head=<name>.")
+        head = copy.deepcopy(learner.stage.head)
+        with torch.no_grad():
+            for name, parameter in head.named_parameters():
+                parameter.copy_(learner.parts.origin[f"{self.head}.{name}"])
+        return head
 
     def features(self, x: object) -> Tensor:
         """What enters the head (B, D), in eval mode; nothing changes."""
@@ -257,7 +274,8 @@ class Adapter:
 
     # --- one step --------------------------------------------------------------------------------
 
-    def _step(self, inputs: Tensor, targets: Tensor | None) -> Step:
+    def _step(self, inputs: Tensor, targets: Tensor | None) -> tuple[Step, Forward, Forward | None]:
+        """The step, the pass that its predictions are of, and the source model's where a guard made one."""
         arrival = Arrival(
             inputs, lambda: self._in_eval_mode(inputs), lambda: self._at_source(inputs), moved=self._moved
         )
@@ -265,17 +283,21 @@ class Adapter:
         attempt = Attempt(Outcome(), None, ruling)
         if ruling is None:
             attempt = self._started.learn(inputs, targets, self._panel.judge)
-        predictions, returned = attempt.predictions, ""
-        if predictions is not None:
+        at_source, returned = arrival.seen_at_source, ""
+        if attempt.predictions is not None:
             self._moved = True
         if isinstance(attempt.ruling, Keep):
             self._good = self._started.state_dict()
         if isinstance(attempt.ruling, Rollback):
             returned = self._return_to(attempt.ruling.to)
             arrival = Arrival(inputs, lambda: self._in_eval_mode(inputs))
-        if predictions is None:
-            predictions = arrival.current.outputs
-        return self._described(attempt, predictions, returned)
+        learned_from = attempt.outcome.forward if attempt.predictions is not None else None
+        answered = learned_from or arrival.current
+        return self._described(attempt, answered.outputs, returned), answered, at_source
+
+    def _source_pass(self, inputs: Tensor, answered: Forward, at_source: Forward | None) -> Forward:
+        """The batch as the source model sees it; made anew only where nobody has made that pass."""
+        return answered if not self._moved else at_source or self._at_source(inputs)
 
     def _return_to(self, where: Literal["source", "good"]) -> Literal["source", "good"]:
         learner = self._started
@@ -288,9 +310,9 @@ class Adapter:
         self._panel.returned()
         return where
 
-    def _frozen_step(self, inputs: Tensor) -> Step:
-        attempt = Attempt(Outcome(), None, "frozen by hand")
-        return self._described(attempt, self._in_eval_mode(inputs).outputs, "")
+    def _frozen_step(self, inputs: Tensor) -> tuple[Step, Forward, None]:
+        answered = self._in_eval_mode(inputs)
+        return self._described(Attempt(Outcome(), None, "frozen by hand"), answered.outputs, ""), answered, None
 
     def _described(self, attempt: Attempt, predictions: Tensor, returned: str) -> Step:
         ruling, outcome = attempt.ruling, attempt.outcome

@@ -30,6 +30,19 @@ class Companion(Protocol):
         """Go on from there."""
 
 
+class Watching(Protocol):
+    """What adapts in an adapter's place and remembers what it saw, such as a monitor."""
+
+    def adapt(self, x: object, targets: Tensor | None = None) -> Step:
+        """The adapter's step."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """What it remembers, as tensors and plain values."""
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from there."""
+
+
 class Checkpoints:
     """Keeps where a stream stands in one file, every so many batches.
 
@@ -41,6 +54,7 @@ class Checkpoints:
         path: of the file, ``.safetensors``.
         every: batches between two writes.
         companion: what else stands in the file.
+        monitor: a :class:`regtta.Monitor` of this adapter, which then sees every batch and stands in the file as well.
         overwrite: begin anew over a file that exists, instead of :meth:`resume`.
 
     Attributes:
@@ -67,6 +81,7 @@ class Checkpoints:
         every: int = 50,
         *,
         companion: Companion | None = None,
+        monitor: Watching | None = None,
         overwrite: bool = False,
     ) -> None:
         check_count("every", every)
@@ -74,6 +89,7 @@ class Checkpoints:
         self.path = Path(path)
         self.every = every
         self.companion = companion
+        self.monitor = monitor
         self.batches = 0
         self.failures = 0
         self.last_error: str | None = None
@@ -110,7 +126,7 @@ class Checkpoints:
                 self._refuse_existing()
             if self.batches != self._last_try and self.batches % self.every == 0:
                 self._try_save()
-            step = self.adapter.adapt(x, targets)
+            step = (self.monitor or self.adapter).adapt(x, targets)
             if self.companion is not None:
                 self.companion.see(step)
             self.batches += 1
@@ -151,6 +167,8 @@ class Checkpoints:
         try:
             if self.companion is not None:
                 self.companion.load_state_dict(state["companion"])
+            if self.monitor is not None:
+                self.monitor.load_state_dict(state["monitor"])
             self.adapter.load_state_dict(state["adapter"])
             self.batches = self._last_try = int(state["batches"])
         except RegttaError:
@@ -167,6 +185,8 @@ class Checkpoints:
         state = {"batches": self.batches, "adapter": self.adapter.state_dict()}
         if self.companion is not None:
             state["companion"] = self.companion.state_dict()
+        if self.monitor is not None:
+            state["monitor"] = self.monitor.state_dict()
         write_state(self.path, state, overwrite=True)
         self.last_error = None
         self._told.clear()

@@ -1,5 +1,6 @@
 """Tests of the hypothesis that recent samples are like the source's, from whitened moments alone."""
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -49,6 +50,8 @@ def shift_test(recent: RecentMoments, *, source_count: int, level: float, tolera
     # A Gaussian's variance at the least: few samples of a heavy tail look as if they had none.
     covariance.diagonal().clamp_min_(2.0)
     trace, squared = torch.stack([covariance.trace(), (covariance**2).sum()]).tolist()
+    if not math.isfinite(squared):  # too far off for float64 to say how far
+        return ShiftTest(math.inf, math.inf)
     scale, freedom = squared / trace, max(trace**2 / squared, 1.0)
     far = count * dimensions * (2 * tolerance) ** 2 / scale
     by_square = scale * chi_square_limit(freedom, far, level / 2) / count

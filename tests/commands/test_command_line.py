@@ -34,6 +34,9 @@ OTHER = {
     "checkpoint": Path("c.safetensors"),
     "checkpoint_every": 7,
     "resume": True,
+    "monitor": Path("s.jsonl"),
+    "prometheus": Path("s.prom"),
+    "tensorboard": Path("runs"),
     "allow_mismatch": True,
     "force": True,
 }

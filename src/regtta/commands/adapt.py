@@ -16,6 +16,7 @@ from regtta.commands.diagnostics import diagnostics_file
 from regtta.commands.exports import ModelFiles
 from regtta.commands.methods import chosen_method
 from regtta.commands.models import floating_dtype, load_model
+from regtta.commands.monitoring import MonitorFiles, alarms_of
 from regtta.commands.outputs import check_outputs, check_suffix
 from regtta.commands.passes import Progress, Tally, adapting, predicting
 from regtta.commands.predictions import PREDICTION_SUFFIXES, PredictionSink, prediction_file, reordered
@@ -24,6 +25,7 @@ from regtta.commands.resuming import EVERY, check_resumable, resumable
 from regtta.errors import BatchError, OptionError, StatisticsError
 from regtta.methods import Method
 from regtta.metrics import Scores
+from regtta.monitor import Monitor
 from regtta.statistics import SourceStatistics
 
 if TYPE_CHECKING:
@@ -55,6 +57,9 @@ class AdaptOptions:
         checkpoint: safetensors file that keeps where the stream stands.
         checkpoint_every: batches between two writes of it.
         resume: go on from the checkpoint, where there is one.
+        monitor: JSON lines of signals and alarms to write.
+        prometheus: text file for Prometheus to write.
+        tensorboard: folder for TensorBoard to write into.
         allow_mismatch: go on with statistics of another model or head.
         force: replace files that exist.
     """
@@ -77,6 +82,9 @@ class AdaptOptions:
     checkpoint: Path | None = None
     checkpoint_every: int = EVERY
     resume: bool = False
+    monitor: Path | None = None
+    prometheus: Path | None = None
+    tensorboard: Path | None = None
     allow_mismatch: bool = False
     force: bool = False
 
@@ -89,7 +97,14 @@ class AdaptOptions:
             "--diagnostics": self.diagnostics,
             "--record": self.record,
             "--export": self.export,
+            "--monitor": self.monitor,
+            "--prometheus": self.prometheus,
         }
+
+    @property
+    def monitored(self) -> MonitorFiles:
+        """What a monitor writes."""
+        return MonitorFiles(self.monitor, self.prometheus, self.tensorboard)
 
 
 @dataclass(frozen=True)
@@ -106,6 +121,7 @@ class AdaptReport:
         unscored: rows left out of the scores, since inputs or labels are missing there.
         scores: of the unadapted model and of the predictions, where there were labels.
         written: the files.
+        alarms: what the monitor has to say, a line each; empty without one.
     """
 
     method: str
@@ -117,6 +133,7 @@ class AdaptReport:
     unscored: int
     scores: tuple[Scores, Scores] | None
     written: tuple[Path, ...]
+    alarms: tuple[str, ...] = ()
 
 
 def adapt_model(options: AdaptOptions, progress: Progress | None = None) -> AdaptReport:
@@ -133,7 +150,17 @@ def adapt_model(options: AdaptOptions, progress: Progress | None = None) -> Adap
     adapter = Adapter(model, chosen, source, head=options.head, allow_mismatch=options.allow_mismatch)
     tally = Tally(model, scored=bool(data.target_names))
     recorder = _recorder(options, model, adapter)
-    _run(options, data, adapter, tally=tally, recorder=recorder, model_files=model_files, progress=progress)
+    monitor = options.monitored.monitor(adapter)
+    _run(
+        options,
+        data,
+        adapter,
+        tally=tally,
+        recorder=recorder,
+        monitor=monitor,
+        model_files=model_files,
+        progress=progress,
+    )
     model_files.write(adapter)
     report = AdaptReport(
         method=chosen.name,
@@ -144,7 +171,8 @@ def adapt_model(options: AdaptOptions, progress: Progress | None = None) -> Adap
         refused=dict(tally.refused.most_common()),
         unscored=tally.unscored,
         scores=tally.scores(),
-        written=tuple(path for path in options.outputs.values() if path is not None),
+        written=tuple(path for path in (*options.outputs.values(), options.tensorboard) if path is not None),
+        alarms=alarms_of(monitor),
     )
     if recorder is not None and options.record is not None:
         from regtta.commands.recording import write_record
@@ -189,6 +217,7 @@ def _run(
     *,
     tally: Tally,
     recorder: "Recorder | None",
+    monitor: Monitor | None,
     model_files: ModelFiles,
     progress: Progress | None,
 ) -> None:
@@ -196,6 +225,8 @@ def _run(
     online = options.protocol is Protocol.online
     visited = data if options.shuffle_seed is None else _shuffled(options, data)
     with ExitStack() as files:
+        if monitor is not None:
+            files.enter_context(monitor)
         steps = files.enter_context(diagnostics_file(options.diagnostics)) if options.diagnostics else None
         sink: PredictionSink | None = None
         if options.predictions is not None:
@@ -203,7 +234,7 @@ def _run(
             if online and isinstance(visited, Shuffled):
                 sink = files.enter_context(reordered(sink, visited.order))
         stream = resumable(options, adapter, BATCH_SIZE)
-        adapt = adapter.adapt if stream is None else stream.adapt
+        adapt = (stream or monitor or adapter).adapt
         watch = None if recorder is None else recorder.watch
         for step, batch in adapting(adapter, visited, progress, watch=watch, adapt=adapt):
             tally.stepped(step)
@@ -233,8 +264,8 @@ def _shuffled(options: AdaptOptions, data: Data) -> Shuffled:
 
 
 def _check_files(options: AdaptOptions) -> None:
-    if not any(options.outputs.values()):
-        raise OptionError(f"Nothing to write. Pass at least one of {', '.join(options.outputs)}.")
+    if not any((*options.outputs.values(), options.tensorboard)):
+        raise OptionError(f"Nothing to write. Pass at least one of {', '.join(options.outputs)}, --tensorboard.")
     check_resumable(options)
     check_suffix("--predictions", options.predictions, PREDICTION_SUFFIXES)
     check_suffix("--record", options.record, (".json",))
@@ -242,6 +273,7 @@ def _check_files(options: AdaptOptions) -> None:
     read = (options.weights, options.stats, options.data.path)
     check_outputs(options.outputs, inputs=(*read, options.checkpoint), force=options.force)
     check_outputs({"--checkpoint": options.checkpoint}, inputs=read, force=options.force or options.resume)
+    options.monitored.check(options.stats, force=options.force)
 
 
 def _model_files(options: AdaptOptions) -> ModelFiles:

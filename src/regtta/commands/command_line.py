@@ -34,6 +34,7 @@ def command_line(options: AdaptOptions) -> str:
         "--checkpoint-every": None
         if options.checkpoint_every == AdaptOptions.checkpoint_every
         else options.checkpoint_every,
+        "--tensorboard": options.tensorboard,
     }
     words = ["regtta", "adapt"]
     words += [word for option, value in named.items() if value is not None for word in (option, str(value))]

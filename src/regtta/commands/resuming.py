@@ -33,6 +33,13 @@ def check_resumable(options: "AdaptOptions") -> None:
         raise OptionError("--checkpoint is for --protocol online: offline predicts after all data. Leave one out.")
     if options.record is not None:
         raise OptionError("--record follows a run from its first batch to its last. Leave out it or --checkpoint.")
+    watched = {"--monitor": options.monitor, "--prometheus": options.prometheus, "--tensorboard": options.tensorboard}
+    for option, path in watched.items():
+        if path is not None:
+            raise OptionError(
+                f"{option} writes as the stream goes and cannot be taken back to a checkpoint. Leave out one of them; "
+                "in Python, regtta.Checkpoints(..., monitor=monitor) keeps both."
+            )
 
 
 class ResumableStream:

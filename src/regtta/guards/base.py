@@ -59,6 +59,11 @@ class Arrival:
         seen = self.__dict__.get("current") or (None if self.moved else self.__dict__.get("source"))
         return None if seen is None else seen.outputs
 
+    @property
+    def seen_at_source(self) -> Forward | None:
+        """The source model's pass if one was made, by whichever name while nothing had moved."""
+        return self.__dict__.get("source") or (None if self.moved else self.__dict__.get("current"))
+
 
 @dataclass(frozen=True)
 class Outcome:

@@ -112,6 +112,9 @@ def adapt(
     checkpoint: arguments.Checkpoint = None,
     checkpoint_every: arguments.CheckpointEvery = 50,
     resume: arguments.Resume = False,
+    monitor: arguments.SignalsOut = None,
+    prometheus: arguments.PrometheusOut = None,
+    tensorboard: arguments.TensorBoardOut = None,
     allow_mismatch: arguments.AllowMismatch = False,
     force: arguments.Force = False,
 ) -> None:
@@ -139,6 +142,9 @@ def adapt(
         checkpoint=checkpoint,
         checkpoint_every=checkpoint_every,
         resume=resume,
+        monitor=monitor,
+        prometheus=prometheus,
+        tensorboard=tensorboard,
         allow_mismatch=allow_mismatch,
         force=force,
     )

@@ -107,6 +107,16 @@ Checkpoint = Annotated[
 ]
 CheckpointEvery = Annotated[int, typer.Option(min=1, metavar="N", help="Batches between two writes of the checkpoint.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint, where there is one.")]
+SignalsOut = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Label-free signals and alarms to write as they come, one JSON object a line."),
+]
+PrometheusOut = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="The latest signals to write in Prometheus' text format, .prom.")
+]
+TensorBoardOut = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="Folder to write the signals' curves into, for TensorBoard.")
+]
 AllowMismatch = Annotated[
     bool, typer.Option("--allow-mismatch", help="Go on with statistics of another model or head.")
 ]

@@ -25,6 +25,8 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "    --predictions from-loader.parquet --export adapted.onnx",
             f"regtta adapt {_MODEL} \\\n    --stats stats.safetensors --data target.csv --target y \\\n"
             "    --predictions long.csv --checkpoint long.safetensors --resume",
+            f"regtta adapt {_MODEL} \\\n    --stats stats.safetensors --data target.csv --target y \\\n"
+            "    --monitor signals.jsonl --prometheus regtta.prom",
         ),
         "report": ("regtta report run.json --out adaptation.html",),
         "inspect": (

@@ -82,6 +82,8 @@ def adapted(report: "AdaptReport") -> None:
         if report.unscored:
             _facts(("not scored", f"{_counted(report.unscored, 'row', 'rows')} with missing values"))
         _scores(f"{report.method}, {report.protocol}", *report.scores)
+    for line in report.alarms:
+        _facts(("alarm", line))
     for path in report.written:
         _facts(("written", str(path)))
 

@@ -27,6 +27,7 @@ _EXTRAS = {
     "experiments": ("sklearn", "matplotlib", "scipy", "PIL", "timm", "torchvision"),
     "analysis": ("ot", "umap"),
     "export": ("onnx", "onnxscript", "onnxruntime"),
+    "monitor": ("river", "tensorboard"),
 }
 
 

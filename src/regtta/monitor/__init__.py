@@ -1,0 +1,46 @@
+"""Label-free signals of shift and health of a stream, the alarms on them, and where they are written."""
+
+from regtta.monitor.alarms import (
+    DEFAULT_ALARMS,
+    Alarm,
+    AlarmWatch,
+    LabelShiftAlarm,
+    Lasting,
+    NotHelping,
+    RefusedAlarm,
+    RiskAlarm,
+    ShiftAlarm,
+    UnsteadyAlarm,
+)
+from regtta.monitor.drift import DriftAlarm
+from regtta.monitor.events import Event
+from regtta.monitor.prometheus import PrometheusText
+from regtta.monitor.signals import NUMBERS, Evidence, Outputs, Shift, Signals
+from regtta.monitor.watching import Monitor
+from regtta.monitor.writers import JsonLines, News, TensorBoard, Writer
+
+__all__ = [
+    "DEFAULT_ALARMS",
+    "NUMBERS",
+    "Alarm",
+    "AlarmWatch",
+    "DriftAlarm",
+    "Event",
+    "Evidence",
+    "JsonLines",
+    "LabelShiftAlarm",
+    "Lasting",
+    "Monitor",
+    "News",
+    "NotHelping",
+    "Outputs",
+    "PrometheusText",
+    "RefusedAlarm",
+    "RiskAlarm",
+    "Shift",
+    "ShiftAlarm",
+    "Signals",
+    "TensorBoard",
+    "UnsteadyAlarm",
+    "Writer",
+]

@@ -1,0 +1,141 @@
+"""An alarm on a change of one signal's level, by Page–Hinkley or ADWIN."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Protocol, get_args
+
+from regtta.monitor.alarms import Alarm, AlarmWatch
+from regtta.monitor.extras import extra_package
+from regtta.monitor.signals import NUMBERS, Signals
+from regtta.options import check_choice, check_count, check_not_negative, check_positive, check_share
+
+DetectorName = Literal["page_hinkley", "adwin"]
+
+
+@dataclass(frozen=True)
+class DriftAlarm(Alarm):
+    """The level of a signal has changed.
+
+    Args:
+        detector: ``"page_hinkley"``, for a rise; or ``"adwin"`` of river (``pip install 'regtta[monitor]'``), for a
+            change either way. ADWIN's memory cannot be kept: a resumed stream starts it anew.
+        signal: one of :data:`regtta.monitor.NUMBERS`.
+        hold: batches that the alarm lasts after the last change.
+        least: values it takes before a change can be told, for Page–Hinkley.
+        delta: a change of level too small to matter, for Page–Hinkley.
+        threshold: the sum of what is above the mean that makes a change, for Page–Hinkley.
+        confidence: probability of a false alarm, for ADWIN.
+    """
+
+    detector: DetectorName = "page_hinkley"
+    signal: str = "shift_source"
+    hold: int = 32
+    least: int = 30
+    delta: float = 0.01
+    threshold: float = 1.0
+    confidence: float = 0.002
+
+    action: ClassVar[str] = "Look at what changed in the data at that time; a retrained model may be due."
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant, and say early what is missing."""
+        check_choice("detector", self.detector, get_args(DetectorName))
+        check_choice("signal", self.signal, NUMBERS)
+        check_count("hold", self.hold)
+        check_count("least", self.least)
+        check_not_negative("delta", self.delta)
+        check_positive("threshold", self.threshold)
+        check_share("confidence", self.confidence)
+        if self.detector == "adwin":
+            extra_package("river.drift", "The detector ADWIN")
+
+    def start(self) -> AlarmWatch:
+        """A watch that has seen nothing yet."""
+        if self.detector == "adwin":
+            return _DriftWatch(self, _Adwin(self.confidence))
+        return _DriftWatch(self, PageHinkley(self.least, self.delta, self.threshold))
+
+
+class Detector(Protocol):
+    """Tells changes in a stream of numbers."""
+
+    def changed(self, value: float) -> bool: ...  # noqa: D102
+
+    def state_dict(self) -> dict[str, Any]: ...  # noqa: D102
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None: ...  # noqa: D102
+
+
+class PageHinkley:
+    """The test of Page and Hinkley for a rise in the mean; begins anew after each that it finds.
+
+    ``S_t = Σ_i (x_i − x̄_i − δ)`` rises above its least so far by more than the threshold.
+
+    Example:
+        >>> test = PageHinkley(least=10, delta=0.01, threshold=1.0)
+        >>> [i for i in range(60) if test.changed(0.0 if i < 30 else 0.5)]
+        [32]
+    """
+
+    def __init__(self, least: int, delta: float, threshold: float) -> None:
+        self.least, self.delta, self.threshold = least, delta, threshold
+        self._begin()
+
+    def _begin(self) -> None:
+        self.count, self.mean, self.sum, self.lowest = 0, 0.0, 0.0, float("inf")
+
+    def changed(self, value: float) -> bool:
+        """Take in a value; whether it shows a rise."""
+        self.count += 1
+        self.mean += (value - self.mean) / self.count
+        self.sum += value - self.mean - self.delta
+        self.lowest = min(self.lowest, self.sum)
+        found = self.count >= self.least and self.sum - self.lowest > self.threshold
+        if found:
+            self._begin()
+        return found
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that is remembered."""
+        return {"count": self.count, "mean": self.mean, "sum": self.sum, "lowest": self.lowest}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from there."""
+        self.count, self.mean = state["count"], state["mean"]
+        self.sum, self.lowest = state["sum"], state["lowest"]
+
+
+class _Adwin:
+    def __init__(self, confidence: float) -> None:
+        self.test = extra_package("river.drift", "The detector ADWIN").ADWIN(delta=confidence)
+
+    def changed(self, value: float) -> bool:
+        self.test.update(value)
+        return bool(self.test.drift_detected)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """River keeps ADWIN's buckets to itself: it starts anew."""
+
+
+class _DriftWatch(AlarmWatch):
+    def __init__(self, alarm: DriftAlarm, detector: Detector) -> None:
+        self.alarm = alarm
+        self.detector = detector
+        self.left = 0
+
+    def check(self, signals: Signals) -> str | None:
+        value = signals.numbers().get(self.alarm.signal)
+        self.left = max(self.left - 1, 0)
+        if value is not None and self.detector.changed(value):
+            self.left = self.alarm.hold
+        return f"the level of {self.alarm.signal} changed" if self.left else None
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"left": self.left, "detector": self.detector.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.left = state["left"]
+        self.detector.load_state_dict(state["detector"])

@@ -1,0 +1,149 @@
+"""From what both models saw of a batch to the evidence about the stream."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regtta.features import Forward
+from regtta.monitor.signals import Evidence, Outputs, Shift
+from regtta.recent import RecentMoments
+from regtta.shift_tests import reweighting_needed, shift_test, steadiness
+from regtta.sight import Sight
+from regtta.statistics import SourceStatistics
+from regtta.whitening import Whitening
+
+BLOCK = 32  # samples a block of the steadiness test
+
+
+class Gauge:
+    """Remembers recent moments of both models' features and outputs.
+
+    Args:
+        source: the source's statistics.
+        head: the source model's.
+        memory: samples to look back on.
+        least: samples it takes before anything is said: a mean over one sample would be that sample.
+        level: probability of a false alarm a batch.
+        tolerance: a shift too small to matter, in source standard deviations.
+    """
+
+    def __init__(
+        self, source: SourceStatistics, head: nn.Linear, *, memory: int, least: int, level: float, tolerance: float
+    ) -> None:
+        self.memory, self.least, self.level, self.tolerance = memory, least, level, tolerance
+        self.source_count = source.count
+        self.whitening = Whitening.of(source, head)
+        self.head = head
+        weight = head.weight.detach().cpu().double()
+        bias = 0.0 if head.bias is None else head.bias.detach().cpu().double()
+        self.usual_mean = weight @ source.mean + bias
+        self.usual_sd = ((weight @ source.basis) ** 2 * source.variances).sum(dim=1).clamp_min(1e-300).sqrt()
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget the stream."""
+        self.at_source = RecentMoments(self.memory)
+        self.at_adapted = RecentMoments(self.memory)
+        self.outputs = RecentMoments(self.memory)
+        self.seen = torch.empty(0, self.head.out_features, dtype=torch.float64)
+        self.moved = False
+
+    @property
+    def count(self) -> float:
+        """Samples of equal weight behind the evidence."""
+        return min(self.at_source.count, self.at_adapted.count, self.outputs.count)
+
+    def see(self, sight: Sight) -> None:
+        """Take in a batch."""
+        before, self.moved = self.moved, sight.answered is not sight.source
+        if sight.step.diagnostics.verdict.returned or (before and not self.moved):
+            # What the model saw before it was taken back says nothing any more.
+            self.at_adapted.forget()
+            self.outputs.forget()
+        self.at_source.add(self.whitening(sight.source.features))
+        if self.moved:
+            self.at_adapted.add(self.whitening(sight.answered.features))
+        else:
+            self.at_adapted.load_state_dict(self.at_source.state_dict())
+        linear = self._linear(sight.source)
+        self._see_outputs(sight, linear)
+        finite = linear[linear.isfinite().all(dim=1)]
+        self.seen = torch.cat([self.seen, finite])[-max(self.memory, 4 * len(finite)) :]
+
+    def evidence(self) -> Evidence | None:
+        """What there is to say by now; ``None`` while there are too few samples."""
+        if self.count < self.least:
+            return None
+        test = shift_test(self.at_source, source_count=self.source_count, level=self.level, tolerance=self.tolerance)
+        enough = len(self.seen) >= min(self.memory, 4 * BLOCK) and len(self.seen) >= 2 * BLOCK
+        source, adapted, disagreement = self._outputs()
+        return Evidence(
+            source=Shift.of(self.at_source),
+            adapted=Shift.of(self.at_adapted),
+            beyond_chance=max(test.mean, test.spread),
+            reweighting=reweighting_needed(self.at_source),
+            steadiness=steadiness(self.seen, BLOCK, self.level) if enough else None,
+            outputs_source=source,
+            outputs_adapted=adapted,
+            disagreement=disagreement,
+        )
+
+    def _linear(self, forward: Forward) -> Tensor:
+        """(B, O) what the source's head makes of features."""
+        with torch.no_grad():
+            return _rows(self.head(forward.features.detach()))
+
+    def _see_outputs(self, sight: Sight, linear: Tensor) -> None:
+        source, answered = (_rows(forward.outputs) for forward in (sight.source, sight.answered))
+        if source.shape != linear.shape:  # the model makes something else of its head's outputs
+            source, answered = linear, self._linear(sight.answered)
+        # The last column is for the covariance of the first two.
+        self.outputs.add(torch.cat([linear, source, answered, answered - source, linear + source], dim=1))
+
+    def _outputs(self) -> tuple[Outputs, Outputs, float]:
+        """Outputs in the source's terms.
+
+        A model may change units after its head. The source's mean and standard deviation are known at the head;
+        ``slope``, of the model's outputs on the head's, takes them to the outputs.
+        """
+        recent = self.outputs
+        mean, variance, square = (
+            torch.stack(values.cpu().chunk(5)) for values in (recent.mean, recent.variance, recent.square)
+        )
+        covariance = (variance[4] - variance[0] - variance[1]) / 2
+        slope = torch.where(variance[0] > 0, covariance / variance[0].clamp_min(1e-300), 1.0)
+        unit = slope * self.usual_sd
+        at_source = (mean[0] - self.usual_mean) / self.usual_sd
+        disagreement = (square[3] / unit**2).mean().sqrt()
+        spreads = variance[1:3].sqrt() / unit.abs()
+        return (
+            Outputs(tuple(at_source.tolist()), tuple(spreads[0].tolist())),
+            Outputs(tuple((at_source + mean[3] / unit).tolist()), tuple(spreads[1].tolist())),
+            float(disagreement),
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that is remembered."""
+        return {
+            "source": self.at_source.state_dict(),
+            "adapted": self.at_adapted.state_dict(),
+            "outputs": self.outputs.state_dict(),
+            "seen": self.seen.clone(),
+            "moved": self.moved,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from there."""
+        self.at_source.load_state_dict(state["source"])
+        self.at_adapted.load_state_dict(state["adapted"])
+        self.outputs.load_state_dict(state["outputs"])
+        self.seen = state["seen"].clone()
+        self.moved = state["moved"]
+
+
+def _rows(outputs: Tensor) -> Tensor:
+    """(B, O) on the CPU, which has float64 everywhere."""
+    rows = outputs.detach().cpu().double()
+    return rows.flatten(1) if rows.ndim > 1 else rows[:, None]
