@@ -168,10 +168,10 @@ class Learner:
         """All numbers of a step in one read from the device."""
         seen = Forward(forward.features.detach(), forward.outputs.detach())
         finite = torch.stack([seen.features.isfinite().all(), seen.outputs.isfinite().all()]).all()
-        read = [self.parts.displacement(), self.parts.size(), finite, *numbers]
-        displacement, size, sound, *rest = torch.stack([n.to(finite.device, torch.float64) for n in read]).tolist()
+        read = [self.parts.displacement(), self.parts.largest(), finite, *numbers]
+        displacement, largest, sound, *rest = torch.stack([n.to(finite.device, torch.float64) for n in read]).tolist()
         loss, gradient_norm = rest if rest else (None, None)
-        return Outcome(loss, gradient_norm, displacement, bool(sound) and math.isfinite(size), seen)
+        return Outcome(loss, gradient_norm, displacement, bool(sound) and math.isfinite(largest), seen)
 
     def _replace_head(self, new: NewHead) -> None:
         head = self.stage.require_head()

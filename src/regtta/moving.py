@@ -54,10 +54,12 @@ class MovingParts:
             for name, tensor in self._live.items():
                 tensor.copy_(tensors[name])
 
-    def size(self) -> Tensor:
-        """Norm of all that is a floating-point number, a scalar: not finite as soon as one of them is not."""
+    def largest(self) -> Tensor:
+        """The largest magnitude of all that is a floating-point number, a scalar: finite if all of them are."""
         floating = [tensor.detach() for tensor in self._live.values() if tensor.is_floating_point()]
-        return _norm(floating) if floating else torch.zeros((), dtype=torch.float64)
+        if not floating:
+            return torch.zeros((), dtype=torch.float64)
+        return nn.utils.get_total_norm(floating, norm_type=float("inf")).double()
 
     def displacement(self) -> Tensor:
         """``‖θ − θ₀‖₂ / ‖θ₀‖₂`` over the parameters, a scalar; 0 where none can move."""

@@ -72,4 +72,4 @@ def test_json(regtta):
 
 def test_a_single_meaning_over_two_lines_is_whole():
     meanings = argument_meanings(METHODS["bn_adapt"].__doc__)
-    assert meanings["batch_norm"].endswith("however short the stream.")
+    assert meanings["batch_norm"].endswith("(Schneider et al., NeurIPS 2020).")

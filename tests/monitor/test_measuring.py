@@ -124,9 +124,13 @@ def test_beyond_chance_and_steadiness_are_those_tests(setting):
     assert measured.evidence().beyond_chance == max(test.mean, test.spread)
     last = torch.cat(outputs)[-MEMORY:]
     assert measured.evidence().steadiness == steadiness(last, 32, 1e-3)
+    # Variances summed over the outputs, which count as as many columns as their covariance within blocks has.
     blocks = zoo.numpy64(last[-96:]).reshape(3, 32, 2)
-    f = max(stats.f_oneway(*blocks[:, :, output]).statistic for output in range(2))
-    assert measured.evidence().steadiness == pytest.approx(f / stats.f.isf(1e-3 / 2, 2, 93), rel=0.03)
+    within = np.mean([np.cov(block.T) for block in blocks], axis=0)
+    columns = np.trace(within) ** 2 / (within**2).sum()
+    f = 32 * blocks.mean(axis=1).var(axis=0, ddof=1).sum() / np.trace(within)
+    limit = stats.f.isf(1e-3, 2 * columns, 93 * columns)
+    assert measured.evidence().steadiness == pytest.approx(f / limit, rel=0.03)
 
 
 def test_one_pass_for_both_models_is_one_shift_and_no_disagreement(setting):

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from regtta.adapter import Adapter
 from regtta.experiments.datasets import Domain
 from regtta.experiments.scoring import PlainScores, Task, scores_of, scores_of_each_output
+from regtta.guards.steps import NOT_FINITE
 from regtta.steps import Step
 
 PROTOCOLS = ("offline", "online")
@@ -98,7 +99,7 @@ def _labels(targets: Tensor, task: Task) -> Tensor:
 def what_diverged(steps: Sequence[Step], predictions: Mapping[str, Tensor], adapter: Adapter) -> str:
     """Names what is not finite among losses, weights and predictions; empty if all is.
 
-    The adapter refuses a step whose loss is not finite. Such a run still counts as diverged: without the guard it would
+    The adapter refuses a step that is not finite. Such a run still counts as diverged: without the guard it would
     be lost. So does a run of a method with something to train in which no step could be taken.
     """
     stuck = not any(step.diagnostics.verdict.learned for step in steps)
@@ -112,6 +113,7 @@ def not_finite(steps: Sequence[Step], predictions: Mapping[str, Tensor], adapter
     losses = [step.diagnostics.loss for step in steps if step.diagnostics.loss is not None]
     signs = {
         "loss": not all(math.isfinite(loss) for loss in losses),
+        "step": any(step.diagnostics.verdict.reason == NOT_FINITE for step in steps),
         "weights": not _finite_weights(adapter.export()),
         "predictions": not all(bool(values.isfinite().all()) for values in predictions.values()),
     }

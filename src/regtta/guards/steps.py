@@ -10,6 +10,8 @@ from typing import Any
 from regtta.guards.base import Guard, Outcome, Post, Watch
 from regtta.options import check_count, check_positive
 
+NOT_FINITE = "outputs, weights or running statistics are not finite"
+
 
 @dataclass(frozen=True)
 class FiniteStep(Guard):
@@ -20,8 +22,7 @@ class FiniteStep(Guard):
         for name, value in {"loss": outcome.loss, "gradient": outcome.gradient_norm}.items():
             if value is not None and not math.isfinite(value):
                 return f"the {name} is not finite"
-        sound = outcome.finite and math.isfinite(outcome.displacement)
-        return None if sound else "outputs, weights or running statistics are not finite"
+        return None if outcome.finite else NOT_FINITE
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,6 @@ class BoundedDisplacement(Guard):
 
     def judge(self, outcome: Outcome) -> str | None:
         """Compare with the limit."""
-        if outcome.displacement <= self.limit or not math.isfinite(outcome.displacement):
+        if outcome.displacement <= self.limit:
             return None
         return f"the parameters would be further than {self.limit:g} from where they began"

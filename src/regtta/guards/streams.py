@@ -76,13 +76,15 @@ class SteadyStream(Guard):
     steady, and cannot be told from a shift.
 
     Args:
-        memory: samples to look back on (four batches where that is more), and to be steady for before learning.
+        memory: samples to look back on, four batches where that is more.
+        patience: samples that a stream must have been steady for before anything is learned.
         block: samples a block.
         level: probability of a false alarm a batch; lower than the gate's, since an alarm takes back what was learned.
         tolerance: share of the variance that may lie between blocks, the outputs' own directions apart.
     """
 
-    memory: int = 256
+    memory: int = 1024
+    patience: int = 512
     block: int = 32
     level: float = 1e-4
     tolerance: float = 0.03
@@ -92,6 +94,7 @@ class SteadyStream(Guard):
     def __post_init__(self) -> None:
         """Refuse what cannot be meant."""
         check_count("memory", self.memory)
+        check_count("patience", self.patience)
         check_count("block", self.block)
         if self.block < 8 or self.memory < 2 * self.block:
             raise OptionError(
@@ -124,8 +127,8 @@ class _SteadyWatch(Watch):
         if unsteady:
             reason = f"the stream is not steady: {unsteady} move from block to block"
             return Rollback(reason, "source") if arrival.moved else reason
-        if self.steady_for < self.guard.memory:
-            return f"steady for fewer than {self.guard.memory} samples"
+        if self.steady_for < self.guard.patience:
+            return f"steady for fewer than {self.guard.patience} samples"
         return None
 
     def _unsteady(self) -> str:

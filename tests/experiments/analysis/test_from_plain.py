@@ -10,6 +10,7 @@ from regtta.errors import ForeignFileError
 from regtta.experiments import analysis
 from regtta.experiments.analysis.method_scores import MethodScores
 from regtta.experiments.analysis.reports import Array, Report
+from regtta.experiments.analysis.running_scores import RunningScores
 from regtta.metrics import Scores
 
 
@@ -31,6 +32,7 @@ def made(case, reports):
         analysis.shift_report(case.source, two),
         analysis.output_report(case.source, case.model[-1], {"before": case.model(case.target)}),
         MethodScores("R²", ("clean", "noisy"), *({"ssa": np.array([0.5, np.nan])} for _ in range(3)), 5),
+        RunningScores("sorted", {"ssa": np.array([0.5, np.nan])}),
     ]
     return {type(report): report for report in found}
 

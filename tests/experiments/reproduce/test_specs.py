@@ -110,6 +110,9 @@ METHOD_CHANGES = {
     "batch_norm": "source",
     "trainable": "all",
     "steps": 2,
+    "prior": 7,
+    "window": 7,
+    "free_output": True,
 }
 
 

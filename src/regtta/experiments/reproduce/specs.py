@@ -13,9 +13,9 @@ from regtta.experiments.reproduce.arms import Arm, arm_of, follows_order, seeded
 from regtta.experiments.reproduce.layouts import Cell, Layout
 from regtta.experiments.reproduce.settings import Part, Setting
 from regtta.experiments.sources import SourceSpec
+from regtta.experiments.specifying import specified
 from regtta.experiments.training import Recipe
 from regtta.methods import SSA, FeatureAlignment, Method, Sum, VarianceMinimization
-from regtta.options import described
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def _described(method: Method) -> dict[str, object]:
     """A method and where it is from, so that two of one name are not taken for each other."""
     module = type(method).__module__
     origin = {} if module.startswith("regtta.") else {"module": module}
-    return {"name": method.name, **origin, **described(method)}
+    return {"name": method.name, **origin, **specified(method)}
 
 
 @dataclass(frozen=True)

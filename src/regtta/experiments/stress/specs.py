@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any, TypedDict, Unpack
 
+from regtta.experiments.specifying import specified
 from regtta.experiments.store import key_of
 from regtta.experiments.stress.arms import ADAPTING, COMPARED, GATED, GUARDS, PLAIN, SOURCE
 from regtta.experiments.stress.settings import SETTINGS, StressSetting, StressSource
@@ -170,7 +171,7 @@ def _method(setting: StressSetting, arm: str) -> Method | None:
 
 @lru_cache
 def _described(method: Method) -> dict[str, object]:
-    return described(method)
+    return specified(method)
 
 
 @lru_cache
