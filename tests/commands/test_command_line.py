@@ -37,6 +37,7 @@ OTHER = {
     "monitor": Path("s.jsonl"),
     "prometheus": Path("s.prom"),
     "tensorboard": Path("runs"),
+    "safe": True,
     "allow_mismatch": True,
     "force": True,
 }

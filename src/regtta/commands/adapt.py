@@ -23,6 +23,7 @@ from regtta.commands.predictions import PREDICTION_SUFFIXES, PredictionSink, pre
 from regtta.commands.protocols import Protocol
 from regtta.commands.resuming import EVERY, check_resumable, resumable
 from regtta.errors import BatchError, OptionError, StatisticsError
+from regtta.guards import DEFAULT, SAFE
 from regtta.methods import Method
 from regtta.metrics import Scores
 from regtta.monitor import Monitor
@@ -60,6 +61,7 @@ class AdaptOptions:
         monitor: JSON lines of signals and alarms to write.
         prometheus: text file for Prometheus to write.
         tensorboard: folder for TensorBoard to write into.
+        safe: guard the stream as in production.
         allow_mismatch: go on with statistics of another model or head.
         force: replace files that exist.
     """
@@ -85,6 +87,7 @@ class AdaptOptions:
     monitor: Path | None = None
     prometheus: Path | None = None
     tensorboard: Path | None = None
+    safe: bool = False
     allow_mismatch: bool = False
     force: bool = False
 
@@ -147,7 +150,8 @@ def adapt_model(options: AdaptOptions, progress: Progress | None = None) -> Adap
     data = open_data(options.data, batch_size=BATCH_SIZE, dtype=floating_dtype(model))
     _check_passes(options, data)
     _check_labels(chosen, data)
-    adapter = Adapter(model, chosen, source, head=options.head, allow_mismatch=options.allow_mismatch)
+    guards = SAFE if options.safe else DEFAULT
+    adapter = Adapter(model, chosen, source, head=options.head, guards=guards, allow_mismatch=options.allow_mismatch)
     tally = Tally(model, scored=bool(data.target_names))
     recorder = _recorder(options, model, adapter)
     monitor = options.monitored.monitor(adapter)
@@ -267,6 +271,8 @@ def _check_files(options: AdaptOptions) -> None:
     if not any((*options.outputs.values(), options.tensorboard)):
         raise OptionError(f"Nothing to write. Pass at least one of {', '.join(options.outputs)}, --tensorboard.")
     check_resumable(options)
+    if options.safe and options.stats is None:
+        raise OptionError("--safe compares with the source. Pass --stats FILE, made with regtta collect.")
     check_suffix("--predictions", options.predictions, PREDICTION_SUFFIXES)
     check_suffix("--record", options.record, (".json",))
     _model_files(options).check_names()

@@ -39,5 +39,10 @@ def command_line(options: AdaptOptions) -> str:
     words = ["regtta", "adapt"]
     words += [word for option, value in named.items() if value is not None for word in (option, str(value))]
     words += [word for setting in options.settings for word in ("--set", setting)]
-    flags = {"--resume": options.resume, "--allow-mismatch": options.allow_mismatch, "--force": options.force}
+    flags = {
+        "--safe": options.safe,
+        "--resume": options.resume,
+        "--allow-mismatch": options.allow_mismatch,
+        "--force": options.force,
+    }
     return shlex.join([*words, *(flag for flag, given in flags.items() if given)])

@@ -156,9 +156,10 @@ def test_without_a_gain_at_64_no_share_is_told():
     assert row.met is None
     results = of(line(0.6, batch_size=8), line(0.4))
     eight, whole = small_rows(results)
-    assert (np.isnan(eight.kept), eight.met) == (True, None)
+    assert (np.isnan(eight.kept), eight.met) == (True, True)  # better than none: nothing is lost
     assert whole.gain == pytest.approx(-0.1)
-    assert sheet(results, "Small batches").notes[0].endswith("ssa at 64 has no gain to keep here.")
+    assert [row.met for row in small_rows(of(line(0.3, batch_size=8), line(0.4)))] == [False, None]
+    assert sheet(results, "Small batches").notes[0].endswith("ssa at 64 gains nothing here.")
     assert not sheet(of(*small_lines()), "Small batches").notes[0].endswith("here.")
 
 

@@ -115,6 +115,7 @@ def adapt(
     monitor: arguments.SignalsOut = None,
     prometheus: arguments.PrometheusOut = None,
     tensorboard: arguments.TensorBoardOut = None,
+    safe: arguments.Safe = False,
     allow_mismatch: arguments.AllowMismatch = False,
     force: arguments.Force = False,
 ) -> None:
@@ -145,6 +146,7 @@ def adapt(
         monitor=monitor,
         prometheus=prometheus,
         tensorboard=tensorboard,
+        safe=safe,
         allow_mismatch=allow_mismatch,
         force=force,
     )

@@ -117,6 +117,14 @@ PrometheusOut = Annotated[
 TensorBoardOut = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Folder to write the signals' curves into, for TensorBoard.")
 ]
+Safe = Annotated[
+    bool,
+    typer.Option(
+        "--safe",
+        help="Guard the stream as in production (regtta.SAFE): learn only from a shift that is there, that another mix "
+        "of labels does not explain, in a steady stream; go back when something runs away.",
+    ),
+]
 AllowMismatch = Annotated[
     bool, typer.Option("--allow-mismatch", help="Go on with statistics of another model or head.")
 ]

@@ -13,6 +13,7 @@ SAFE_FALL = -0.02  # the most that R² may fall below Source's under SAFE
 STILL = 0.99  # the share of clean batches on which nothing may be learned
 GATE_FALL = -0.005  # the most that R² may fall below Source's on the clean stream
 FEW = 5  # batches within which the gate must have opened on a shift
+WORTH = 0.02  # a gain that a share of can be told
 KEPT, KEPT_AT, WHOLE_AT = 0.75, 8, 64  # of SSA's gain at a batch of 64, the share to keep at a batch of 8
 
 
@@ -121,8 +122,9 @@ class SmallRow:
         batch_size: samples a step.
         r2: its mean.
         gain: mean over Source; NaN where a run diverged.
-        kept: ``gain`` as a share of SSA's at a batch of 64; NaN where that is unknown or no gain.
-        met: whether the share asked for is kept; None where nothing was asked, or there is no gain to keep.
+        kept: ``gain`` as a share of SSA's at a batch of 64; NaN where that is unknown or next to nothing.
+        met: whether no more than a quarter of SSA's gain at a batch of 64 is lost (nothing, where it has none); None
+            where nothing was asked.
     """
 
     arm: str
@@ -142,9 +144,10 @@ def small_rows(results: Results) -> tuple[SmallRow, ...]:
             runs = _small(results, arm, size)
             if runs:
                 gain = _mean_gain(runs)
-                kept = gain / whole if whole > 0 else math.nan
-                asked = size == KEPT_AT and whole > 0
-                rows.append(SmallRow(arm, size, mean_r2(runs), gain, kept, kept >= KEPT if asked else None))
+                kept = gain / whole if whole >= WORTH else math.nan
+                asked = size == KEPT_AT and not math.isnan(whole)
+                met = gain >= whole - (1 - KEPT) * max(whole, 0.0)
+                rows.append(SmallRow(arm, size, mean_r2(runs), gain, kept, met if asked else None))
     return tuple(rows)
 
 

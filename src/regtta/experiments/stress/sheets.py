@@ -92,10 +92,11 @@ def small_sheet(results: Results) -> list[Sheet]:
     ]
     source = found.mean_r2(results.of(SOURCE, "iid", PLAIN))
     columns = ("R²", "gain over Source", f"share of ssa's at {found.WHOLE_AT}", "asked")
-    asked = f"Asked: at batches of {found.KEPT_AT}, {found.KEPT:.0%} of ssa's gain at {found.WHOLE_AT}."
-    lost = (
-        "" if any(not math.isnan(row.kept) for row in rows) else f" ssa at {found.WHOLE_AT} has no gain to keep here."
+    asked = (
+        f"Asked: at batches of {found.KEPT_AT}, a loss of no more than {1 - found.KEPT:.0%} of ssa's gain at "
+        f"{found.WHOLE_AT}."
     )
+    lost = "" if any(not math.isnan(row.kept) for row in rows) else f" ssa at {found.WHOLE_AT} gains nothing here."
     title = f"Small batches: shifted streams in any order, guards plain; Source {_mean(source).text}"
     return [Sheet(title, columns, tuple(lines), (asked + lost,))] if lines else []
 
