@@ -24,6 +24,7 @@ format: $(INSTALLED)
 
 docs: $(INSTALLED)
 	$(BIN)/python docs/make_methods.py
+	$(BIN)/python docs/make_faults.py
 
 bench: $(INSTALLED)
 	$(BIN)/python benchmarks/collect_memory.py

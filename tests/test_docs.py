@@ -44,6 +44,7 @@ def test_the_readme_shows_the_three_lines():
         assert call in text
 
 
-def test_the_page_of_methods_is_what_the_table_gives():
-    maker = runpy.run_path(str(ROOT / "docs" / "make_methods.py"))
-    assert (ROOT / "docs" / "methods.md").read_text(encoding="utf-8") == maker["page"](), "run make docs"
+@pytest.mark.parametrize("name", ["methods", "faults"])
+def test_the_made_pages_are_what_they_are_made_from(name):
+    maker = runpy.run_path(str(ROOT / "docs" / f"make_{name}.py"))
+    assert (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") == maker["page"](), "run make docs"

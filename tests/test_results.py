@@ -10,6 +10,9 @@ import pytest
 from regtta.commands.reproduce import ReproduceOptions, reproduce
 from regtta.experiments.label_shift.study import read_lines
 from regtta.experiments.label_shift.tables import tables_of
+from regtta.experiments.store import RunStore
+from regtta.experiments.stress.settings import SETTINGS
+from regtta.experiments.stress.tables import table_files
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results"
@@ -137,3 +140,32 @@ def test_the_page_on_label_shift_shows_these_scores():
         arms = ("Source", "SSA, BN batch", "SSA, BN source", "output free, BN source", "SSA guarded by SAFE")
         found = {r["arm"]: r for r in label_shift_table("california", "caution") if r["stream"] == stream}
         assert cells == [f"{float(found[arm]['mean']):.3f}".replace("-", "−") for arm in arms], stream
+
+
+@pytest.mark.parametrize("name", sorted(SETTINGS))
+def test_the_tables_of_streams_are_those_of_the_committed_lines(name):
+    folder = RESULTS / "stress" / name
+    files = table_files(list(RunStore(folder / "runs.jsonl")), name)
+    assert {path.name for path in folder.iterdir()} == {*files, "runs.jsonl", f"{name}.png", f"{name}.svg"}
+    for file, text in files.items():
+        assert (folder / file).read_text() == text, file
+
+
+def safety(name):
+    with (RESULTS / "stress" / name / f"{name}-safety.csv").open() as file:
+        return [row for row in csv.DictReader(file) if row["guards"] == "safe"]
+
+
+def test_the_pages_on_guards_say_what_the_tables_say():
+    text = (ROOT / "docs" / "guards.md").read_text()
+    missed = {name: [row for row in safety(name) if row["met"] != "True"] for name in sorted(SETTINGS)}
+    assert not missed["demo"]
+    assert not missed["california"]
+    assert {row["kind"] for row in missed["svhn-subset"]} == {"iid"}
+    counts = [len(safety(name)) for name in ("demo", "california", "svhn-subset")]
+    assert [f"none of {counts[0]}", f"none of {counts[1]}"] == re.findall(r"none of \d+", text)
+    assert f"{len(missed['svhn-subset'])} of {counts[2]} on" in " ".join(text.split())
+    worst = {row["method"]: float(row["worst"]) for row in safety("svhn-subset") if row["kind"] == "iid"}
+    for method, words in {"ssa": "SSA loses up to {:.3f}", "bn_adapt": "BN-adapt {:.3f}"}.items():
+        assert words.format(-worst[method]) in text
+    assert f"({worst['ssa_window']:+.3f} at the worst)" in text

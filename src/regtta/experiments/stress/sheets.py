@@ -84,7 +84,7 @@ def small_sheet(results: Results) -> list[Sheet]:
             (
                 _mean(row.r2),
                 Text(_shown(row.gain, signed=True)),
-                Text("–" if math.isnan(row.kept) else f"{row.kept:.0%}"),
+                Text("–" if math.isnan(row.kept) else f"{round(row.kept, 2) + 0.0:.0%}"),
                 Text("" if row.met is None else "met" if row.met else "not met", bold=row.met is False),
             ),
         )

@@ -1,0 +1,58 @@
+"""Writes faults.md from the numbers that the tests run with: ``make docs``."""
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+PAGE = Path(__file__).with_name("faults.md")
+INTRODUCTION = """\
+# Faults
+
+Made by `make docs` from the numbers that the tests inject. Each row is a test, which fails if one of them is not
+survived: where a stream was struck, its predictions and its state must be, bit for bit, those of a stream that was not;
+where a file is hostile, it must end in a clear error, within bounded memory, and without running anything in it.
+
+| fault | injected | survived | lost | test |
+|---|---:|---:|---|---|
+"""
+
+
+def page() -> str:
+    """The page as the tests' constants give it."""
+    sys.path.insert(0, str(ROOT / "tests"))
+    import faults
+    import faulty_streams as streams
+    from security.attacks import injected
+
+    calls = faults.PREDICTING_THREADS * faults.PREDICTIONS_A_THREAD + faults.ADAPTING_THREADS * faults.UPDATES_A_THREAD
+    rows: list[tuple[str, int, str, str]] = [
+        *((fault, streams.INJECTED, "nothing", "test_faults.py") for fault in (*streams.SPOILING, *streams.BREAKING)),
+        ("killed with SIGKILL at a random moment, and resumed", faults.KILLS, "nothing", "test_checkpointing.py"),
+        *(
+            (f"{fault}, while a checkpoint is written", 1, "nothing", "test_checkpointing.py")
+            for fault in faults.DISK_FAULTS
+        ),
+        ("calls from several threads at once", calls, "nothing", "test_concurrency.py"),
+        *(
+            (f"hostile file: {kind}", count, "nothing", "security/test_attacks.py")
+            for kind, count in sorted(injected().items())
+        ),
+    ]
+    lines = [f"| {fault} | {count} | {count} | {lost} | `tests/{test}` |" for fault, count, lost, test in rows]
+    return (
+        INTRODUCTION
+        + "\n".join(lines)
+        + f"""
+
+Kills fall where they fall; at least {faults.KILLED_WRITES} of them are made to fall into the writing of a checkpoint. Beside
+the table, `tests/security` feeds every reader with random bytes and with mutations of valid files (hypothesis), and
+`tests/fuzz` with inputs that look for new paths through the code (atheris, where it is installed).
+
+Not in the table, and not promised: that a prediction is good. [Guards](guards.md) and the [stress table](stress.md) are
+about that.
+"""
+    )
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

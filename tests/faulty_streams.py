@@ -1,0 +1,50 @@
+"""Faults to inject into a healthy stream: each spoils a batch, or breaks the step that learns from it."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+INJECTED = 50
+"""How many of each are injected into one stream."""
+
+
+def not_a_number(batch: Tensor) -> Tensor:
+    return batch.masked_fill(torch.arange(batch.shape[1]) == 1, torch.nan)
+
+
+def infinite(batch: Tensor) -> Tensor:
+    return batch.masked_fill(torch.arange(len(batch))[:, None] == 3, torch.inf)
+
+
+def single(batch: Tensor) -> Tensor:
+    return batch[:1]
+
+
+def constant(batch: Tensor) -> Tensor:
+    return batch[:1].expand_as(batch).clone()
+
+
+def empty(batch: Tensor) -> Tensor:
+    return batch[:0]
+
+
+def overflowing(batch: Tensor) -> Tensor:
+    """Finite, but not after a layer or two."""
+    return batch * 3e38
+
+
+SPOILING: dict[str, Callable[[Tensor], Tensor]] = {
+    "a batch with a NaN": not_a_number,
+    "a batch with an infinity": infinite,
+    "a batch of one sample": single,
+    "a batch of one sample many times": constant,
+    "an empty batch": empty,
+    "a batch that overflows in the model": overflowing,
+}
+BREAKING = (
+    "an error in the model's forward pass",
+    "a loss that is not a number",
+    "a step that takes the weights too far",
+    "a step that a guard of the user's vetoes",
+)

@@ -1,0 +1,88 @@
+"""A stream with faults in it predicts and learns, bit for bit, as the same stream without them."""
+
+import pytest
+import torch
+
+import regtta
+import zoo
+from faulty_streams import BREAKING, INJECTED, SPOILING
+from regtta.guards import DEFAULT, BoundedDisplacement, Guard
+
+BATCHES = 100
+
+
+@pytest.fixture(scope="module")
+def source():
+    return regtta.collect(zoo.mlp(), zoo.table(400).split(50))
+
+
+def adapter_of(source, *more):
+    return regtta.Adapter(zoo.mlp(), regtta.SSA(k=4), source, guards=(*DEFAULT, BoundedDisplacement(), *more))
+
+
+def healthy():
+    return zoo.table(BATCHES * 16, shift=1.0, seed=2).split(16)
+
+
+def places():
+    """Before which batches a fault comes: half of them, at random."""
+    return set(torch.randperm(BATCHES, generator=torch.Generator().manual_seed(0))[:INJECTED].tolist())
+
+
+@pytest.mark.parametrize("fault", SPOILING)
+def test_a_spoiled_batch_is_predicted_and_costs_nothing(source, fault):
+    spoil, before = SPOILING[fault], places()
+    spared, struck = adapter_of(source), adapter_of(source)
+    survived = 0
+    for number, batch in enumerate(healthy()):
+        if number in before:
+            spoiled = spoil(batch)
+            step = struck.adapt(spoiled)
+            assert not step.diagnostics.verdict.learned
+            assert len(step.predictions) == len(spoiled)
+            assert torch.equal(step.predictions.nan_to_num(), struck.predict(spoiled).nan_to_num())
+            survived += 1
+        assert torch.equal(struck.adapt(batch).predictions, spared.adapt(batch).predictions)
+    assert survived == INJECTED
+
+
+class Vetoing(Guard):
+    """Vetoes every step while armed."""
+
+    armed = False
+
+    def judge(self, outcome):
+        return "vetoed" if Vetoing.armed else None
+
+
+@pytest.mark.parametrize("fault", BREAKING)
+def test_a_step_that_breaks_costs_nothing(source, fault, monkeypatch):
+    before = places()
+    spared, struck = adapter_of(source, Vetoing()), adapter_of(source, Vetoing())
+    rule = struck._learner.rule
+    survived = 0
+    for number, batch in enumerate(healthy()):
+        if number in before:
+            with monkeypatch.context() as faulty:
+                if fault == "an error in the model's forward pass":
+                    hook = struck._model[5].register_forward_hook(_burst)
+                    with pytest.raises(RuntimeError, match="out of memory"):
+                        struck.adapt(batch)
+                    hook.remove()
+                else:
+                    if fault == "a loss that is not a number":
+                        faulty.setattr(rule, "variance", rule.variance * torch.nan)
+                    elif fault == "a step that takes the weights too far":
+                        faulty.setitem(struck._learner.optimizer.param_groups[0], "lr", 100.0)
+                    else:
+                        faulty.setattr(Vetoing, "armed", True)
+                    step = struck.adapt(batch)
+                    assert not step.diagnostics.verdict.learned
+                    assert torch.equal(step.predictions, struck.predict(batch))
+            survived += 1
+        assert torch.equal(struck.adapt(batch).predictions, spared.adapt(batch).predictions)
+    assert survived == INJECTED
+
+
+def _burst(module, args, output):
+    raise RuntimeError("out of memory")
