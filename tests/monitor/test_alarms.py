@@ -82,6 +82,11 @@ def test_an_alarm_takes_as_many_batches_as_it_says_and_flickering_raises_none():
     assert [e.index for e in told(ShiftAlarm(batches=2), [bad, {"evidence": None}, bad, {"evidence": None}])] == [2]
 
 
+def test_a_gate_at_rest_is_no_reason_for_an_alarm():
+    resting = [{"learned": False, "reason": reason} for reason in ("no shift", "aligned with the source")]
+    assert told(RefusedAlarm(share=0.5, batches=10), resting * 20) == []
+
+
 def test_refused_counts_the_batches_of_late():
     refused = {"learned": False, "reason": "why"}
     events = told(RefusedAlarm(share=0.5, batches=10), [*[{}] * 10, *[refused] * 6, *[{}] * 6])

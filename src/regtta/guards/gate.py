@@ -10,6 +10,9 @@ from regtta.recent import RecentMoments
 from regtta.shift_tests import shift_test
 from regtta.whitening import Whitening
 
+NO_SHIFT = "no shift"
+ALIGNED = "aligned with the source"
+
 
 @dataclass(frozen=True)
 class Gate(Guard):
@@ -60,11 +63,11 @@ class _GateWatch(Watch):
         if self.at_source.count < self.gate.least:
             return f"fewer than {self.gate.least} samples to tell a shift by"
         if not self._shifted(self.at_source):
-            return Rollback("no shift", "source") if arrival.moved else "no shift"
+            return Rollback(NO_SHIFT, "source") if arrival.moved else NO_SHIFT
         if not arrival.moved:
             return None
         self.at_current.add(self.whitening(arrival.current.features))
-        return None if self._shifted(self.at_current) else "aligned with the source"
+        return None if self._shifted(self.at_current) else ALIGNED
 
     def returned(self) -> None:
         """What the model saw before it was taken back says nothing any more."""

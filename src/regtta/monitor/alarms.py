@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from regtta.guards.gate import ALIGNED, NO_SHIFT
 from regtta.monitor.events import Event
 from regtta.monitor.signals import Evidence, Signals
 from regtta.options import check_count, check_not_negative, check_positive, check_share
@@ -190,7 +191,7 @@ class UnsteadyAlarm(Lasting):
 
 @dataclass(frozen=True)
 class RefusedAlarm(Alarm):
-    """Many batches were not learned from.
+    """Many batches were refused, other than by a gate that is at rest: no shift, or one that is aligned by now.
 
     Args:
         share: of the batches of late that is too many.
@@ -218,7 +219,7 @@ class _RefusedWatch(AlarmWatch):
         self.refused: deque[bool] = deque(maxlen=alarm.batches)
 
     def check(self, signals: Signals) -> str | None:
-        self.refused.append(not signals.learned)
+        self.refused.append(not signals.learned and signals.reason not in (NO_SHIFT, ALIGNED))
         too_many = sum(self.refused) > self.alarm.share * self.alarm.batches
         return f"more than {self.alarm.share:.0%} of {self.alarm.batches} batches were refused" if too_many else None
 
