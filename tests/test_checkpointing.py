@@ -326,3 +326,21 @@ def test_threads_that_share_a_keeper_lose_no_count(path, never_stopped):
     assert keeper.batches == 20
     state = read_state(path)
     assert state["batches"] == state["adapter"]["index"] == 18
+
+
+def test_a_monitor_stands_in_the_file_as_well(path):
+    def begin():
+        watched = adapter()
+        monitor = regtta.Monitor(watched)
+        return monitor, regtta.Checkpoints(watched, path, every=3, monitor=monitor)
+
+    whole, keeper = begin()
+    steps = [keeper.adapt(x) for x in STREAM]
+    again, resumed = begin()
+    start = resumed.resume()
+    assert start == 18
+    for x, step in zip(STREAM[start:], steps[start:], strict=True):
+        assert torch.equal(resumed.adapt(x).predictions, step.predictions)
+    assert again.signals == whole.signals
+    assert again.signals.evidence is not None
+    assert again.raised == whole.raised
