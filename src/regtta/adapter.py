@@ -280,18 +280,18 @@ class Adapter:
             inputs, lambda: self._in_eval_mode(inputs), lambda: self._at_source(inputs), moved=self._moved
         )
         ruling = self._panel.admits(arrival)
-        attempt = Attempt(Outcome(), None, ruling)
+        attempt = Attempt(Outcome(), stands=False, ruling=ruling)
         if ruling is None:
             attempt = self._started.learn(inputs, targets, self._panel.judge)
         at_source, returned = arrival.seen_at_source, ""
-        if attempt.predictions is not None:
+        if attempt.stands:
             self._moved = True
         if isinstance(attempt.ruling, Keep):
             self._good = self._started.state_dict()
         if isinstance(attempt.ruling, Rollback):
             returned = self._return_to(attempt.ruling.to)
             arrival = Arrival(inputs, lambda: self._in_eval_mode(inputs))
-        learned_from = attempt.outcome.forward if attempt.predictions is not None else None
+        learned_from = attempt.outcome.forward if attempt.stands else None
         answered = learned_from or arrival.current
         return self._described(attempt, answered.outputs, returned), answered, at_source
 
@@ -312,7 +312,8 @@ class Adapter:
 
     def _frozen_step(self, inputs: Tensor) -> tuple[Step, Forward, None]:
         answered = self._in_eval_mode(inputs)
-        return self._described(Attempt(Outcome(), None, "frozen by hand"), answered.outputs, ""), answered, None
+        attempt = Attempt(Outcome(), stands=False, ruling="frozen by hand")
+        return self._described(attempt, answered.outputs, ""), answered, None
 
     def _described(self, attempt: Attempt, predictions: Tensor, returned: str) -> Step:
         ruling, outcome = attempt.ruling, attempt.outcome

@@ -22,12 +22,12 @@ class Attempt:
 
     Attributes:
         outcome: its numbers.
-        predictions: of the pass that was learned from; ``None`` where the step was undone.
+        stands: whether what it changed was kept.
         ruling: of the guards, or why the method itself took no step; ``None`` where it stands.
     """
 
     outcome: Outcome
-    predictions: Tensor | None
+    stands: bool
     ruling: Ruling
 
 
@@ -119,7 +119,7 @@ class Learner:
         finally:
             if not stands:
                 undo()
-        return Attempt(outcome, forward.outputs.detach() if stands else None, ruling)
+        return Attempt(outcome, stands, ruling)
 
     def _remember(self) -> Callable[[], None]:
         """Keep everything as it is; gives back what makes it so again."""

@@ -15,6 +15,7 @@ class RecentMoments:
 
     Args:
         memory: samples after which one counts e times less.
+        products: whether to keep the covariance of squares, (K, K), as well.
 
     Example:
         >>> recent = RecentMoments(memory=100)
@@ -24,8 +25,9 @@ class RecentMoments:
         (tensor([1., 1., 1.], dtype=torch.float64), True)
     """
 
-    def __init__(self, memory: float) -> None:
+    def __init__(self, memory: float, *, products: bool = True) -> None:
         self.memory = memory
+        self.products = products
         self.forget()
 
     def forget(self) -> None:
@@ -42,7 +44,9 @@ class RecentMoments:
         squares = values**2
         # Samples of one batch are of one age: a batch far longer than the memory would else be lost but for its end.
         fading = math.exp(-len(values) / self.memory)
-        sums = torch.cat([values.sum(dim=0)[None], squares.sum(dim=0)[None], squares.T @ squares])
+        sums = torch.stack([values.sum(dim=0), squares.sum(dim=0)])
+        if self.products:
+            sums = torch.cat([sums, squares.T @ squares])
         self._sums = sums if self._sums is None else self._sums.to(sums.device) * fading + sums
         self._weight = self._weight * fading + len(values)
         self._squared_weight = self._squared_weight * fading**2 + len(values)

@@ -148,6 +148,11 @@ class SourceStatistics:
         covariance.diagonal().copy_(self.feature_variances)
         return covariance
 
+    def output_moments(self, weight: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean ``W μ`` and variance ``(W Σ Wᵀ)_oo`` (O,) of the outputs of a head ``weight`` (O, D), its bias apart."""
+        weight = weight.detach().cpu().double()
+        return weight @ self.mean, ((weight @ self.basis) ** 2 * self.variances).sum(dim=1)
+
     def dimensions_for(self, share: float) -> int:
         """How many leading directions carry ``share`` of the variance."""
         carried = self.variances.cumsum(0) / self.variances.sum()

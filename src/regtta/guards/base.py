@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from regtta.errors import StatisticsError
 from regtta.features import Forward
 from regtta.statistics import SourceStatistics
+from regtta.whitening import Whitening
 
 
 class Arrival:
@@ -40,6 +41,7 @@ class Arrival:
         self.moved = moved
         self._run_current = current
         self._run_source = source
+        self._whitened: dict[tuple[int, int], Tensor] = {}
 
     @cached_property
     def current(self) -> Forward:
@@ -53,11 +55,12 @@ class Arrival:
         """Features and outputs of the model as it was when the stream began."""
         return self.current if not self.moved or self._run_source is None else self._run_source()
 
-    @property
-    def predictions(self) -> Tensor | None:
-        """Outputs of the model as it is now, if a guard has looked at them."""
-        seen = self.__dict__.get("current") or (None if self.moved else self.__dict__.get("source"))
-        return None if seen is None else seen.outputs
+    def coordinates(self, whitening: Whitening, forward: Forward) -> Tensor:
+        """Whitened coordinates (B, k) of one of the two passes, made once however many guards look at them."""
+        place = (id(whitening), id(forward))
+        if place not in self._whitened:
+            self._whitened[place] = whitening(forward.features)
+        return self._whitened[place]
 
     @property
     def seen_at_source(self) -> Forward | None:
@@ -127,6 +130,15 @@ class Post:
                 "source=regtta.collect(model, loader), or leave the guard out."
             )
         return self.source, self.head
+
+    def whitening(self, guard: str) -> Whitening:
+        """The source's whitened subspace, for a guard that cannot do without: one for all guards of a stream."""
+        self.require(guard)
+        return self._whitening
+
+    @cached_property
+    def _whitening(self) -> Whitening:
+        return Whitening.of(*self.require("of the stream"))
 
 
 class Watch:

@@ -45,8 +45,8 @@ class Gate(Guard):
 
     def start(self, post: Post) -> Watch:
         """A watch that has seen nothing yet."""
-        source, head = post.require("Gate")
-        return _GateWatch(self, Whitening.of(source, head), source.count)
+        source, _ = post.require("Gate")
+        return _GateWatch(self, post.whitening("Gate"), source.count)
 
 
 class _GateWatch(Watch):
@@ -59,14 +59,14 @@ class _GateWatch(Watch):
 
     def admits(self, arrival: Arrival) -> str | Rollback | None:
         """Look at the batch with the source model, and once that has moved with the adapted one as well."""
-        self.at_source.add(self.whitening(arrival.source.features))
+        self.at_source.add(arrival.coordinates(self.whitening, arrival.source))
         if self.at_source.count < self.gate.least:
             return f"fewer than {self.gate.least} samples to tell a shift by"
         if not self._shifted(self.at_source):
             return Rollback(NO_SHIFT, "source") if arrival.moved else NO_SHIFT
         if not arrival.moved:
             return None
-        self.at_current.add(self.whitening(arrival.current.features))
+        self.at_current.add(arrival.coordinates(self.whitening, arrival.current))
         return None if self._shifted(self.at_current) else ALIGNED
 
     def returned(self) -> None:

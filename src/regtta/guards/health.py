@@ -35,22 +35,22 @@ class HealthCheck(Guard):
 
     def start(self, post: Post) -> Watch:
         """A watch that has seen nothing yet."""
-        return _HealthWatch(self, Whitening.of(*post.require("HealthCheck")))
+        return _HealthWatch(self, post.whitening("HealthCheck"))
 
 
 class _HealthWatch(Watch):
     def __init__(self, guard: HealthCheck, whitening: Whitening) -> None:
         self.guard = guard
         self.whitening = whitening
-        self.at_source = RecentMoments(guard.memory)
-        self.at_current = RecentMoments(guard.memory)
+        self.at_source = RecentMoments(guard.memory, products=False)
+        self.at_current = RecentMoments(guard.memory, products=False)
         self.steps = self.failures = 0
 
     def admits(self, arrival: Arrival) -> None:
         """Look at the batch with both models, once there are two."""
         if arrival.moved:
-            self.at_source.add(self.whitening(arrival.source.features))
-            self.at_current.add(self.whitening(arrival.current.features))
+            self.at_source.add(arrival.coordinates(self.whitening, arrival.source))
+            self.at_current.add(arrival.coordinates(self.whitening, arrival.current))
 
     def judge(self, outcome: Outcome) -> Keep | Rollback | None:  # noqa: ARG002 - every step counts alike
         """At every so many steps, compare the two."""

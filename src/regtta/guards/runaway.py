@@ -130,9 +130,7 @@ class _RangeWatch(_FirstSteps):
         super().__init__(guard.first)
         self.guard = guard
         self.weight = head.weight.detach().double().clone()
-        weight, mean = self.weight.cpu(), source.mean
-        spread = ((weight @ source.basis) ** 2 * source.variances).sum(dim=1)
-        self.usual = torch.stack([weight @ mean, spread])
+        self.usual = torch.stack(source.output_moments(self.weight))
 
     def measure(self, features: Tensor) -> Tensor:
         """(2, O) mean and variance of the outputs the source's head gives, its bias apart."""

@@ -40,18 +40,18 @@ class BeyondReweighting(Guard):
 
     def start(self, post: Post) -> Watch:
         """A watch that has seen nothing yet."""
-        return _MixWatch(self, Whitening.of(*post.require("BeyondReweighting")))
+        return _MixWatch(self, post.whitening("BeyondReweighting"))
 
 
 class _MixWatch(Watch):
     def __init__(self, guard: BeyondReweighting, whitening: Whitening) -> None:
         self.guard = guard
         self.whitening = whitening
-        self.recent = RecentMoments(guard.memory)
+        self.recent = RecentMoments(guard.memory, products=False)
 
     def admits(self, arrival: Arrival) -> str | Rollback | None:
         """Look at the batch as the source model sees it."""
-        self.recent.add(self.whitening(arrival.source.features))
+        self.recent.add(arrival.coordinates(self.whitening, arrival.source))
         needed = reweighting_needed(self.recent) if self.recent.count else 0.0
         if needed > self.guard.limit:
             return None
@@ -106,7 +106,7 @@ class SteadyStream(Guard):
 
     def start(self, post: Post) -> Watch:
         """A watch that has seen nothing yet."""
-        return _SteadyWatch(self, Whitening.of(*post.require("SteadyStream")))
+        return _SteadyWatch(self, post.whitening("SteadyStream"))
 
 
 class _SteadyWatch(Watch):
@@ -118,7 +118,7 @@ class _SteadyWatch(Watch):
 
     def admits(self, arrival: Arrival) -> str | Rollback | None:
         """Remember the batch as the source model sees it, and compare blocks of the stream."""
-        seen = self.whitening(arrival.source.features)
+        seen = arrival.coordinates(self.whitening, arrival.source)
         seen = seen[seen.isfinite().all(dim=1)]
         longest = max(self.guard.memory, 4 * len(seen))
         self.seen = torch.cat([self.seen, seen])[-longest:]

@@ -36,17 +36,16 @@ class Gauge:
         self.source_count = source.count
         self.whitening = Whitening.of(source, head)
         self.head = head
-        weight = head.weight.detach().cpu().double()
-        bias = 0.0 if head.bias is None else head.bias.detach().cpu().double()
-        self.usual_mean = weight @ source.mean + bias
-        self.usual_sd = ((weight @ source.basis) ** 2 * source.variances).sum(dim=1).clamp_min(1e-300).sqrt()
+        mean, variance = source.output_moments(head.weight)
+        self.usual_mean = mean if head.bias is None else mean + head.bias.detach().cpu().double()
+        self.usual_sd = variance.clamp_min(1e-300).sqrt()
         self.begin()
 
     def begin(self) -> None:
         """Forget the stream."""
         self.at_source = RecentMoments(self.memory)
         self.at_adapted = RecentMoments(self.memory)
-        self.outputs = RecentMoments(self.memory)
+        self.outputs = RecentMoments(self.memory, products=False)
         self.seen = torch.empty(0, self.head.out_features, dtype=torch.float64)
         self.moved = False
 
