@@ -70,3 +70,7 @@ class HeadMismatchError(MismatchError):
 
 class MissingExtraError(RegttaError):
     """An optional dependency is not installed."""
+
+
+class ProcessError(RegttaError):
+    """Processes that work together cannot: one is gone, or they were given different things."""
