@@ -1,51 +1,49 @@
-"""Peak memory of ``regtta.collect`` against the number of samples: it must not grow.
+"""Peak memory of one ``regtta.collect`` over so many rows, made on the fly.
 
-Each size runs in a process of its own, whose peak resident memory the operating system reports. What is
-printed is each peak over that of the smallest size.
+    python benchmarks/collect_memory.py --samples 1000000
+
+The peak is that of the process, so each size needs one of its own: ``python -m benchmarks.speed --cases memory`` runs
+several and compares them.
 """
 
 import argparse
 import json
 import resource
-import subprocess
-import sys
 from collections.abc import Iterator
 
-SIZES = (1_000, 10_000, 100_000, 1_000_000)
-WIDTH = 256
-BATCH = 500
+import torch
+from torch import Tensor, nn
+
+import regtta
+
+WIDTH, BATCH, COLUMNS = 256, 500, 16
+RESIDENT, ON_GPU = "resident memory of the process", "GPU memory"
 
 
-def peak_after(samples: int) -> int:
-    """Collect over ``samples`` rows made on the fly; peak resident memory of this process in KiB."""
-    import torch
+def peaks_after(samples: int, device: torch.device) -> dict[str, float]:
+    """Collect over ``samples`` rows; the peaks of this process in MiB, by what was measured."""
+    model = nn.Sequential(nn.Linear(COLUMNS, WIDTH), nn.ReLU(), nn.Linear(WIDTH, 1)).to(device)
 
-    import regtta
-
-    model = torch.nn.Sequential(torch.nn.Linear(16, WIDTH), torch.nn.ReLU(), torch.nn.Linear(WIDTH, 1))
-
-    def rows() -> Iterator[torch.Tensor]:
+    def rows() -> Iterator[Tensor]:
         for _ in range(samples // BATCH):
-            yield torch.randn(BATCH, 16)
+            yield torch.randn(BATCH, COLUMNS)
 
     source = regtta.collect(model, rows())
     if source.count != samples:
         raise SystemExit(f"collected {source.count} samples, not {samples}")
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    peaks = {RESIDENT: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
+    if device.type == "cuda":
+        peaks[ON_GPU] = torch.cuda.max_memory_allocated(device) / 2**20
+    return peaks
 
 
 def main() -> None:
-    """Run every size in a process of its own and print the ratios."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--samples", type=int, help="run this size here and print its peak in KiB")
-    arguments = parser.parse_args()
-    if arguments.samples is not None:
-        print(peak_after(arguments.samples))
-        return
-    peaks = {size: int(subprocess.check_output([sys.executable, __file__, "--samples", str(size)])) for size in SIZES}
-    for size, peak in peaks.items():
-        print(f"{size:>9,} samples: peak {peak / 1024:6.0f} MiB, ratio {peak / peaks[SIZES[0]]:.3f}")
-    print(json.dumps({"benchmark": "collect_memory", "width": WIDTH, "peak_kib": peaks}))
+    """Print the peaks as JSON."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--samples", type=int, required=True)
+    parser.add_argument("--device", type=torch.device, default=torch.device("cpu"))
+    options = parser.parse_args()
+    print(json.dumps(peaks_after(options.samples, options.device)))
 
 
 if __name__ == "__main__":

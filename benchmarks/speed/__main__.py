@@ -1,0 +1,84 @@
+"""The command: ``python -m benchmarks.speed --out FOLDER``."""
+
+import argparse
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from benchmarks.speed import bench as benches
+from benchmarks.speed.bench import Bench
+from benchmarks.speed.cases import cases_for
+from benchmarks.speed.record import FILE, read
+from benchmarks.speed.running import run, show
+from benchmarks.speed.timing import Effort
+from regtta.errors import RegttaError
+
+EXAMPLES = """\
+examples:
+  python -m benchmarks.speed --out results/speed/here
+  python -m benchmarks.speed --out results/speed/h200 --cases step,profile
+  python -m benchmarks.speed --out results/speed/h200 --cases precision --data data --models source-models
+  python -m benchmarks.speed --out /tmp/smoke --quick
+"""
+
+
+def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
+    """The options of the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.speed",
+        description="Measure what adapting costs, as ratios; a run that was broken off goes on where it was.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--out", type=Path, required=True, help="folder of speed.json, speed.md and the figures")
+    parser.add_argument("--device", help="such as cpu or cuda; the GPU where there is one")
+    parser.add_argument("--cases", default="", help="names of cases, or what they begin with, apart by commas")
+    parser.add_argument("--list", action="store_true", help="print the names of all cases and end")
+    parser.add_argument("--force", action="store_true", help="run those as well that speed.json has already")
+    parser.add_argument("--render", action="store_true", help="only write page and figures anew from speed.json")
+    parser.add_argument("--quick", action="store_true", help="a smoke run of seconds, whose numbers mean nothing")
+    parser.add_argument("--limit", type=float, default=500.0, help="seconds after which no case begins (500)")
+    parser.add_argument("--seconds", type=float, help="that the samples of one comparison may take")
+    parser.add_argument("--data", type=Path, help="folder of the real data sets, to score precisions on")
+    parser.add_argument("--models", type=Path, help="folder of trained source models; by default models in --out")
+    parser.add_argument("--sources", type=int, default=5, help="source models behind a score, 2 at the least (5)")
+    options = parser.parse_args(arguments)
+    if options.sources < 2:
+        parser.error("--sources must be 2 at the least: one source model has no spread")
+    return options
+
+
+def bench_of(options: argparse.Namespace) -> Bench:
+    """What the options ask for."""
+    device = torch.device(options.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    effort = benches.QUICK if options.quick else Effort()
+    if options.seconds is not None:
+        effort = replace(effort, seconds=options.seconds)
+    return Bench(device, options.out, options.quick, effort, options.data, options.models, options.sources)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Measure, or show what was measured; 1 where something failed or was not reached."""
+    options = parsed(arguments)
+    bench = bench_of(options)
+    if options.list:
+        print("\n".join(cases_for(bench)))
+        return 0
+    try:
+        if options.render:
+            show(read(options.out / FILE), options.out)
+            return 0
+        chosen = [name for name in options.cases.split(",") if name]
+        missed = run(bench, chosen=chosen, force=options.force, limit=options.limit)
+    except RegttaError as error:
+        print(error, file=sys.stderr)
+        return 2
+    if missed:
+        print(f"missing: {', '.join(missed)}", file=sys.stderr)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,60 @@
+"""Collecting source statistics, against inference over the same batches."""
+
+from dataclasses import replace
+from itertools import cycle, islice
+
+import regtta
+from benchmarks.speed.bench import Bench
+from benchmarks.speed.comparing import Maker, compared
+from benchmarks.speed.findings import Findings
+from benchmarks.speed.subjects import Ground, Subject, ground
+from benchmarks.speed.timing import Contestant, Effort
+from benchmarks.speed.variants import bare
+from regtta.execution import PLAIN
+
+INFERENCE = "inference alone"
+ABOUT = """\
+One call is a whole pass over so many samples, with the spectrum at its end; the reference runs the model over the
+same batches and keeps nothing."""
+
+
+def collecting(subject: Subject, samples: int, bench: Bench) -> Findings:
+    """Time ``regtta.collect`` over ``samples`` samples."""
+    title = f"Collecting: {subject.title}, {samples:,} samples"
+    with subject.threads(bench.device):
+        here = ground(subject, bench.device)
+        makers: dict[str, Maker] = {
+            INFERENCE: lambda: inference(here, samples, bench),
+            "collect": lambda: collection(here, samples),
+        }
+        table = compared(
+            title, makers, (INFERENCE,), bench, samples=samples, reading="times the time", effort=whole_passes(bench)
+        )
+    return Findings(title, ABOUT, tables=(table,))
+
+
+def whole_passes(bench: Bench) -> Effort:
+    """A call is long enough by itself."""
+    rounds = bench.effort.rounds if bench.quick else 7
+    return replace(bench.effort, rounds=rounds, sample_seconds=0.0, most_calls=1, warm_calls=1)
+
+
+def inference(here: Ground, samples: int, bench: Bench) -> Contestant:
+    """The model over the batches, and nothing else."""
+    forward = bare(here.model, PLAIN, bench.device)
+
+    def infer() -> None:
+        for batch in islice(cycle(here.steady), samples // here.subject.batch):
+            forward(batch)
+
+    return Contestant(infer)
+
+
+def collection(here: Ground, samples: int) -> Contestant:
+    """``collect`` over the batches."""
+
+    def collect() -> None:
+        batches = islice(cycle(here.steady), samples // here.subject.batch)
+        regtta.collect(here.model, batches, head=here.subject.head)
+
+    return Contestant(collect)

@@ -1,0 +1,132 @@
+"""How the time of a step grows with the batch, with k, with the width of the features and with the outputs."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+
+import torch
+
+from benchmarks.speed.bench import Bench
+from benchmarks.speed.cases.collecting import INFERENCE, collection, inference, whole_passes
+from benchmarks.speed.cases.step import STRAIGHTFORWARD, stepping, straightforward
+from benchmarks.speed.comparing import Maker, made_ready
+from benchmarks.speed.findings import Curve, Findings, Point
+from benchmarks.speed.subjects import Ground, Subject, ground
+from benchmarks.speed.timing import Contestant, Effort, Times, race, ratio
+from regtta.execution import PLAIN, Execution
+
+Line = Callable[[Ground], Contestant]
+Along = Callable[[Subject, tuple[int, ...], Bench], Curve]
+
+ABOUT = """\
+Growth is relative to the first size of the same line; all sizes and lines take turns in one run."""
+
+
+def along_batches(subject: Subject, sizes: tuple[int, ...], bench: Bench) -> Curve:
+    """The step over the size of the batch."""
+    return _step_curve(subject, "batch size", sizes, lambda size: rebatched(ground(subject, bench.device), size), bench)
+
+
+def along_k(subject: Subject, sizes: tuple[int, ...], bench: Bench) -> Curve:
+    """The step over the number of directions that are aligned."""
+    here = ground(subject, bench.device)
+    return _step_curve(subject, "k", sizes, lambda k: replace(here, subject=replace(subject, k=k)), bench)
+
+
+def along_width(subject: Subject, sizes: tuple[int, ...], bench: Bench) -> Curve:
+    """The step over the width of the features."""
+    return _step_curve(
+        subject, "features", sizes, lambda width: ground(replace(subject, width=width), bench.device), bench
+    )
+
+
+def along_outputs(subject: Subject, sizes: tuple[int, ...], bench: Bench) -> Curve:
+    """The step over the number of outputs."""
+    return _step_curve(
+        subject, "outputs", sizes, lambda count: ground(replace(subject, outputs=count), bench.device), bench
+    )
+
+
+def along_samples(subject: Subject, sizes: tuple[int, ...], bench: Bench) -> Curve:
+    """Collecting over the number of samples."""
+    here = ground(subject, bench.device)
+    lines: Mapping[str, Callable[[int], Contestant]] = {
+        INFERENCE: lambda samples: inference(here, samples, bench),
+        "collect": lambda samples: collection(here, samples),
+    }
+    return _curve(
+        f"collect, {subject.name}",
+        "samples",
+        sizes,
+        lines,
+        reference=INFERENCE,
+        bench=bench,
+        effort=whole_passes(bench),
+    )
+
+
+def grown(along: Along, subject: Subject, sizes: tuple[int, ...], bench: Bench) -> Findings:
+    """One curve as the findings of a case."""
+    with subject.threads(bench.device):
+        curve = along(subject, sizes, bench)
+    return Findings(f"How cost grows with {curve.along}: {curve.title}", ABOUT, curves=(curve,))
+
+
+def rebatched(here: Ground, size: int) -> Ground:
+    """The same model with a stream in batches of ``size``."""
+    rows = torch.cat(here.shifted)
+    count = max(2, len(rows) // size)
+    repeated = rows.repeat(-(-count * size // len(rows)), *(1 for _ in rows.shape[1:]))
+    return replace(here, subject=replace(here.subject, batch=size), shifted=torch.split(repeated[: count * size], size))
+
+
+def _step_curve(
+    subject: Subject, along: str, sizes: tuple[int, ...], at: Callable[[int], Ground], bench: Bench
+) -> Curve:
+    steps: dict[str, Line] = {STRAIGHTFORWARD: straightforward, "regtta": partial(stepping, execution=PLAIN)}
+    if bench.on_gpu:
+        steps["regtta, captured"] = partial(stepping, execution=Execution(capture=True))
+    lines = {name: _at(at, make) for name, make in steps.items()}
+    return _curve(
+        f"step, {subject.name}", along, sizes, lines, reference=STRAIGHTFORWARD, bench=bench, effort=bench.effort
+    )
+
+
+def _at(at: Callable[[int], Ground], make: Line) -> Callable[[int], Contestant]:
+    return lambda size: make(at(size))
+
+
+def _curve(
+    title: str,
+    along: str,
+    sizes: tuple[int, ...],
+    lines: Mapping[str, Callable[[int], Contestant]],
+    *,
+    reference: str,
+    bench: Bench,
+    effort: Effort,
+) -> Curve:
+    makers: dict[str, Maker] = {
+        _place(name, size): partial(make, size) for name, make in lines.items() for size in sizes
+    }
+    times = race(made_ready(makers, bench, effort).contestants, bench.device, effort)
+    return Curve(title, along, "time", {name: _points(name, sizes, times, reference) for name in lines}, reference)
+
+
+def _points(name: str, sizes: tuple[int, ...], times: Times, reference: str) -> tuple[Point, ...]:
+    """The sizes that could be run."""
+    there = [size for size in sizes if _place(name, size) in times]
+    return tuple(
+        Point(
+            size,
+            ratio(times, _place(name, size), _place(name, there[0])),
+            ratio(times, _place(name, size), _place(reference, size))
+            if name != reference and _place(reference, size) in times
+            else None,
+        )
+        for size in there
+    )
+
+
+def _place(name: str, size: int) -> str:
+    return f"{name} at {size}"

@@ -1,0 +1,35 @@
+"""Peak memory of ``regtta.collect`` against the number of samples: it must not grow."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from benchmarks.speed.bench import Bench
+from benchmarks.speed.findings import Curve, Fact, Findings, Point, spread
+
+SIZES, QUICK_SIZES = (1_000, 10_000, 100_000, 1_000_000), (1_000, 2_000)
+ROOT = Path(__file__).parents[3]
+PROGRAM = ROOT / "benchmarks" / "collect_memory.py"
+ABOUT = "Rows made on the fly, in a process of its own for each size: `benchmarks/collect_memory.py`."
+
+
+def memory(bench: Bench) -> Findings:
+    """Peaks over that of the smallest size, and the first in MiB."""
+    sizes = QUICK_SIZES if bench.quick else SIZES
+    found = {size: _peaks(size, bench) for size in sizes}
+    first = found[sizes[0]]
+    lines = {name: tuple(Point(size, spread([found[size][name] / first[name]])) for size in sizes) for name in first}
+    curve = Curve("Peak memory of collect", "samples", "peak memory", lines)
+    facts = tuple(Fact(f"{name}, {sizes[0]:,} samples", peak, "MiB") for name, peak in first.items())
+    return Findings("Memory of collecting", ABOUT, curves=(curve,), facts=facts)
+
+
+def _peaks(samples: int, bench: Bench) -> dict[str, float]:
+    """Peaks in MiB, by what was measured, of a process that collects over ``samples`` rows."""
+    command = [sys.executable, str(PROGRAM), "--samples", str(samples), "--device", str(bench.device)]
+    paths = os.pathsep.join(filter(None, (str(ROOT / "src"), os.environ.get("PYTHONPATH", ""))))
+    printed = subprocess.check_output(command, env=os.environ | {"PYTHONPATH": paths}, text=True)
+    found: dict[str, float] = json.loads(printed)
+    return found

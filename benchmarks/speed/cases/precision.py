@@ -1,0 +1,100 @@
+"""What precision changes: the same streams adapted in each, and R² on their labels, paired over source models."""
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from benchmarks.speed.bench import Bench
+from benchmarks.speed.cases.step import THROUGHOUT, regtta_row
+from benchmarks.speed.findings import Findings, Score
+from benchmarks.speed.trials import STEPS, Trial, title_of_setting, trials
+from benchmarks.speed.variants import strict_float32
+from regtta.adapter import Adapter
+from regtta.execution import PLAIN, Execution
+from regtta.experiments.comparison import paired_difference
+from regtta.experiments.demo.study import one_thread
+from regtta.experiments.reproduce.workshop import quiet
+from regtta.metrics import RegressionMetrics
+
+Within = Callable[[], AbstractContextManager[object]]
+
+REFERENCE, AGAIN = "float32 throughout", "float32 throughout, once more"
+# By name: how the adapter runs, and under which of torch's settings.
+PRECISIONS: Mapping[str, tuple[Execution, Within]] = {
+    REFERENCE: (PLAIN, strict_float32),
+    AGAIN: (PLAIN, strict_float32),
+    "float32, torch's defaults": (PLAIN, nullcontext),
+    "TF32": (Execution(precision="tf32"), nullcontext),
+    "bfloat16": (Execution(precision="bfloat16", channels_last=True), nullcontext),
+}
+ON_CPU = (REFERENCE, AGAIN, "bfloat16")  # which has no TF32
+ABOUT = """\
+Offline R² of SSA after one pass over the stream, in the same order in every precision. Differences are to float32
+throughout, paired over source models, with 95 % intervals; the second float32 shows by how much one run differs
+from the next."""
+
+
+def precision(setting: str, bench: Bench) -> Findings:
+    """Adapt in every precision to the stream of ``setting``."""
+    names = tuple(PRECISIONS) if bench.on_gpu else ON_CPU
+    found: dict[str, dict[int, Tensor]] = {name: {} for name in names}
+    labels: dict[int, Tensor] = {}
+    with nullcontext() if bench.on_gpu else one_thread(), quiet():
+        for seed, trial in enumerate(trials(setting, bench)):
+            labels[seed] = trial.target.targets.flatten().cpu()
+            for name in names:
+                found[name][seed] = predictions_after(trial, *PRECISIONS[name])
+    title = title_of_setting(setting)
+    scores = tuple(
+        replace(
+            score(title, name, found[name], found[REFERENCE], labels),
+            case=STEPS[setting][0],
+            row=row_of(name, bench, images=STEPS[setting][1]),
+        )
+        for name in names
+    )
+    return Findings(f"What precision changes: {title}", ABOUT, scores=scores)
+
+
+def row_of(name: str, bench: Bench, *, images: bool) -> str:
+    """The row of the step's table that runs in the precision called ``name``."""
+    execution, within = PRECISIONS[name]
+    if bench.on_gpu and within is strict_float32:
+        return THROUGHOUT
+    return regtta_row(execution if images else replace(execution, channels_last=False))
+
+
+def predictions_after(trial: Trial, execution: Execution, within: Within) -> Tensor:
+    """Predictions (N,) for the whole stream after one pass of adapting to it."""
+    with within():
+        adapter = Adapter(trial.model, trial.method, trial.statistics, head=trial.head, execution=execution)
+        batches = [trial.view(inputs) for inputs in torch.split(trial.target.inputs, trial.batch)]
+        for batch in batches:
+            adapter.adapt(batch)
+        return torch.cat([adapter.predict(batch) for batch in batches]).flatten().float().cpu()
+
+
+def score(
+    setting: str,
+    name: str,
+    found: Mapping[int, Tensor],
+    reference: Mapping[int, Tensor],
+    labels: Mapping[int, Tensor],
+) -> Score:
+    """What predictions by source model are worth, and what the reference's are worth more."""
+    if not all(bool(values.isfinite().all()) for values in (*found.values(), *reference.values())):
+        return Score(setting, name, (), None, None)
+    own, other = ({seed: r_squared(values, labels[seed]) for seed, values in way.items()} for way in (found, reference))
+    gap = paired_difference(own, other)
+    moved = [float((found[seed] - reference[seed]).square().mean().sqrt() / labels[seed].std()) for seed in found]
+    return Score(setting, name, tuple(own.values()), (gap.mean, gap.low, gap.high), sum(moved) / len(moved))
+
+
+def r_squared(predictions: Tensor, targets: Tensor) -> float:
+    """R² of predictions (N,)."""
+    metrics = RegressionMetrics()
+    metrics.update(predictions.unsqueeze(1), targets.unsqueeze(1))
+    return metrics.compute().r2

@@ -1,0 +1,37 @@
+"""Start-up: what importing regtta adds to importing torch."""
+
+import subprocess
+import sys
+from dataclasses import replace
+
+import torch
+
+from benchmarks.speed.bench import Bench
+from benchmarks.speed.comparing import Maker, compared
+from benchmarks.speed.findings import Findings
+from benchmarks.speed.timing import Contestant
+
+PYTHON, TORCH = "python alone", "import torch"
+PROGRAMS = {
+    PYTHON: "pass",
+    TORCH: "import torch",
+    "import regtta": "import regtta",
+    "import regtta, every public name used": "import regtta; [getattr(regtta, name) for name in regtta.__all__]",
+}
+ABOUT = "Whole processes, from their start to their end. regtta's names are imported when they are first used."
+
+
+def startup(bench: Bench) -> Findings:
+    """Time processes that import and end."""
+    makers: dict[str, Maker] = {name: _maker(program) for name, program in PROGRAMS.items()}
+    effort = replace(bench.effort, rounds=1 if bench.quick else 7, most_calls=1, warm_calls=0 if bench.quick else 1)
+    here = replace(bench, device=torch.device("cpu"))  # no absolute times of what the CPU does
+    table = compared("Importing", makers, (TORCH, PYTHON), here, samples=1, reading="times the time", effort=effort)
+    return Findings("Start-up", ABOUT, tables=(table,))
+
+
+def _maker(program: str) -> Maker:
+    def run() -> None:
+        subprocess.run([sys.executable, "-c", program], check=True)
+
+    return lambda: Contestant(run)

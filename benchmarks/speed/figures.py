@@ -1,0 +1,147 @@
+"""The figures of a record: bars of the step's variants, curves of how cost grows, and where the time goes."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from benchmarks.speed.findings import Curve, Point, Shares, Table
+from benchmarks.speed.record import Record
+from regtta.experiments.figures.files import save_figure
+from regtta.experiments.figures.style import GREY, LOOKS, SMALL, caption, keyed, look_of, new_figure, prepared, titled
+
+VARIANTS, CURVES, PROFILES = "variants.png", "curves.png", "profile.png"
+_ACROSS = 3  # panels beside each other
+_BAR, _OWN = "#56B4E9", "#0072B2"
+
+
+def figures_of(record: Record) -> dict[str, Callable[[Record], Figure]]:
+    """What there is to draw, by the name of the file."""
+    every: Mapping[str, tuple[Callable[[Record], Figure], object]] = {
+        VARIANTS: (draw_variants, _steps(record)),
+        CURVES: (draw_curves, _curves(record)),
+        PROFILES: (draw_profiles, _profiles(record)),
+    }
+    return {name: draw for name, (draw, found) in every.items() if found}
+
+
+def draw(record: Record, folder: Path) -> None:
+    """Write every figure of ``record``."""
+    for name, drawn in figures_of(record).items():
+        save_figure(drawn(record), folder / name, overwrite=True)
+
+
+def draw_variants(record: Record) -> Figure:
+    """Bars a table: samples a second on a GPU, times as fast as the reference elsewhere."""
+    tables = _steps(record)
+    heights = [0.26 * len(found.rows) + 0.75 for found in tables]
+    figure = new_figure(7.2, sum(heights) + 0.4)
+    places = figure.subplots(len(tables), 1, squeeze=False, height_ratios=heights).ravel()
+    for axes, found in zip(places, tables, strict=True):
+        _bars(axes, found)
+    caption(figure, f"Medians with quartiles, {record.made_with['device']}.")
+    return figure
+
+
+def draw_curves(record: Record) -> Figure:
+    """A panel a curve, both axes in powers."""
+    curves = _curves(record)
+    across = min(_ACROSS, len(curves))
+    down = -(-len(curves) // across)
+    figure = new_figure(2.9 * across + 0.4, 2.5 * down + 0.5)
+    places = figure.subplots(down, across, squeeze=False).ravel()
+    for axes, curve in zip(places, curves, strict=False):
+        _lines(axes, curve)
+    for axes in places[len(curves) :]:
+        axes.set_axis_off()
+    caption(figure, f"Each line over its own first point, medians with quartiles, {record.made_with['device']}.")
+    return figure
+
+
+def draw_profiles(record: Record) -> Figure:
+    """A bar a step, parted by kinds of work."""
+    found = _profiles(record)
+    kinds = list(dict.fromkeys(kind for entry in found for kind in entry.parts))
+    figure = new_figure(8.2, 0.42 * len(found) + 1.3)
+    axes = prepared(figure.add_subplot(), x="share of the time of all kernels", y="")
+    lefts = [0.0] * len(found)
+    for place, kind in enumerate(kinds):
+        widths = [entry.parts.get(kind, 0.0) for entry in found]
+        hatch = ("", "//", "..", "xx")[place // len(LOOKS)]
+        axes.barh(
+            range(len(found)),
+            widths,
+            left=lefts,
+            color=look_of(place).colour,
+            hatch=hatch,
+            label=kind,
+            edgecolor="white",
+        )
+        lefts = [left + width for left, width in zip(lefts, widths, strict=True)]
+    axes.set_yticks(range(len(found)), [entry.title for entry in found], fontsize=SMALL)
+    axes.invert_yaxis()
+    axes.set_xlim(0, 1)
+    keyed(axes, loc="center left", bbox_to_anchor=(1.01, 0.5))
+    caption(figure, f"By torch's profiler, {record.made_with['device']}.")
+    return figure
+
+
+def _steps(record: Record) -> list[Table]:
+    return [table for name, found in record.findings.items() if name.startswith("step/") for table in found.tables]
+
+
+def _curves(record: Record) -> list[Curve]:
+    return [curve for found in record.findings.values() for curve in found.curves]
+
+
+def _profiles(record: Record) -> list[Shares]:
+    return [entry for found in record.findings.values() for entry in found.shares]
+
+
+def _bars(axes: Axes, found: Table) -> None:
+    rows = [row for row in found.rows if row.ratios]
+    if rows and all(row.per_second is not None for row in rows):
+        label, values = "samples a second", [row.per_second or 0.0 for row in rows]
+        ends = [(0.0, 0.0) for _ in rows]
+    else:
+        faster = [next(iter(row.ratios.values())).inverse for row in rows]
+        label, values = f"times as fast as {next(iter(rows[0].ratios))}", [one.median for one in faster]
+        ends = [(one.median - one.low, one.high - one.median) for one in faster]
+    prepared(axes, x=label, y="")
+    titled(axes, found.title)
+    colours = [_OWN if row.name.startswith("regtta") else _BAR for row in rows]
+    whiskers = [[low for low, _ in ends], [high for _, high in ends]]
+    axes.barh(range(len(rows)), values, color=colours, xerr=whiskers, error_kw={"ecolor": GREY, "elinewidth": 1.0})
+    axes.set_yticks(range(len(rows)), [row.name for row in rows], fontsize=SMALL)
+    axes.invert_yaxis()
+
+
+def _lines(axes: Axes, curve: Curve) -> None:
+    prepared(axes, x=curve.along, y=f"{curve.of} over the first")
+    axes.set_title(curve.title, fontsize=SMALL)
+    for place, (name, points) in enumerate(curve.lines.items()):
+        look, growth = look_of((1, 3, 4)[place % 3]), [point.growth for point in points]
+        axes.errorbar(
+            [point.size for point in points],
+            [one.median for one in growth],
+            yerr=[[one.median - one.low for one in growth], [one.high - one.median for one in growth]],
+            color=look.colour, linestyle=look.line, marker=look.marker, markersize=3.5, linewidth=1.3, label=name,
+        )  # fmt: skip
+    _in_powers(axes, [point for points in curve.lines.values() for point in points])
+    keyed(axes, loc="upper left")
+
+
+def _in_powers(axes: Axes, points: list[Point]) -> None:
+    """Both axes in powers, marked with plain numbers, and the sizes where something was measured."""
+    sizes = sorted({point.size for point in points})
+    low, high = min(point.growth.low for point in points), max(point.growth.high for point in points)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_ylim(0.9 * min(low, 0.9), max(high, 2.0) * 1.5)  # room for the key
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_minor_formatter(NullFormatter())
+    axes.set_xticks(sizes, [f"{size:,.0f}" for size in sizes])

@@ -1,0 +1,71 @@
+"""Running cases one after the other, keeping what each found at once, so that a run can be broken off and go on."""
+
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from benchmarks.speed.bench import Bench
+from benchmarks.speed.cases import Case, cases_for
+from benchmarks.speed.figures import draw
+from benchmarks.speed.record import FILE, Record, resumed, write
+from benchmarks.speed.rendering import page, section
+from regtta.errors import OptionError
+
+PAGE = "speed.md"
+
+
+def run(bench: Bench, *, chosen: Sequence[str] = (), force: bool = False, limit: float = float("inf")) -> list[str]:
+    """Run cases and keep what they find; gives the names of those that failed or were not reached.
+
+    Args:
+        bench: how to measure.
+        chosen: names of cases, or the beginnings of names up to a slash; all where there are none.
+        force: run those as well that the record already has.
+        limit: seconds after which no case begins.
+    """
+    bench.out.mkdir(parents=True, exist_ok=True)
+    record = resumed(bench, force=force)
+    cases = {
+        name: case for name, case in chosen_of(cases_for(bench), chosen).items() if force or name not in record.findings
+    }
+    end, missed = time.perf_counter() + limit, []
+    for name, case in cases.items():
+        if time.perf_counter() > end:
+            print(f"{name}: not reached within the limit; the same command goes on with it")
+            missed.append(name)
+            continue
+        try:
+            record = _kept(record, name, case, bench.out)
+        except Exception:  # the other cases have their numbers to give
+            traceback.print_exc()
+            missed.append(name)
+    show(record, bench.out)
+    return missed
+
+
+def chosen_of(cases: Mapping[str, Case], chosen: Sequence[str]) -> dict[str, Case]:
+    """The cases that ``chosen`` names, or all."""
+    for name in chosen:
+        if not any(_means(name, case) for case in cases):
+            raise OptionError(f"There is no case {name!r} here. The cases are {', '.join(cases)}.")
+    return {case: run for case, run in cases.items() if not chosen or any(_means(name, case) for name in chosen)}
+
+
+def show(record: Record, out: Path) -> None:
+    """Write the page and the figures of ``record``."""
+    (out / PAGE).write_text(page(record), encoding="utf-8")
+    draw(record, out)
+
+
+def _kept(record: Record, name: str, case: Case, out: Path) -> Record:
+    start = time.perf_counter()
+    record = record.adding(name, case())
+    write(record, out / FILE)
+    print(section(name, record))
+    print(f"({name} took {time.perf_counter() - start:.0f} s)\n", flush=True)
+    return record
+
+
+def _means(name: str, case: str) -> bool:
+    return case == name or case.startswith(f"{name}/")

@@ -1,0 +1,107 @@
+"""Source models with labelled streams to adapt them to: the demo's digits, or the paper's data where it is at hand."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import torch
+from torch import Tensor, nn
+
+from benchmarks.speed.bench import Bench
+from regtta.experiments.datasets import Domain
+from regtta.experiments.demo.recipe import Recipe
+from regtta.experiments.demo.study import make_source, scene_images
+from regtta.experiments.demo.training import Training
+from regtta.experiments.models import HEADS
+from regtta.experiments.reproduce.arms import arm_of
+from regtta.experiments.reproduce.loading import Place, check_there
+from regtta.experiments.reproduce.settings import SETTINGS
+from regtta.experiments.reproduce.specs import FULL, QUICK, Plan
+from regtta.experiments.reproduce.workshop import Tools, Workshop
+from regtta.experiments.training import plain_view
+from regtta.methods import SSA, Method
+from regtta.statistics import SourceStatistics
+
+DEMO = "demo"
+REAL = ("svhn-subset", "california")
+SCENE = "darkened"
+# Where the speed of such steps stands: the case, and whether its model sees images.
+STEPS: Mapping[str, tuple[str, bool]] = MappingProxyType(
+    {DEMO: ("step/digits", True), "svhn-subset": ("step/resnet26", True), "california": ("step/mlp", False)}
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """A source model and a labelled stream.
+
+    Attributes:
+        model: on its device.
+        statistics: of its source.
+        head: name of its head.
+        method: to adapt it by.
+        target: samples in the order of the stream, on the same device.
+        batch: samples a step.
+        view: from the inputs of the target to those of the model.
+    """
+
+    model: nn.Module
+    statistics: SourceStatistics
+    head: str
+    method: Method
+    target: Domain
+    batch: int
+    view: Callable[[Tensor], Tensor]
+
+
+def title_of_setting(name: str) -> str:
+    """For people."""
+    return f"digits, {SCENE}" if name == DEMO else SETTINGS[name].title
+
+
+def trials(name: str, bench: Bench) -> Iterator[Trial]:
+    """One trial for each source model of the setting called ``name``."""
+    return digits(bench) if name == DEMO else published(name, bench)
+
+
+def digits(bench: Bench) -> Iterator[Trial]:
+    """The demo's network, trained anew, and its darkened digits."""
+    recipe = Recipe(training=Training(epochs=2 if bench.quick else 15))
+    for seed in range(2 if bench.quick else bench.sources):
+        source = make_source(recipe, seed)
+        target = Domain(scene_images(recipe, SCENE, source), source.target.targets)
+        yield Trial(
+            source.model.to(bench.device),
+            source.statistics,
+            "head",
+            SSA(),
+            target.to(bench.device),
+            recipe.batch_size,
+            lambda inputs: inputs,
+        )
+
+
+def published(name: str, bench: Bench) -> Iterator[Trial]:
+    """One of the paper's settings; source models are those of the bench's folder, or trained and kept there."""
+    setting = SETTINGS[name]
+    place = Place(bench.require_data(name))
+    check_there(setting.data, place)
+    plan = Plan(scale=QUICK if bench.quick else FULL)
+    recipe, arm = plan.scale.recipe(setting.recipe), plan.scale.arm(arm_of(setting, "ssa"))
+    (part,) = setting.parts.values()
+    workshop = Workshop(Tools(place, bench.kept_models, str(bench.device)))
+    for seed in range(2 if bench.quick else bench.sources):
+        spec = plan.source(setting, part, "regression", seed)
+        prepared = workshop.prepare(spec)
+        target = workshop.data(spec).target(part.target)
+        order = torch.randperm(len(target), generator=torch.Generator().manual_seed(0))
+        target = target.take(order[: plan.scale.target_rows or None])
+        yield Trial(
+            prepared.model,
+            prepared.statistics(None),
+            HEADS[setting.model],
+            arm.method,
+            target.to(bench.device),
+            arm.batch_size,
+            lambda inputs: plain_view(inputs, recipe),
+        )

@@ -1,0 +1,82 @@
+"""Numbers and tables as the pages show them."""
+
+from collections.abc import Sequence
+
+from benchmarks.speed.findings import Reading, Spread
+
+MINUS = "−"
+
+
+def number(value: float) -> str:
+    """Three significant digits, or all of a larger whole part.
+
+    Example:
+        >>> number(1234.5), number(12.345), number(1.2345), number(0.012345), number(-0.5)
+        ('1,234', '12.3', '1.23', '0.0123', '−0.500')
+    """
+    size = abs(value)
+    if size >= 100:
+        text = f"{size:,.0f}"
+    elif size >= 10:
+        text = f"{size:.1f}"
+    elif size >= 1 or size == 0:
+        text = f"{size:.2f}"
+    else:
+        text = f"{size:#.3g}"
+    return f"{MINUS}{text}" if value < 0 else text
+
+
+def spread_of(values: Spread | None) -> str:
+    """Median and quartiles; a single number alone.
+
+    Example:
+        >>> spread_of(Spread(1.5, 1.4, 1.7, 9))
+        '1.50 [1.40, 1.70]'
+    """
+    if values is None:
+        return ""
+    if values.count == 1:
+        return number(values.median)
+    return f"{number(values.median)} [{number(values.low)}, {number(values.high)}]"
+
+
+def read_as(values: Spread, reading: Reading) -> Spread:
+    """Ratios of times as a table shows them."""
+    return values.inverse if reading == "times as fast" else values
+
+
+def share(value: float) -> str:
+    """In percent.
+
+    Example:
+        >>> share(0.123)
+        '12.3 %'
+    """
+    return f"{100 * value:.1f} %"
+
+
+def signed(value: float) -> str:
+    """With its sign, to four digits.
+
+    Example:
+        >>> signed(0.00123), signed(-0.5)
+        ('+0.0012', '−0.5000')
+    """
+    return f"{value:+.4f}".replace("-", MINUS)
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table without the columns in which nothing stands.
+
+    Example:
+        >>> print(table(["", "a", "b"], [["x", "1", ""], ["y", "2", ""]]))
+        | | a |
+        |---|---:|
+        | x | 1 |
+        | y | 2 |
+    """
+    kept = [place for place in range(len(heads)) if place == 0 or any(row[place] for row in rows)]
+    lines = [[heads[place] for place in kept], *([row[place].replace("|", "\\|") for place in kept] for row in rows)]
+    drawn = ["| " + " | ".join(line) + " |" for line in lines]
+    drawn[0] = drawn[0].replace("|  |", "| |", 1)
+    return "\n".join([drawn[0], "|---" + "|---:" * (len(kept) - 1) + "|", *drawn[1:]])
