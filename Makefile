@@ -25,12 +25,13 @@ format: $(INSTALLED)
 docs: $(INSTALLED)
 	$(BIN)/python docs/make_methods.py
 	$(BIN)/python docs/make_faults.py
+	$(BIN)/python docs/make_speed.py
 
 bench: $(INSTALLED)
-	$(BIN)/python benchmarks/collect_memory.py
+	$(BIN)/python -m benchmarks.speed --out regtta-bench --limit 540
 
 clean:
-	rm -rf $(VENV) regtta-demo build dist
+	rm -rf $(VENV) regtta-demo regtta-bench build dist
 
 $(INSTALLED): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -44,7 +44,7 @@ def test_the_readme_shows_the_three_lines():
         assert call in text
 
 
-@pytest.mark.parametrize("name", ["methods", "faults"])
+@pytest.mark.parametrize("name", ["methods", "faults", "speed"])
 def test_the_made_pages_are_what_they_are_made_from(name):
     maker = runpy.run_path(str(ROOT / "docs" / f"make_{name}.py"))
     assert (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") == maker["page"](), "run make docs"

@@ -7,6 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.speed import record as speed_record
+from benchmarks.speed.figures import figures_of
+from benchmarks.speed.rendering import page
+from benchmarks.speed.running import PAGE
 from regtta.commands.reproduce import ReproduceOptions, reproduce
 from regtta.experiments.label_shift.study import read_lines
 from regtta.experiments.label_shift.tables import tables_of
@@ -83,6 +87,19 @@ def test_the_readme_shows_these_numbers():
     for title, cells in rows.items():
         expected = [shown(column[names[title]]) if names[title] in column else "" for column in columns]
         assert cells == expected, title
+
+
+# --- speed -----------------------------------------------------------------------------------------------------------
+
+SPEED = sorted(path.parent for path in RESULTS.glob(f"speed/*/{speed_record.FILE}"))
+
+
+@pytest.mark.parametrize("folder", SPEED, ids=lambda folder: folder.name)
+def test_the_page_on_speed_is_what_its_json_says(folder):
+    record = speed_record.read(folder / speed_record.FILE)
+    assert not record.made_with["quick"]
+    assert (folder / PAGE).read_text(encoding="utf-8") == page(record)
+    assert {path.name for path in folder.iterdir()} == {speed_record.FILE, PAGE, *figures_of(record)}
 
 
 # --- label shift -----------------------------------------------------------------------------------------------------

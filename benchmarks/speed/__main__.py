@@ -7,12 +7,10 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.speed import bench as benches
-from benchmarks.speed.bench import Bench
+from benchmarks.speed.bench import ON_CPU, ON_GPU, QUICK, Bench
 from benchmarks.speed.cases import cases_for
 from benchmarks.speed.record import FILE, read
 from benchmarks.speed.running import run, show
-from benchmarks.speed.timing import Effort
 from regtta.errors import RegttaError
 
 EXAMPLES = """\
@@ -39,7 +37,7 @@ def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--force", action="store_true", help="run those as well that speed.json has already")
     parser.add_argument("--render", action="store_true", help="only write page and figures anew from speed.json")
     parser.add_argument("--quick", action="store_true", help="a smoke run of seconds, whose numbers mean nothing")
-    parser.add_argument("--limit", type=float, default=500.0, help="seconds after which no case begins (500)")
+    parser.add_argument("--limit", type=float, default=400.0, help="seconds after which no case begins (400)")
     parser.add_argument("--seconds", type=float, help="that the samples of one comparison may take")
     parser.add_argument("--data", type=Path, help="folder of the real data sets, to score precisions on")
     parser.add_argument("--models", type=Path, help="folder of trained source models; by default models in --out")
@@ -53,7 +51,7 @@ def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
 def bench_of(options: argparse.Namespace) -> Bench:
     """What the options ask for."""
     device = torch.device(options.device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    effort = benches.QUICK if options.quick else Effort()
+    effort = QUICK if options.quick else ON_GPU if device.type == "cuda" else ON_CPU
     if options.seconds is not None:
         effort = replace(effort, seconds=options.seconds)
     return Bench(device, options.out, options.quick, effort, options.data, options.models, options.sources)

@@ -8,6 +8,8 @@ import torch
 from benchmarks.speed.timing import Effort
 from regtta.errors import OptionError
 
+ON_CPU = Effort(warm_calls=3)
+ON_GPU = Effort(warm_calls=12)  # compiled at the first, captured after a few
 QUICK = Effort(rounds=3, seconds=1.0, sample_seconds=0.0, most_calls=1, warm_calls=2)
 
 

@@ -1,7 +1,9 @@
 """A record as a page of Markdown: made from ``speed.json`` alone, so that the two can be compared byte for byte."""
 
+from collections.abc import Sequence
+
 from benchmarks.speed.figures import CURVES, PROFILES, VARIANTS, figures_of
-from benchmarks.speed.findings import Curve, Findings, Row, Score, Shares, Table
+from benchmarks.speed.findings import Curve, Fact, Row, Score, Shares, Table
 from benchmarks.speed.record import Record
 from benchmarks.speed.wording import number, read_as, share, signed, spread_of, table
 
@@ -44,8 +46,8 @@ def section(name: str, record: Record) -> str:
     parts += [_table(entry, several=len(found.tables) > 1) for entry in found.tables]
     parts += [_curve(entry) for entry in found.curves]
     parts += [_shares(found.shares)] if found.shares else []
-    parts += [_scores(found.scores, record)] if found.scores else []
-    parts += [_facts(found)] if found.facts else []
+    parts += [scores_table(found.scores, record)] if found.scores else []
+    parts += [facts_table(found.facts)] if found.facts else []
     return "\n\n".join(filter(None, parts))
 
 
@@ -87,20 +89,26 @@ def _curve(found: Curve) -> str:
     return table(heads, rows)
 
 
-def _shares(found: tuple[Shares, ...]) -> str:
+def shares_table(found: tuple[Shares, ...]) -> str:
+    """Kinds of work against steps."""
     kinds = list(dict.fromkeys(kind for entry in found for kind in entry.parts))
     rows = [[kind, *(share(entry.parts[kind]) if kind in entry.parts else "" for entry in found)] for kind in kinds]
-    rows += [["device at work", *("" if entry.busy is None else share(entry.busy) for entry in found)]]
-    rows = [row for row in rows if any(row[1:])]
+    if any(entry.busy is not None for entry in found):
+        rows += [["device at work", *("" if entry.busy is None else share(entry.busy) for entry in found)]]
+    return table(["", *(entry.title for entry in found)], rows)
+
+
+def _shares(found: tuple[Shares, ...]) -> str:
     largest = [
         f"The largest of {entry.title}:\n\n"
         + table(["", "kind", "share"], [[f"`{name}`", kind, share(part)] for name, kind, part in entry.largest[:6]])
         for entry in found
     ]
-    return "\n\n".join([table(["", *(entry.title for entry in found)], rows), *largest])
+    return "\n\n".join([shares_table(found), *largest])
 
 
-def _scores(found: tuple[Score, ...], record: Record) -> str:
+def scores_table(found: tuple[Score, ...], record: Record) -> str:
+    """Scores in each precision, and beside them the speed of such steps where ``record`` has it."""
     heads = ["", "R²", "R² less float32's", "predictions moved by", "times as fast as the straightforward step"]
     rows = []
     for entry in found:
@@ -134,6 +142,7 @@ def _speed(entry: Score, record: Record) -> str:
     return spread_of(next(iter(ratios.values())).inverse) if ratios else ""
 
 
-def _facts(found: Findings) -> str:
-    rows = [[fact.name, f"{number(fact.value)} {fact.unit}".strip()] for fact in found.facts]
-    return table(["", "value"], rows)
+def facts_table(found: Sequence[Fact], further: Sequence[tuple[str, str]] = ()) -> str:
+    """Numbers with their units, and ``further`` lines."""
+    rows = [(fact.name, f"{number(fact.value)} {fact.unit}".strip()) for fact in found]
+    return table(["", "value"], [*rows, *further])

@@ -1,9 +1,12 @@
 """Running cases one after the other, keeping what each found at once, so that a run can be broken off and go on."""
 
+import gc
 import time
 import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+import torch
 
 from benchmarks.speed.bench import Bench
 from benchmarks.speed.cases import Case, cases_for
@@ -60,11 +63,21 @@ def show(record: Record, out: Path) -> None:
 
 def _kept(record: Record, name: str, case: Case, out: Path) -> Record:
     start = time.perf_counter()
+    _tidy()
     record = record.adding(name, case())
     write(record, out / FILE)
+    (out / PAGE).write_text(page(record), encoding="utf-8")
     print(section(name, record))
     print(f"({name} took {time.perf_counter() - start:.0f} s)\n", flush=True)
     return record
+
+
+def _tidy() -> None:
+    """Nothing of the cases before is to be in the way: neither memory, nor torch.compile's limit on recompiling."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+        torch.compiler.reset()
 
 
 def _means(name: str, case: str) -> bool:

@@ -1,16 +1,12 @@
 """Peak memory of ``regtta.collect`` against the number of samples: it must not grow."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 from benchmarks.speed.bench import Bench
+from benchmarks.speed.children import ROOT, run_python
 from benchmarks.speed.findings import Curve, Fact, Findings, Point, spread
 
 SIZES, QUICK_SIZES = (1_000, 10_000, 100_000, 1_000_000), (1_000, 2_000)
-ROOT = Path(__file__).parents[3]
 PROGRAM = ROOT / "benchmarks" / "collect_memory.py"
 ABOUT = "Rows made on the fly, in a process of its own for each size: `benchmarks/collect_memory.py`."
 
@@ -28,8 +24,6 @@ def memory(bench: Bench) -> Findings:
 
 def _peaks(samples: int, bench: Bench) -> dict[str, float]:
     """Peaks in MiB, by what was measured, of a process that collects over ``samples`` rows."""
-    command = [sys.executable, str(PROGRAM), "--samples", str(samples), "--device", str(bench.device)]
-    paths = os.pathsep.join(filter(None, (str(ROOT / "src"), os.environ.get("PYTHONPATH", ""))))
-    printed = subprocess.check_output(command, env=os.environ | {"PYTHONPATH": paths}, text=True)
+    printed = run_python([str(PROGRAM), "--samples", str(samples), "--device", str(bench.device)])
     found: dict[str, float] = json.loads(printed)
     return found

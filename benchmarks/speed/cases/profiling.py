@@ -62,7 +62,7 @@ def _on_gpu(found: profile) -> Counter[str]:
     """Microseconds of each kernel; copies and memsets are kernels here."""
     spent: Counter[str] = Counter()
     for event in found.key_averages():
-        if event.device_type == DeviceType.CUDA:
+        if event.device_type == DeviceType.CUDA and not event.is_user_annotation:  # which spans kernels of its own
             spent[event.key] += event.self_device_time_total
     return spent
 

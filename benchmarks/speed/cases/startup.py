@@ -1,12 +1,12 @@
 """Start-up: what importing regtta adds to importing torch."""
 
-import subprocess
-import sys
 from dataclasses import replace
+from functools import partial
 
 import torch
 
 from benchmarks.speed.bench import Bench
+from benchmarks.speed.children import run_python
 from benchmarks.speed.comparing import Maker, compared
 from benchmarks.speed.findings import Findings
 from benchmarks.speed.timing import Contestant
@@ -31,7 +31,4 @@ def startup(bench: Bench) -> Findings:
 
 
 def _maker(program: str) -> Maker:
-    def run() -> None:
-        subprocess.run([sys.executable, "-c", program], check=True)
-
-    return lambda: Contestant(run)
+    return lambda: Contestant(partial(run_python, ["-c", program]))

@@ -1,0 +1,135 @@
+"""What a record comes to, in a few tables: for docs/speed.md, which ``make docs`` writes."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from benchmarks.speed.cases.floor import FLOOR
+from benchmarks.speed.cases.step import DEFAULTS, STRAIGHTFORWARD, STRICT, regtta_row
+from benchmarks.speed.findings import Row, Table
+from benchmarks.speed.record import Record
+from benchmarks.speed.rendering import facts_table, made_with, scores_table, shares_table
+from benchmarks.speed.wording import number, spread_of, table
+from regtta.execution import FAST, PLAIN
+
+REFERENCES = (DEFAULTS, STRAIGHTFORWARD)  # on a GPU, and on a CPU
+PLAIN_ROW = regtta_row(PLAIN)
+FAST_ROWS = (regtta_row(FAST), regtta_row(replace(FAST, channels_last=False)))
+
+
+def steps(record: Record) -> str:
+    """A line a model: how much faster regtta's step is, and how many samples a second that is."""
+    heads = [
+        "one step",
+        "regtta as it is",
+        "`FAST`",
+        "`FAST`, over float32 throughout",
+        "samples a second, straightforward",
+        "samples a second, `FAST`",
+        "peak memory, straightforward",
+        "peak memory, `FAST`",
+    ]
+    rows = [_step(found) for found in _tables(record, "step/")]
+    return table(heads, rows) if rows else ""
+
+
+def serving(record: Record) -> str:
+    """A line a way of running a model: predictions and gated steps over a bare forward pass."""
+    rows = []
+    for found in _tables(record, "serving/"):
+        forward, *others = found.rows
+        rows.append([found.title, *(spread_of(row.ratios.get(forward.name)) for row in others)])
+        heads = ["", *(row.name for row in others)]
+    return table(heads, rows) if rows else ""
+
+
+def collecting(record: Record) -> str:
+    """A line a model: collecting over inference."""
+    rows = []
+    for found in _tables(record, "collect/"):
+        reference, collect = found.rows
+        seconds = "" if collect.milliseconds is None else number(collect.milliseconds.median / 1000)
+        rows.append([found.title.removeprefix("Collecting: "), spread_of(collect.ratios.get(reference.name)), seconds])
+    return table(["", "collect over inference alone", "seconds"], rows) if rows else ""
+
+
+def where_the_time_goes(record: Record) -> str:
+    """Shares by kind of work, a table a model."""
+    return "\n\n".join(shares_table(found.shares) for found in record.findings.values() if found.shares)
+
+
+def floor(record: Record) -> str:
+    """What must be moved and computed, and how far above that the measured steps are."""
+    parts = []
+    for name, found in record.findings.items():
+        if not name.startswith("floor/"):
+            continue
+        least = next((fact.value for fact in found.facts if fact.name == FLOOR), None)
+        measured = record.findings.get(name.replace("floor/", "step/"))
+        above = [] if least is None or measured is None else _above(measured.tables[0], least)
+        parts.append(f"**{found.title.removeprefix('The floor: ')}**\n\n" + facts_table(found.facts, above))
+    return "\n\n".join(parts)
+
+
+def precision(record: Record) -> str:
+    """R² in each precision beside its speed, a table a setting."""
+    return "\n\n".join(
+        f"**{found.scores[0].setting}**\n\n{scores_table(found.scores, record)}"
+        for found in record.findings.values()
+        if found.scores
+    )
+
+
+SECTIONS: dict[str, Callable[[Record], str]] = {
+    "What a step costs": steps,
+    "What being ready to adapt costs": serving,
+    "What collecting costs": collecting,
+    "Where the time goes": where_the_time_goes,
+    "What the floor is": floor,
+    "What precision changes": precision,
+}
+
+
+def device_of(record: Record) -> str:
+    """What the numbers were measured on, and with."""
+    return f"{record.made_with['device']} with {made_with(record)}"
+
+
+def _tables(record: Record, beginning: str) -> list[Table]:
+    return [table for name, found in record.findings.items() if name.startswith(beginning) for table in found.tables]
+
+
+def _step(found: Table) -> list[str]:
+    rows = {row.name: row for row in found.rows}
+    reference = next((rows[name] for name in REFERENCES if name in rows), None)
+    fast = next((rows[name] for name in FAST_ROWS if name in rows), None)
+    return [
+        found.title,
+        _faster(rows.get(PLAIN_ROW), reference),
+        _faster(fast, reference),
+        _faster(fast, rows.get(STRICT)),
+        *(_per_second(row) for row in (reference, fast)),
+        *(_peak(row) for row in (reference, fast)),
+    ]
+
+
+def _faster(row: Row | None, reference: Row | None) -> str:
+    if row is None or reference is None or reference.name not in row.ratios:
+        return ""
+    return f"{spread_of(row.ratios[reference.name].inverse)} ×"
+
+
+def _per_second(row: Row | None) -> str:
+    return "" if row is None or row.per_second is None else number(row.per_second)
+
+
+def _peak(row: Row | None) -> str:
+    return "" if row is None or row.peak_mib is None else f"{number(row.peak_mib)} MiB"
+
+
+def _above(found: Table, floor_ms: float) -> list[tuple[str, str]]:
+    """Every measured step over the floor."""
+    return [
+        (f"{row.name}, over the floor", f"{number(row.milliseconds.median / floor_ms)} ×")
+        for row in found.rows
+        if row.milliseconds is not None
+    ]

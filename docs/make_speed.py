@@ -1,0 +1,100 @@
+"""Writes speed.md from what was measured on a GPU: ``make docs``."""
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+PAGE = Path(__file__).with_name("speed.md")
+FOLDER = Path("results") / "speed" / "h200"
+BEGINNING = """\
+# Speed
+
+Made by `make docs`: the prose is in `docs/make_speed.py`, and every number comes from a file of measurements.
+
+## How to run faster
+
+`execution=` says how the arithmetic of an adapter is carried out. None of it changes what is computed, only how fast and
+to how many digits.
+
+```python
+import regtta
+from regtta.execution import Execution
+
+source = regtta.collect(model, source_loader)
+adapter = regtta.Adapter(model, regtta.SSA(), source, execution=Execution(channels_last=True))
+predictions = [adapter.adapt(batch).predictions for batch in stream]
+```
+
+| `Execution(...)` | what it does |
+|---|---|
+| nothing, `PLAIN` | everything as torch does it by itself |
+| `precision="tf32"` | lets GPUs round the factors of float32 products to 10 bits |
+| `precision="bfloat16"` | runs forward passes under autocast; weights, moments, losses and optimizer stay in float32 |
+| `channels_last=True` | lays images out with their channels innermost |
+| `compile=True` | compiles the forward pass; the first step of each batch shape then takes long |
+| `capture=True` | on a GPU, replays the whole step from a CUDA graph |
+| all of it, `FAST` | bfloat16, channels last, compiled, captured |
+
+## How it is measured
+
+```
+make bench                                                      # on this machine, into regtta-bench/
+python -m benchmarks.speed --out FOLDER --list                  # the names of all cases
+python -m benchmarks.speed --out FOLDER --cases step,serving    # some of them
+python -m benchmarks.speed --out FOLDER --quick                 # a smoke run of seconds
+python -m benchmarks.speed --out FOLDER --cases precision --data DATA --models FOLDER   # scores on real data
+```
+
+Every case is written to `speed.json` as soon as it is done. A run that was broken off, or that came to its `--limit` (400
+seconds, after which no case begins), goes on where it was when the same command is given again; `--force` measures anew.
+`speed.md` and the figures are made from `speed.json` alone.
+
+- **What is compared takes turns**: all ways of doing one thing are sampled once a round, in another order each round, and
+  ratios are of times of the same round. What else the machine does then meets all of them alike.
+- **Ratios, with their spread**: medians, and quartiles in brackets. "Times as fast" is better when larger, "times the time"
+  when smaller.
+- **Absolute times are those of a GPU**; on a CPU, which other work shares, there are ratios alone.
+- **The straightforward step** that regtta's is measured against is SSA written down from the paper
+  (`benchmarks/speed/straightforward.py`): float32, gradients of all parameters, torch's Adam. Tests check that it computes
+  the same losses and predictions. It has no guards, cannot take a step back and reads nothing from the device. On a GPU torch
+  by default lets convolutions round to TF32, so it is measured with that and without.
+- **The models** have random weights, since no time depends on them, and statistics of their own inputs. The scores of each
+  precision are of trained models.
+"""
+MISSING = f"""\
+Nothing has been measured on a GPU yet: `python -m benchmarks.speed --out {FOLDER.as_posix()}` on one, then `make docs`,
+fills this page.
+"""
+NOTES = {
+    "What a step costs": "Times as fast as the straightforward step with torch's defaults, where nothing else is said.",
+    "What being ready to adapt costs": "Times the time of a bare forward pass in the same arithmetic, on a stream without a shift.",
+    "What collecting costs": "A whole pass, with the spectrum at its end.",
+    "Where the time goes": "Shares of the time that kernels took, by torch's profiler.",
+    "What the floor is": "What a step must move and compute at the least, with everything fused that can be "
+    "(`benchmarks/speed/traffic.py` says what is counted), over what this GPU moves and computes in a second.",
+    "What precision changes": "Offline R² of SSA over the same streams, and how fast such steps are.",
+}
+
+
+def page(folder: Path = ROOT / FOLDER) -> str:
+    """The page as the measurements in ``folder`` give it."""
+    sys.path.insert(0, str(ROOT))
+    from benchmarks.speed import record as records
+    from benchmarks.speed import summary
+
+    path = folder / records.FILE
+    if not path.exists():
+        return f"{BEGINNING}\n## What was measured\n\n{MISSING}"
+    record = records.read(path)
+    parts = [
+        f"{BEGINNING}\nMeasured on {summary.device_of(record)}. All of it: [speed.md](../{FOLDER.as_posix()}/speed.md)."
+    ]
+    for title, section in summary.SECTIONS.items():
+        text = section(record)
+        if text:
+            parts.append(f"## {title}\n\n{NOTES[title]}\n\n{text}")
+    return "\n\n".join(parts) + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

@@ -1,0 +1,179 @@
+"""Every case runs, on as little as it can: what it measures is not looked at, what it compares is."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+import regtta
+from benchmarks.speed.bench import QUICK, Bench
+from benchmarks.speed.cases import cases_for
+from benchmarks.speed.cases.growth import rebatched
+from benchmarks.speed.cases.precision import AGAIN, REFERENCE, precision, score
+from benchmarks.speed.cases.profiling import profiling
+from benchmarks.speed.cases.serving import GATED, serving
+from benchmarks.speed.cases.step import step
+from benchmarks.speed.record import read
+from benchmarks.speed.rendering import page
+from benchmarks.speed.running import FILE, PAGE, run
+from benchmarks.speed.subjects import DIGITS, MLP, RESNET26, TINY_IMAGES, TINY_MLP, ground
+from benchmarks.speed.variants import Stream, adapter_on, bare, executions, laid_out
+from experiments.datasets.published import write_california
+from regtta.errors import MissingFileError, OptionError
+from regtta.execution import FAST, PLAIN, Execution
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def bench(tmp_path):
+    return Bench(CPU, tmp_path, quick=True, effort=QUICK)
+
+
+def test_a_quick_run_measures_every_case_and_writes_everything(bench):
+    assert run(bench) == []
+    record = read(bench.out / FILE)
+    assert list(record.findings) == list(cases_for(bench))
+    assert (bench.out / PAGE).read_text() == page(record)
+    rows = [row for found in record.findings.values() for table in found.tables for row in table.rows]
+    assert all(row.ratios for row in rows), "a way failed"
+    assert not any(row.note for row in rows if row.name.startswith("regtta")), "steps were refused"
+    assert all(row.milliseconds is row.per_second is row.peak_mib is None for row in rows), "absolute numbers of a CPU"
+    curves = [curve for found in record.findings.values() for curve in found.curves]
+    assert sum(len(points) for curve in curves for points in curve.lines.values()) == 5 * 4 + 2
+    assert run(bench) == []
+
+
+def test_the_cases_of_a_run_cover_what_those_of_a_quick_one_do(bench):
+    kinds = {name.partition("/")[0] for name in cases_for(bench)}
+    assert kinds == {name.partition("/")[0] for name in cases_for(replace(bench, quick=False))}
+    assert {"precision/svhn-subset", "precision/california"} < set(cases_for(replace(bench, data=bench.out)))
+
+
+def test_cases_of_a_gpu_add_its_models(bench):
+    on_gpu = set(cases_for(replace(bench, quick=False, device=torch.device("cuda"))))
+    assert {
+        "step/resnet50",
+        "serving/resnet50",
+        "collect/resnet50",
+        "floor/resnet50",
+        "growth/batch-resnet50",
+    } <= on_gpu
+
+
+def test_the_step_is_compared_in_every_way_of_the_device(bench):
+    (table,) = step(TINY_IMAGES, bench).tables
+    assert [row.name for row in table.rows][:3] == [
+        "straightforward",
+        "regtta, float32",
+        "regtta, float32, channels last",
+    ]
+    assert {name for row in table.rows for name in row.ratios} == {"straightforward"}
+    titles = [execution.channels_last for execution in executions(torch.device("cuda"), images=False)]
+    assert not any(titles)
+    assert FAST in executions(torch.device("cuda"), images=True)
+
+
+def test_gated_steps_are_of_a_closed_gate(bench):
+    (table,) = serving(TINY_MLP, bench).tables
+    assert [row.name for row in table.rows] == [
+        "bare forward, float32",
+        "predict",
+        "adapt behind a gate",
+        "adapt, guarded by SAFE",
+    ]
+    assert not any(row.note for row in table.rows)
+
+
+@pytest.mark.parametrize("subject", [MLP, DIGITS], ids=lambda subject: subject.name)
+@pytest.mark.parametrize("guards", [GATED, regtta.SAFE], ids=["gate", "SAFE"])
+def test_streams_do_what_they_are_made_for(subject, guards):
+    here = ground(subject, CPU)
+    steady = Stream(adapter_on(here, guards=guards), here.steady, learning=False)
+    shifted = Stream(adapter_on(here), here.shifted, learning=True)
+    for _ in range(16):
+        steady()
+        shifted()
+    assert (steady.learned, steady.remark()) == (0, "")
+    assert (shifted.learned, shifted.remark()) == (16, "")
+
+
+def test_a_stream_that_does_something_else_is_remarked_on():
+    here = ground(MLP, CPU)
+    stream = Stream(adapter_on(here, guards=GATED), here.steady, learning=True)
+    stream()
+    stream()
+    assert stream.remark() == "2 of 2 batches were refused"
+    stream = Stream(adapter_on(here), here.shifted, learning=False)
+    stream()
+    assert stream.remark() == "1 of 1 batches were learned from"
+
+
+def test_the_bare_model_is_the_model_and_is_left_alone():
+    here = ground(TINY_IMAGES, CPU)
+    (batch, *_) = here.steady
+    with torch.no_grad():
+        expected = here.model(batch)
+    torch.testing.assert_close(bare(here.model, PLAIN, CPU)(batch), expected)
+    laid = bare(here.model, Execution(channels_last=True), CPU)(batch)
+    torch.testing.assert_close(laid, expected, rtol=1e-4, atol=1e-5)
+    assert here.model.block2[0].weight.is_contiguous()
+    assert laid_out(batch.expand(-1, 3, -1, -1), Execution(channels_last=True)).is_contiguous(
+        memory_format=torch.channels_last
+    )
+    assert laid_out(torch.zeros(2, 3), Execution(channels_last=True)).is_contiguous()
+
+
+def test_batches_of_another_size_hold_the_same_samples():
+    here = ground(TINY_MLP, CPU)
+    rows = torch.cat(here.shifted)
+    for size in (8, 16, 100):
+        again = rebatched(here, size)
+        assert again.subject.batch == size
+        assert {len(batch) for batch in again.shifted} == {size}
+        assert len(again.shifted) >= 2
+        torch.testing.assert_close(torch.cat(again.shifted)[:32], rows[:32])
+
+
+def test_shares_sum_to_one(bench):
+    for shares in profiling(TINY_IMAGES, bench).shares:
+        assert sum(shares.parts.values()) == pytest.approx(1)
+        assert shares.parts["convolution"] > 0
+        assert shares.busy is None
+
+
+def test_real_data_is_adapted_to_from_kept_source_models(bench, tmp_path, monkeypatch):
+    (tmp_path / "data").mkdir()
+    write_california(tmp_path / "data")
+    bench = replace(bench, data=tmp_path / "data", models=tmp_path / "models")
+    first = precision("california", bench)
+    assert [entry.precision for entry in first.scores] == [REFERENCE, AGAIN, "bfloat16"]
+    assert first.scores[1].difference == (0, 0, 0)
+    assert first.scores[2].moved > 0
+    assert {(entry.case, len(entry.r_squared)) for entry in first.scores} == {("step/mlp", 2)}
+    monkeypatch.setattr("regtta.experiments.reproduce.workshop.train", None)
+    assert precision("california", bench).scores[0] == first.scores[0]
+
+
+def test_data_that_is_not_there_is_a_clear_error(bench, tmp_path):
+    with pytest.raises(OptionError, match="Pass --data"):
+        precision("california", bench)
+    with pytest.raises(MissingFileError):
+        precision("california", replace(bench, data=tmp_path))
+
+
+def test_a_score_is_paired_over_source_models():
+    labels = {0: torch.tensor([0.0, 1.0, 2.0, 3.0]), 1: torch.tensor([0.0, 2.0, 4.0, 6.0])}
+    exact = dict(labels)
+    off = {0: labels[0] + 1.0, 1: labels[1] + 1.0}
+    found = score("s", "p", off, exact, labels)
+    assert found.r_squared == pytest.approx((1 - 4 / 5, 1 - 4 / 20))
+    assert found.difference[0] == pytest.approx(-(0.8 + 0.2) / 2)
+    deviations = [float(values.std()) for values in labels.values()]
+    assert found.moved == pytest.approx(sum(1 / d for d in deviations) / 2)
+    broken = {0: labels[0] * float("nan"), 1: labels[1]}
+    assert score("s", "p", broken, exact, labels).difference is None
+
+
+def test_a_network_for_images_keeps_its_name_apart_from_its_batch():
+    assert (RESNET26.name, RESNET26.title) == ("ResNet-26, 32×32", "ResNet-26, 32×32, batch 64")

@@ -1,0 +1,64 @@
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+from benchmarks.speed import record as records
+from benchmarks.speed.bench import QUICK, Bench
+from benchmarks.speed.findings import Fact, Findings
+from benchmarks.speed.record import FILE, Record, made_with, read, resumed, write
+from regtta.errors import ForeignFileError, MismatchError
+
+
+@pytest.fixture
+def bench(tmp_path):
+    return Bench(torch.device("cpu"), tmp_path, quick=True, effort=QUICK)
+
+
+def kept(bench, value=1.0):
+    record = Record(made_with(bench)).adding("a", Findings("A", facts=(Fact("x", value),)))
+    write(record, bench.out / FILE)
+    return record
+
+
+def test_what_was_written_is_read_back(bench):
+    record = kept(bench)
+    assert read(bench.out / FILE) == record
+    assert [path.name for path in bench.out.iterdir()] == [FILE]
+
+
+def test_a_run_goes_on_with_what_the_same_machine_left(bench):
+    assert resumed(bench, force=False).findings == {}
+    assert resumed(bench, force=False) == Record(made_with(bench))
+    record = kept(bench)
+    assert resumed(bench, force=False) == record
+    assert resumed(bench, force=True) == record
+
+
+def test_times_of_two_machines_are_not_mixed(bench, monkeypatch):
+    kept(bench)
+    other = replace(bench, quick=False)
+    with pytest.raises(MismatchError, match="another quick"):
+        resumed(other, force=False)
+    assert resumed(other, force=True).findings == {}
+    monkeypatch.setattr(records, "versions", lambda: {"regtta": "0", "torch": "9", "python": "3"})
+    with pytest.raises(MismatchError, match="another python, regtta, torch"):
+        resumed(bench, force=False)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[]", '{"format": 0, "cases": {}, "made_with": {}}', '{"cases": {"a": {}}}']
+)
+def test_a_file_that_is_no_record_is_a_clear_error(bench, text):
+    (bench.out / FILE).write_text(text)
+    with pytest.raises(ForeignFileError, match="not a record"):
+        read(bench.out / FILE)
+
+
+def test_what_json_has_no_word_for_is_refused_and_the_old_record_stays(bench):
+    record = kept(bench)
+    with pytest.raises(ValueError, match="JSON"):
+        write(record.adding("b", Findings("B", facts=(Fact("x", float("nan")),))), bench.out / FILE)
+    assert read(bench.out / FILE) == record
+    json.loads((bench.out / FILE).read_text())

@@ -1,0 +1,87 @@
+import pytest
+import torch
+
+from benchmarks.speed import running
+from benchmarks.speed.bench import QUICK, Bench
+from benchmarks.speed.findings import Fact, Findings
+from benchmarks.speed.record import FILE, read
+from benchmarks.speed.running import chosen_of, run
+from regtta.errors import OptionError
+
+
+class Cases:
+    """Cases that count how often they run; ``b/two`` fails when told to."""
+
+    def __init__(self):
+        self.ran = []
+        self.broken = set()
+
+    def __call__(self, bench):
+        return {name: self._case(name) for name in ("a", "b/one", "b/two")}
+
+    def _case(self, name):
+        def case():
+            self.ran.append(name)
+            if name in self.broken:
+                raise RuntimeError("it broke")
+            return Findings(name, facts=(Fact("runs", len(self.ran)),))
+
+        return case
+
+
+@pytest.fixture
+def cases(monkeypatch):
+    made = Cases()
+    monkeypatch.setattr(running, "cases_for", made)
+    return made
+
+
+@pytest.fixture
+def bench(tmp_path):
+    return Bench(torch.device("cpu"), tmp_path / "new" / "folder", quick=True, effort=QUICK)
+
+
+def test_what_the_record_has_is_not_run_again_unless_forced(cases, bench):
+    assert run(bench) == []
+    assert run(bench) == []
+    assert cases.ran == ["a", "b/one", "b/two"]
+    assert run(bench, chosen=["b/one"], force=True) == []
+    assert cases.ran[3:] == ["b/one"]
+    assert list(read(bench.out / FILE).findings) == ["a", "b/one", "b/two"]
+
+
+def test_a_case_that_fails_costs_the_others_nothing_and_is_run_next_time(cases, bench, capsys):
+    cases.broken = {"b/one"}
+    assert run(bench) == ["b/one"]
+    assert "it broke" in capsys.readouterr().err
+    assert list(read(bench.out / FILE).findings) == ["a", "b/two"]
+    cases.broken = set()
+    assert run(bench) == []
+    assert cases.ran[3:] == ["b/one"]
+
+
+def test_what_is_found_is_on_disk_before_the_next_case_begins(cases, bench, monkeypatch):
+    found = []
+    whole = cases("bench")
+    seen = {
+        "a": whole["a"],
+        "b/one": lambda: found.extend(read(bench.out / FILE).findings) or whole["b/one"](),
+    }
+    monkeypatch.setattr(running, "cases_for", lambda _: seen)
+    run(bench)
+    assert found == ["a"]
+
+
+def test_no_case_begins_after_the_limit(cases, bench, capsys):
+    assert run(bench, limit=-1) == ["a", "b/one", "b/two"]
+    assert cases.ran == []
+    assert "not reached" in capsys.readouterr().out
+
+
+def test_cases_are_chosen_by_name_or_by_what_comes_before_the_slash(cases):
+    every = cases("bench")
+    assert list(chosen_of(every, [])) == ["a", "b/one", "b/two"]
+    assert list(chosen_of(every, ["b"])) == ["b/one", "b/two"]
+    assert list(chosen_of(every, ["b/two", "a"])) == ["a", "b/two"]
+    with pytest.raises(OptionError, match="no case 'c' here. The cases are a, b/one, b/two"):
+        chosen_of(every, ["c"])

@@ -1,0 +1,67 @@
+"""The reference computes what regtta computes, or the comparison would not be fair."""
+
+import pytest
+import torch
+from torch import nn
+
+import regtta
+from benchmarks.speed.straightforward import StraightforwardSSA, gaussian_kl
+from benchmarks.speed.subjects import TINY_IMAGES, TINY_MLP, ground
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize("subject", [TINY_MLP, TINY_IMAGES], ids=lambda subject: subject.architecture)
+def test_losses_and_predictions_are_those_of_ssa_step_after_step(subject):
+    here = ground(subject, CPU)
+    straightforward = StraightforwardSSA(here.model, here.source, subject.head, k=20)
+    adapter = regtta.Adapter(here.model, regtta.SSA(k=20), here.source)
+    for batch in here.shifted:
+        step = adapter.adapt(batch)
+        torch.testing.assert_close(straightforward.adapt(batch), step.predictions)
+        assert straightforward.last_loss.item() == pytest.approx(step.diagnostics.loss, rel=1e-5)
+        assert step.diagnostics.verdict.learned
+
+
+def test_several_outputs_are_weighed_alike():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 12), nn.BatchNorm1d(12), nn.ReLU(), nn.Linear(12, 3)).eval()
+    source = regtta.collect(model, torch.randn(200, 4).split(50))
+    batch = torch.randn(30, 4) + 1
+    straightforward = StraightforwardSSA(model, source, "3")
+    straightforward.adapt(batch)
+    step = regtta.Adapter(model, regtta.SSA(), source).adapt(batch)
+    assert straightforward.last_loss.item() == pytest.approx(step.diagnostics.loss, rel=1e-5)
+
+
+def test_every_parameter_gets_gradients_and_the_affine_ones_alone_move():
+    here = ground(TINY_MLP, CPU)
+    straightforward = StraightforwardSSA(here.model, here.source, TINY_MLP.head)
+    straightforward.adapt(here.shifted[0])
+    before = dict(here.model.named_parameters())
+    affine = {
+        f"{name}.{part}"
+        for name, module in here.model.named_modules()
+        if isinstance(module, nn.BatchNorm1d)
+        for part in ("weight", "bias")
+    }
+    for name, parameter in straightforward.model.named_parameters():
+        at_head = name.startswith(f"{TINY_MLP.head}.")  # the loss is on what enters the head
+        assert (parameter.grad is None) == at_head
+        assert torch.equal(parameter, before[name]) == (name not in affine)
+
+
+def test_a_head_that_is_none_is_an_error():
+    here = ground(TINY_MLP, CPU)
+    with pytest.raises(TypeError, match="found BatchNorm1d"):
+        StraightforwardSSA(here.model, here.source, "1")
+
+
+def test_the_divergence_is_that_of_torch():
+    mean, mean0 = torch.randn(2, 5)
+    variance, variance0 = torch.rand(2, 5) + 0.1
+    ours = gaussian_kl(mean, variance, mean0, variance0)
+    theirs = torch.distributions.kl_divergence(
+        torch.distributions.Normal(mean, variance.sqrt()), torch.distributions.Normal(mean0, variance0.sqrt())
+    )
+    torch.testing.assert_close(ours, theirs)

@@ -1,0 +1,131 @@
+"""The page of the docs, from made-up records of a GPU."""
+
+import runpy
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchmarks.speed import summary
+from benchmarks.speed.cases.floor import FLOOR
+from benchmarks.speed.cases.step import DEFAULTS, STRICT
+from benchmarks.speed.findings import Fact, Findings, Row, Spread, Table
+from benchmarks.speed.record import FILE, Record, write
+from speed_findings import EVERYTHING
+
+MAKER = runpy.run_path(str(Path(__file__).parents[2] / "docs" / "make_speed.py"))
+ABOUT = {"device": "NVIDIA H200", "quick": False, "regtta": "0.1.0", "torch": "2.11", "python": "3.12", "cuda": "13.0"}
+
+
+def times(ratio):
+    return Spread(ratio, ratio, ratio, 1)
+
+
+def row(name, milliseconds):
+    ratios = {DEFAULTS: times(milliseconds / 40), STRICT: times(milliseconds / 100)}
+    return Row(name, ratios, times(milliseconds), 64_000 / milliseconds, 1000 + milliseconds)
+
+
+STEP = Findings(
+    "The step: ResNet-50",
+    tables=(
+        Table(
+            "ResNet-50, batch 64",
+            "times as fast",
+            (
+                row(STRICT, 100.0),
+                row(DEFAULTS, 40.0),
+                row("regtta, float32", 50.0),
+                row("regtta, bfloat16, channels last, compiled, captured", 10.0),
+            ),
+        ),
+    ),
+)
+SERVING = Findings(
+    "Without a shift",
+    tables=(
+        Table(
+            "ResNet-50, adapter in float32",
+            "times the time",
+            (
+                Row("bare forward", {"bare forward": times(1)}),
+                Row("predict", {"bare forward": times(1.25)}),
+                Row("adapt behind a gate", {"bare forward": times(1.5)}),
+            ),
+        ),
+    ),
+)
+COLLECT = Findings(
+    "Collecting: ResNet-50, 640 samples",
+    tables=(
+        Table(
+            "Collecting: ResNet-50, 640 samples",
+            "times the time",
+            (Row("inference alone"), Row("collect", {"inference alone": times(1.75)}, times(2500))),
+        ),
+    ),
+)
+FLOORS = Findings("The floor: ResNet-50, batch 64", facts=(Fact("bytes", 20.0, "GB"), Fact(FLOOR, 5.0, "ms")))
+RECORD = Record(
+    ABOUT,
+    {
+        "step/resnet50": STEP,
+        "serving/resnet50": SERVING,
+        "collect/resnet50": COLLECT,
+        "floor/resnet50": FLOORS,
+        "rest": EVERYTHING,
+    },
+)
+
+
+def rows(text):
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("|")]
+
+
+def test_a_step_is_compared_with_torchs_defaults_and_with_float32_throughout():
+    assert rows(summary.steps(RECORD))[2] == [
+        "ResNet-50, batch 64", "0.800 ×", "4.00 ×", "10.0 ×", "1,600", "6,400", "1,040 MiB", "1,010 MiB"
+    ]  # fmt: skip
+
+
+def test_a_model_without_channels_is_fast_without_them():
+    (table,) = STEP.tables
+    flat = replace(table, rows=(*table.rows[:3], replace(table.rows[3], name="regtta, bfloat16, compiled, captured")))
+    record = Record(ABOUT, {"step/mlp": replace(STEP, tables=(flat,))})
+    assert rows(summary.steps(record))[2][2] == "4.00 ×"
+
+
+def test_serving_and_collecting_are_over_what_they_are_compared_with():
+    found = rows(summary.serving(RECORD))
+    assert found[0] == ["", "predict", "adapt behind a gate"]
+    assert found[2] == ["ResNet-50, adapter in float32", "1.25", "1.50"]
+    assert rows(summary.collecting(RECORD))[2] == ["ResNet-50, 640 samples", "1.75", "2.50"]
+
+
+def test_every_measured_step_stands_over_the_floor():
+    found = dict(rows(summary.floor(RECORD)))
+    assert found[f"{DEFAULTS}, over the floor"] == "8.00 ×"
+    assert found["regtta, bfloat16, channels last, compiled, captured, over the floor"] == "2.00 ×"
+
+
+def test_counts_alone_are_shown_where_nothing_was_timed():
+    alone = Record(ABOUT, {"floor/resnet50": replace(FLOORS, facts=FLOORS.facts[:1])})
+    assert rows(summary.floor(alone))[2:] == [["bytes", "20.0 GB"]]
+
+
+def test_the_page_has_a_section_for_everything_that_was_measured(tmp_path):
+    write(RECORD, tmp_path / FILE)
+    text = MAKER["page"](tmp_path)
+    assert [line.removeprefix("## ") for line in text.splitlines() if line.startswith("## ")][2:] == list(
+        summary.SECTIONS
+    )
+    assert "Measured on NVIDIA H200 with regtta 0.1.0" in text
+
+
+def test_the_page_says_so_where_nothing_was_measured(tmp_path):
+    assert "Nothing has been measured on a GPU yet" in MAKER["page"](tmp_path)
+
+
+@pytest.mark.parametrize("section", summary.SECTIONS)
+def test_an_empty_record_has_no_sections(section):
+    assert summary.SECTIONS[section](Record(ABOUT)) == ""

@@ -1,0 +1,102 @@
+"""Turns and ratios, on a clock that the calls themselves move: nothing here depends on how fast the machine is."""
+
+from contextlib import contextmanager
+
+import pytest
+import torch
+
+from benchmarks.speed import timing
+from benchmarks.speed.timing import Contestant, Effort, race, ratio
+
+CPU = torch.device("cpu")
+
+
+class Clock:
+    def __init__(self, monkeypatch):
+        self.now = 0.0
+        self.calls = []
+        monkeypatch.setattr(timing.time, "perf_counter", lambda: self.now)
+
+    def takes(self, name, seconds, **more):
+        def call():
+            self.calls.append(name)
+            self.now += seconds
+
+        return Contestant(call, **more)
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    return Clock(monkeypatch)
+
+
+def test_times_are_those_of_one_call_and_ratios_those_of_pairs(clock):
+    contestants = {"slow": clock.takes("slow", 0.04), "quick": clock.takes("quick", 0.01)}
+    times = race(contestants, CPU, Effort(rounds=5, seconds=100, sample_seconds=0.1))
+    assert times["slow"] == pytest.approx([0.04] * 5)
+    found = ratio(times, "slow", "quick")
+    assert (found.median, found.low, found.high, found.count) == pytest.approx((4, 4, 4, 5))
+
+
+def test_a_drift_of_the_machine_cancels_in_pairs(clock):
+    def drifting(share):
+        def call():
+            clock.now += share * (1 + clock.now)
+
+        return Contestant(call)
+
+    times = race({"a": drifting(0.002), "b": drifting(0.001)}, CPU, Effort(rounds=9, seconds=100, most_calls=1))
+    assert times["a"][-1] > times["a"][0] * 1.01
+    found = ratio(times, "a", "b")
+    assert found.median == pytest.approx(2, rel=0.01)
+    assert found.high - found.low < 0.02
+
+
+def test_everyone_has_a_turn_each_round_and_not_always_the_same_one(clock):
+    contestants = {name: clock.takes(name, 1.0) for name in "abc"}
+    race(contestants, CPU, Effort(rounds=8, seconds=1000, most_calls=1))
+    rounds = ["".join(clock.calls[start : start + 3]) for start in range(0, 24, 3)]
+    assert [sorted(turns) for turns in rounds] == [["a", "b", "c"]] * 8
+    assert len(set(rounds)) > 2
+
+
+def test_short_calls_are_made_often_enough_and_long_ones_once(clock):
+    race(
+        {"short": clock.takes("short", 0.01), "long": clock.takes("long", 5.0)},
+        CPU,
+        Effort(rounds=1, seconds=100, sample_seconds=0.1),
+    )
+    assert clock.calls.count("short") == 1 + 10  # one to see how long it takes
+    assert clock.calls.count("long") == 1 + 1
+
+
+def test_no_round_begins_after_the_time_is_over_but_there_are_a_few(clock):
+    times = race({"a": clock.takes("a", 10.0)}, CPU, Effort(rounds=50, seconds=15, most_calls=1))
+    assert len(times["a"]) == timing.LEAST_ROUNDS
+    times = race({"a": clock.takes("a", 1.0)}, CPU, Effort(rounds=50, seconds=15, most_calls=1))
+    assert len(times["a"]) == 16
+
+
+def test_calls_are_made_within_their_settings(clock):
+    inside = []
+
+    @contextmanager
+    def setting():
+        inside.append(True)
+        yield
+        inside.append(False)
+
+    seen = []
+    contestant = Contestant(lambda: seen.append(inside[-1]), within=setting)
+    race({"a": contestant}, CPU, Effort(rounds=2, seconds=1, most_calls=1))
+    assert seen == [True, True]
+    assert inside[-1] is False
+
+
+def test_the_collector_is_off_while_timing_and_on_after_it(clock):
+    import gc
+
+    seen = []
+    race({"a": Contestant(lambda: seen.append(gc.isenabled()))}, CPU, Effort(rounds=1, most_calls=1))
+    assert seen == [False]
+    assert gc.isenabled()
