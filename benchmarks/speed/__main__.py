@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from benchmarks.speed.bench import ON_CPU, ON_GPU, QUICK, Bench
-from benchmarks.speed.cases import cases_for
+from benchmarks.speed.catalogue import cases_for
 from benchmarks.speed.record import FILE, read
 from benchmarks.speed.running import run, show
 from regtta.errors import RegttaError
@@ -42,6 +42,7 @@ def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--data", type=Path, help="folder of the real data sets, to score precisions on")
     parser.add_argument("--models", type=Path, help="folder of trained source models; by default models in --out")
     parser.add_argument("--sources", type=int, default=5, help="source models behind a score, 2 at the least (5)")
+    parser.add_argument("--threads", type=int, default=1, help="of torch on a CPU (1)")
     options = parser.parse_args(arguments)
     if options.sources < 2:
         parser.error("--sources must be 2 at the least: one source model has no spread")
@@ -54,7 +55,16 @@ def bench_of(options: argparse.Namespace) -> Bench:
     effort = QUICK if options.quick else ON_GPU if device.type == "cuda" else ON_CPU
     if options.seconds is not None:
         effort = replace(effort, seconds=options.seconds)
-    return Bench(device, options.out, options.quick, effort, options.data, options.models, options.sources)
+    return Bench(
+        device=device,
+        out=options.out,
+        quick=options.quick,
+        effort=effort,
+        data=options.data,
+        models=options.models,
+        sources=options.sources,
+        threads=options.threads,
+    )
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -25,6 +25,8 @@ class Bench:
         data: folder of the real data sets, where there are any.
         models: folder of trained source models; those that are missing are trained and kept there.
         sources: how many source models stand behind a score.
+        threads: of torch, on a CPU. Where other work has its share of the cores, threads that wait for each other
+            measure that work, so it is one.
     """
 
     device: torch.device
@@ -34,6 +36,7 @@ class Bench:
     data: Path | None = None
     models: Path | None = None
     sources: int = 5
+    threads: int = 1
 
     @property
     def on_gpu(self) -> bool:

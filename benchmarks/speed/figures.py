@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from benchmarks.speed.findings import Curve, Point, Shares, Table
+from benchmarks.speed.findings import Curve, Point, Row, Shares, Spread, Table
 from benchmarks.speed.record import Record
 from regtta.experiments.figures.files import save_figure
 from regtta.experiments.figures.style import GREY, LOOKS, SMALL, caption, keyed, look_of, new_figure, prepared, titled
@@ -102,20 +102,38 @@ def _profiles(record: Record) -> list[Shares]:
 
 def _bars(axes: Axes, found: Table) -> None:
     rows = [row for row in found.rows if row.ratios]
-    if rows and all(row.per_second is not None for row in rows):
-        label, values = "samples a second", [row.per_second or 0.0 for row in rows]
-        ends = [(0.0, 0.0) for _ in rows]
-    else:
-        faster = [next(iter(row.ratios.values())).inverse for row in rows]
-        label, values = f"times as fast as {next(iter(rows[0].ratios))}", [one.median for one in faster]
-        ends = [(one.median - one.low, one.high - one.median) for one in faster]
+    label, lengths = _lengths(rows)
     prepared(axes, x=label, y="")
     titled(axes, found.title)
     colours = [_OWN if row.name.startswith("regtta") else _BAR for row in rows]
-    whiskers = [[low for low, _ in ends], [high for _, high in ends]]
-    axes.barh(range(len(rows)), values, color=colours, xerr=whiskers, error_kw={"ecolor": GREY, "elinewidth": 1.0})
+    whiskers = [[one.median - one.low for one in lengths], [one.high - one.median for one in lengths]]
+    axes.barh(
+        range(len(rows)),
+        [one.median for one in lengths],
+        color=colours,
+        xerr=whiskers,
+        error_kw={"ecolor": GREY, "elinewidth": 1.0},
+    )
     axes.set_yticks(range(len(rows)), [row.name for row in rows], fontsize=SMALL)
     axes.invert_yaxis()
+
+
+def _lengths(rows: list[Row]) -> tuple[str, list[Spread]]:
+    """What bars show: samples a second where there are absolute times, else ratios to the first reference."""
+    rates = [_rate(row) for row in rows]
+    known = [rate for rate in rates if rate is not None]
+    if len(known) == len(rows):
+        return "samples a second", known
+    reference = next(iter(rows[0].ratios))
+    return f"times as fast as {reference}", [row.ratios[reference].inverse for row in rows]
+
+
+def _rate(row: Row) -> Spread | None:
+    """Samples a second with their quartiles, from those of the time of a call."""
+    if row.milliseconds is None or row.per_second is None:
+        return None
+    calls, samples = row.milliseconds.inverse, row.per_second * row.milliseconds.median
+    return Spread(samples * calls.median, samples * calls.low, samples * calls.high, calls.count)
 
 
 def _lines(axes: Axes, curve: Curve) -> None:

@@ -47,7 +47,7 @@ def made_with(bench: Bench) -> dict[str, Any]:
     own = {"device": device_name(bench.device), "quick": bench.quick, **versions()}
     if bench.on_gpu:
         return own | {"cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version()}  # type: ignore[no-untyped-call]
-    return own | {"processor": platform.machine(), "cores": os.cpu_count(), "threads": torch.get_num_threads()}
+    return own | {"processor": platform.machine(), "cores": os.cpu_count(), "threads": bench.threads}
 
 
 def read(path: Path) -> Record:

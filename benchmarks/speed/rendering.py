@@ -36,7 +36,9 @@ def made_with(record: Record) -> str:
     found = [
         f"{names.get(key, key)} {about[key]}" for key in ("regtta", "torch", "python", "cuda", "cudnn") if key in about
     ]
-    return ", ".join(found) + (f"; {about['processor']}, {about['cores']} cores" if "cores" in about else "")
+    return ", ".join(found) + (
+        f"; {about['processor']}, {about['cores']} cores, torch threads: {about['threads']}" if "cores" in about else ""
+    )
 
 
 def section(name: str, record: Record) -> str:

@@ -3,13 +3,14 @@
 import gc
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
 
 from benchmarks.speed.bench import Bench
-from benchmarks.speed.cases import Case, cases_for
+from benchmarks.speed.catalogue import Case, cases_for
 from benchmarks.speed.figures import draw
 from benchmarks.speed.record import FILE, Record, resumed, write
 from benchmarks.speed.rendering import page, section
@@ -39,7 +40,8 @@ def run(bench: Bench, *, chosen: Sequence[str] = (), force: bool = False, limit:
             missed.append(name)
             continue
         try:
-            record = _kept(record, name, case, bench.out)
+            with _threads(bench):
+                record = _kept(record, name, case, bench.out)
         except Exception:  # the other cases have their numbers to give
             traceback.print_exc()
             missed.append(name)
@@ -78,6 +80,18 @@ def _tidy() -> None:
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
         torch.compiler.reset()
+
+
+@contextmanager
+def _threads(bench: Bench) -> Iterator[None]:
+    """As many threads as the bench has on a CPU; a GPU's own work is left alone."""
+    before = torch.get_num_threads()
+    if not bench.on_gpu:
+        torch.set_num_threads(bench.threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _means(name: str, case: str) -> bool:

@@ -7,7 +7,7 @@ regressors have 20 to 40, which makes guards cheaper than they are here.
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 
@@ -17,7 +17,6 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 import regtta
 from regtta.experiments.demo.model import digit_regressor
-from regtta.experiments.demo.study import one_thread
 from regtta.experiments.models import HEADS, resnet26, resnet50, tabular_mlp
 from regtta.statistics import SourceStatistics
 
@@ -60,11 +59,6 @@ class Subject:
         """Name of the linear head."""
         return {"digits": "head", "wide": "9"}.get(self.architecture) or HEADS[self.architecture]
 
-    def threads(self, device: torch.device) -> AbstractContextManager[None]:
-        """One thread for models too small to gain from more."""
-        small = self.architecture in ("mlp", "wide", "digits") and device.type == "cpu"
-        return one_thread() if small else nullcontext()
-
 
 @dataclass(frozen=True, eq=False)
 class Ground:
@@ -92,7 +86,7 @@ def ground(subject: Subject, device: torch.device) -> Ground:
     model = new_model(subject)
     draw = sampler(subject.shape, generator)
     batches = [draw(subject.batch) for _ in range(subject.source_batches)]
-    with subject.threads(device), quiet():
+    with quiet():
         model.to(device)
         settle(model, [batch.to(device) for batch in batches[:4]])
         source = regtta.collect(model, (batch.to(device) for batch in batches), head=subject.head)

@@ -7,12 +7,12 @@ import torch
 
 import regtta
 from benchmarks.speed.bench import QUICK, Bench
-from benchmarks.speed.cases import cases_for
 from benchmarks.speed.cases.growth import rebatched
 from benchmarks.speed.cases.precision import AGAIN, REFERENCE, precision, score
 from benchmarks.speed.cases.profiling import profiling
 from benchmarks.speed.cases.serving import GATED, serving
 from benchmarks.speed.cases.step import step
+from benchmarks.speed.catalogue import cases_for
 from benchmarks.speed.record import read
 from benchmarks.speed.rendering import page
 from benchmarks.speed.running import FILE, PAGE, run

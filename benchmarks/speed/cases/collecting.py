@@ -21,15 +21,14 @@ same batches and keeps nothing."""
 def collecting(subject: Subject, samples: int, bench: Bench) -> Findings:
     """Time ``regtta.collect`` over ``samples`` samples."""
     title = f"Collecting: {subject.title}, {samples:,} samples"
-    with subject.threads(bench.device):
-        here = ground(subject, bench.device)
-        makers: dict[str, Maker] = {
-            INFERENCE: lambda: inference(here, samples, bench),
-            "collect": lambda: collection(here, samples),
-        }
-        table = compared(
-            title, makers, (INFERENCE,), bench, samples=samples, reading="times the time", effort=whole_passes(bench)
-        )
+    here = ground(subject, bench.device)
+    makers: dict[str, Maker] = {
+        INFERENCE: lambda: inference(here, samples, bench),
+        "collect": lambda: collection(here, samples),
+    }
+    table = compared(
+        title, makers, (INFERENCE,), bench, samples=samples, reading="times the time", effort=whole_passes(bench)
+    )
     return Findings(title, ABOUT, tables=(table,))
 
 

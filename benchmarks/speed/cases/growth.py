@@ -67,8 +67,7 @@ def along_samples(subject: Subject, sizes: tuple[int, ...], bench: Bench) -> Cur
 
 def grown(along: Along, subject: Subject, sizes: tuple[int, ...], bench: Bench) -> Findings:
     """One curve as the findings of a case."""
-    with subject.threads(bench.device):
-        curve = along(subject, sizes, bench)
+    curve = along(subject, sizes, bench)
     return Findings(f"How cost grows with {curve.along}: {curve.title}", ABOUT, curves=(curve,))
 
 

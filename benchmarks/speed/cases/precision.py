@@ -15,7 +15,6 @@ from benchmarks.speed.variants import strict_float32
 from regtta.adapter import Adapter
 from regtta.execution import PLAIN, Execution
 from regtta.experiments.comparison import paired_difference
-from regtta.experiments.demo.study import one_thread
 from regtta.experiments.reproduce.workshop import quiet
 from regtta.metrics import RegressionMetrics
 
@@ -42,7 +41,7 @@ def precision(setting: str, bench: Bench) -> Findings:
     names = tuple(PRECISIONS) if bench.on_gpu else ON_CPU
     found: dict[str, dict[int, Tensor]] = {name: {} for name in names}
     labels: dict[int, Tensor] = {}
-    with nullcontext() if bench.on_gpu else one_thread(), quiet():
+    with quiet():
         for seed, trial in enumerate(trials(setting, bench)):
             labels[seed] = trial.target.targets.flatten().cpu()
             for name in names:

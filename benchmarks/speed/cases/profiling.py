@@ -26,13 +26,12 @@ the addition after it."""
 
 def profiling(subject: Subject, bench: Bench) -> Findings:
     """Profile the straightforward step, and regtta's in the ways that matter most."""
-    steps = 2 if bench.quick else 10
-    with subject.threads(bench.device):
-        here = ground(subject, bench.device)
-        makers: dict[str, Callable[[], Contestant]] = {"straightforward": partial(straightforward, here)}
-        for execution in (PLAIN, CAPTURED, FAST) if bench.on_gpu else (PLAIN,):
-            makers[regtta_row(execution)] = partial(stepping, here, execution)
-        shares = tuple(shares_of(f"{subject.title}: {name}", make(), steps, bench) for name, make in makers.items())
+    steps = 2 if bench.quick else 10 if bench.on_gpu else 3
+    here = ground(subject, bench.device)
+    makers: dict[str, Callable[[], Contestant]] = {"straightforward": partial(straightforward, here)}
+    for execution in (PLAIN, CAPTURED, FAST) if bench.on_gpu else (PLAIN,):
+        makers[regtta_row(execution)] = partial(stepping, here, execution)
+    shares = tuple(shares_of(f"{subject.title}: {name}", make(), steps, bench) for name, make in makers.items())
     return Findings(f"Where the time goes: {subject.title}", ABOUT, shares=shares)
 
 

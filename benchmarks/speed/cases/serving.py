@@ -20,10 +20,9 @@ itself: eval mode, no gradients, the same device, arithmetic and layout."""
 
 def serving(subject: Subject, bench: Bench) -> Findings:
     """Time predictions and gated steps of ``subject``."""
-    with subject.threads(bench.device):
-        here = ground(subject, bench.device)
-        ways = [(PLAIN, PLAIN)] + ([(FAST, IN_BFLOAT16)] if bench.on_gpu else [])
-        tables = tuple(_table(here, execution, beside, bench) for execution, beside in ways)
+    here = ground(subject, bench.device)
+    ways = [(PLAIN, PLAIN)] + ([(FAST, IN_BFLOAT16)] if bench.on_gpu else [])
+    tables = tuple(_table(here, execution, beside, bench) for execution, beside in ways)
     return Findings(f"Without a shift: {subject.title}", ABOUT, tables=tables)
 
 

@@ -27,10 +27,9 @@ ON_GPU = (
 
 def step(subject: Subject, bench: Bench) -> Findings:
     """Time the step of ``subject`` in every way."""
-    with subject.threads(bench.device):
-        here = ground(subject, bench.device)
-        makers, references = _makers(here, bench)
-        table = compared(subject.title, makers, references, bench, samples=subject.batch, reading="times as fast")
+    here = ground(subject, bench.device)
+    makers, references = _makers(here, bench)
+    table = compared(subject.title, makers, references, bench, samples=subject.batch, reading="times as fast")
     return Findings(f"The step: {subject.title}", ABOUT + (ON_GPU if bench.on_gpu else ""), tables=(table,))
 
 
