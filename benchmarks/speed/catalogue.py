@@ -9,6 +9,7 @@ from benchmarks.speed.cases.collecting import collecting
 from benchmarks.speed.cases.floor import floor
 from benchmarks.speed.cases.memory import memory
 from benchmarks.speed.cases.precision import precision
+from benchmarks.speed.cases.processes import processes
 from benchmarks.speed.cases.profiling import profiling
 from benchmarks.speed.cases.serving import serving
 from benchmarks.speed.cases.startup import startup
@@ -60,6 +61,7 @@ def _full(bench: Bench) -> dict[str, Case]:
         found["collect/resnet50"] = partial(collecting, RESNET50, 64 * 40, bench)
     found["startup"] = partial(startup, bench)
     found["memory"] = partial(memory, bench)
+    found["processes"] = partial(processes, bench)
     return found | _growing(bench)
 
 
@@ -88,6 +90,7 @@ def _quick(bench: Bench) -> dict[str, Case]:
         "collect/rows": partial(collecting, TINY_MLP, 64, bench),
         "startup": partial(startup, bench),
         "memory": partial(memory, bench),
+        "processes": partial(processes, bench),
         "growth/batch": partial(growth.grown, growth.along_batches, TINY_MLP, (8, 16), bench),
         "growth/k": partial(growth.grown, growth.along_k, TINY_WIDE, (2, 4), bench),
         "growth/width": partial(growth.grown, growth.along_width, TINY_WIDE, (16, 32), bench),
