@@ -1,8 +1,10 @@
 """The cases by name, in the order of their worth: what is cut off by a time limit is what matters least."""
 
+import inspect
 from collections.abc import Callable
 from functools import partial
 
+import regtta
 from benchmarks.speed.bench import Bench
 from benchmarks.speed.cases import growth
 from benchmarks.speed.cases.collecting import collecting
@@ -39,6 +41,8 @@ TINY_WIDE = Subject("MLP", "wide", 16, (COLUMNS,), width=32)
 def cases_for(bench: Bench) -> dict[str, Case]:
     """Every case that ``bench`` can run."""
     found = _quick(bench) if bench.quick else _full(bench)
+    if "group" not in inspect.signature(regtta.collect).parameters:
+        del found["processes"]
     settings = REAL if bench.data is not None else (DEMO,)
     if bench.data is None:  # the speed that belongs beside the scores
         found["step/digits"] = partial(step, DIGITS if not bench.quick else TINY_IMAGES, bench)

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -24,16 +25,18 @@ def run_pythons(calls: Sequence[Sequence[str]]) -> list[str]:
     """What several print that run at the same time; an error where one fails, and then none is left running."""
     paths = os.pathsep.join(filter(None, (str(ROOT / "src"), os.environ.get("PYTHONPATH", ""))))
     environment = os.environ | {"PYTHONPATH": paths}
-    running = [
-        subprocess.Popen([sys.executable, *call], env=environment, text=True, stdout=subprocess.PIPE) for call in calls
-    ]
-    try:
-        printed = [process.communicate(timeout=LONGEST)[0] for process in running]
-    finally:
-        for process in running:
-            if process.poll() is None:
-                process.kill()
-                process.wait()
+    with ExitStack() as opened:
+        running = [
+            opened.enter_context(
+                subprocess.Popen([sys.executable, *call], env=environment, text=True, stdout=subprocess.PIPE)
+            )
+            for call in calls
+        ]
+        try:
+            printed = [process.communicate(timeout=LONGEST)[0] for process in running]
+        finally:
+            for process in running:
+                process.kill()  # does nothing to one that has ended
     for process in running:
         if process.returncode:
             raise subprocess.CalledProcessError(process.returncode, process.args)

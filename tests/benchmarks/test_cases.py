@@ -7,11 +7,12 @@ import torch
 
 import regtta
 from benchmarks.speed.bench import QUICK, Bench
+from benchmarks.speed.cases.floor import BYTES, COPY, FLOOR, OPERATIONS, PRODUCT, floor
 from benchmarks.speed.cases.growth import rebatched
-from benchmarks.speed.cases.precision import AGAIN, REFERENCE, precision, score
+from benchmarks.speed.cases.precision import AGAIN, PRECISIONS, REFERENCE, precision, row_of, score
 from benchmarks.speed.cases.profiling import profiling
 from benchmarks.speed.cases.serving import GATED, serving
-from benchmarks.speed.cases.step import step
+from benchmarks.speed.cases.step import DEFAULTS, STRICT, THROUGHOUT, step
 from benchmarks.speed.catalogue import cases_for
 from benchmarks.speed.record import read
 from benchmarks.speed.rendering import page
@@ -72,6 +73,44 @@ def test_the_step_is_compared_in_every_way_of_the_device(bench):
     titles = [execution.channels_last for execution in executions(torch.device("cuda"), images=False)]
     assert not any(titles)
     assert FAST in executions(torch.device("cuda"), images=True)
+
+
+class OnPaper(Bench):
+    """A bench on a CPU that takes itself for a GPU's: the ways of a GPU are run, and absolute times are kept."""
+
+    @property
+    def on_gpu(self):
+        return True
+
+
+@pytest.fixture
+def on_paper(tmp_path, monkeypatch):
+    monkeypatch.setattr("benchmarks.speed.cases.floor.COPIED", 2**10)
+    monkeypatch.setattr("benchmarks.speed.cases.floor.SIDE", 8)
+    return OnPaper(CPU, tmp_path, quick=True, effort=QUICK)
+
+
+def test_a_gpus_step_is_compared_with_float32_throughout_and_with_torchs_defaults(on_paper):
+    (table,) = step(TINY_MLP, on_paper).tables
+    assert [row.name for row in table.rows][:4] == [STRICT, DEFAULTS, THROUGHOUT, "regtta, float32"]
+    assert all(row.ratios.keys() == {STRICT, DEFAULTS} for row in table.rows)
+    for row in table.rows:
+        assert row.per_second == pytest.approx(1000 * TINY_MLP.batch / row.milliseconds.median)
+
+
+def test_a_gpus_floor_is_what_takes_longer(on_paper):
+    facts = {fact.name: fact.value for fact in floor(TINY_IMAGES, on_paper).facts}
+    moving, computing = facts["time to move the bytes"], facts["time to do the operations"]
+    assert moving == pytest.approx(facts[BYTES] / facts[COPY])
+    assert computing == pytest.approx(facts[OPERATIONS] / facts[PRODUCT])
+    assert facts[FLOOR] == max(moving, computing)
+
+
+def test_every_precision_stands_beside_a_row_of_the_steps_table(on_paper):
+    rows = {row.name for row in step(TINY_IMAGES, on_paper).tables[0].rows}
+    known = {row_of(name, on_paper, images=True) for name in PRECISIONS}
+    assert rows >= known - {"regtta, TF32"}  # which a CPU does not have
+    assert {row_of(name, on_paper, images=False) for name in PRECISIONS} >= {"regtta, TF32", "regtta, bfloat16"}
 
 
 def test_gated_steps_are_of_a_closed_gate(bench):
