@@ -6,35 +6,15 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 PAGE = Path(__file__).with_name("speed.md")
 FOLDER = Path("results") / "speed" / "h200"
-BEGINNING = """\
+INTRODUCTION = """\
 # Speed
 
 Made by `make docs`: the prose is in `docs/make_speed.py`, and every number comes from a file of measurements.
 
-## How to run faster
-
-`execution=` says how the arithmetic of an adapter is carried out. None of it changes what is computed, only how fast and
-to how many digits.
-
-```python
-import regtta
-from regtta.execution import Execution
-
-source = regtta.collect(model, source_loader)
-adapter = regtta.Adapter(model, regtta.SSA(), source, execution=Execution(channels_last=True))
-predictions = [adapter.adapt(batch).predictions for batch in stream]
-```
-
-| `Execution(...)` | what it does |
-|---|---|
-| nothing, `PLAIN` | everything as torch does it by itself |
-| `precision="tf32"` | lets GPUs round the factors of float32 products to 10 bits |
-| `precision="bfloat16"` | runs forward passes under autocast; weights, moments, losses and optimizer stay in float32 |
-| `channels_last=True` | lays images out with their channels innermost |
-| `compile=True` | compiles the forward pass; the first step of each batch shape then takes long |
-| `capture=True` | on a GPU, replays the whole step from a CUDA graph |
-| all of it, `FAST` | bfloat16, channels last, compiled, captured |
-
+[Adapting](adapting.md#how-fast-and-in-which-precision) says what `execution=` does. This page says what each way is worth,
+where the time goes, and [how that is measured](#how-it-is-measured).
+"""
+METHOD = """\
 ## How it is measured
 
 ```
@@ -78,22 +58,22 @@ NOTES = {
 
 def page(folder: Path = ROOT / FOLDER) -> str:
     """The page as the measurements in ``folder`` give it."""
+    return "\n".join([INTRODUCTION, *measured(folder), METHOD])
+
+
+def measured(folder: Path) -> list[str]:
+    """A section for everything that was measured."""
     sys.path.insert(0, str(ROOT))
     from benchmarks.speed import record as records
     from benchmarks.speed import summary
 
     path = folder / records.FILE
     if not path.exists():
-        return f"{BEGINNING}\n## What was measured\n\n{MISSING}"
+        return [MISSING]
     record = records.read(path)
-    parts = [
-        f"{BEGINNING}\nMeasured on {summary.device_of(record)}. All of it: [speed.md](../{FOLDER.as_posix()}/speed.md)."
-    ]
-    for title, section in summary.SECTIONS.items():
-        text = section(record)
-        if text:
-            parts.append(f"## {title}\n\n{NOTES[title]}\n\n{text}")
-    return "\n\n".join(parts) + "\n"
+    found = {title: section(record) for title, section in summary.SECTIONS.items()}
+    about = f"Measured on {summary.device_of(record)}; all of it is in [speed.md](../{FOLDER.as_posix()}/speed.md).\n"
+    return [about, *(f"## {title}\n\n{NOTES[title]}\n\n{text}\n" for title, text in found.items() if text)]
 
 
 if __name__ == "__main__":
