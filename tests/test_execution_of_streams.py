@@ -189,7 +189,6 @@ def test_other_shapes_of_batches_are_told_and_go_on(caplog):
     ("method", "why"),
     [
         (regtta.SSA(k=3, window=32), "those of ssa with these options are not all the same"),
-        (regtta.SSA(k=3, batch_norm="debiased"), "BatchNorm's 'debiased' statistics are weighted anew"),
         (regtta.SSA(k=3, optimizer=torch.optim.Adam), "the optimizer is one of your own"),
         (regtta.Prototype(), "those of prototype"),
     ],
@@ -201,6 +200,16 @@ def test_methods_that_cannot_be_replayed_say_so(method, why, caplog):
         found = followed(regtta.Adapter(model, method, source, head="6", execution=CAPTURED), stream)
     assert why in caplog.text
     assert_same_stream(found, followed(regtta.Adapter(model, method, source, head="6"), stream))
+
+
+@pytest.mark.parametrize("mode", ["debiased", "blended"])
+def test_statistics_that_are_weighted_anew_are_neither_compiled_nor_captured(mode, caplog):
+    model, source, stream = scene()
+    method = regtta.SSA(k=3, lr=1e-2, batch_norm=mode)
+    with caplog.at_level(logging.WARNING, "regtta"):
+        adapter = regtta.Adapter(model, method, source, execution=Execution(compile=True, capture=True))
+    assert f"BatchNorm's statistics ({mode}) are weighted anew at every step" in caplog.text
+    assert_same_stream(followed(adapter, stream), followed(regtta.Adapter(model, method, source), stream), 0)
 
 
 def test_hooks_are_called_and_nothing_is_captured_or_compiled(caplog):

@@ -85,7 +85,7 @@ class Adapter:
         self._model = laid_out(private_copy(model).eval(), execution)
         self._device = model_device(self._model)
         self._processes = processes_of(group)
-        self.execution = settled(execution, self._model, self._processes)
+        self.execution = settled(execution, self._model, self.method.schedule.batch_norm, self._processes)
         self._grad_flags = [p.requires_grad for p in self._model.parameters()]
         self._fingerprint = fingerprint(self._model)
         self._processes.check_same("model", self._fingerprint)
