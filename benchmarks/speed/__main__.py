@@ -40,7 +40,7 @@ def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--limit", type=float, default=400.0, help="seconds after which no case begins (400)")
     parser.add_argument("--seconds", type=float, help="that the samples of one comparison may take")
     parser.add_argument("--data", type=Path, help="folder of the real data sets, to score precisions on")
-    parser.add_argument("--models", type=Path, help="folder of trained source models; by default models in --out")
+    parser.add_argument("--models", type=Path, help="folder of trained source models (--out with -models)")
     parser.add_argument("--sources", type=int, default=5, help="source models behind a score, 2 at the least (5)")
     parser.add_argument("--threads", type=int, default=1, help="of torch on a CPU (1)")
     options = parser.parse_args(arguments)

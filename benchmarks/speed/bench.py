@@ -10,7 +10,7 @@ from regtta.errors import OptionError
 
 ON_CPU = Effort(warm_calls=3)
 ON_GPU = Effort(warm_calls=12)  # compiled at the first, captured after a few
-QUICK = Effort(rounds=3, seconds=1.0, sample_seconds=0.0, most_calls=1, warm_calls=2)
+QUICK = Effort(rounds=3, seconds=1.0, sample_seconds=0.0, most_calls=1, warm_calls=6)
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Bench:
     @property
     def kept_models(self) -> Path:
         """Where trained source models lie."""
-        return self.models or self.out / "models"
+        return self.models or self.out.with_name(f"{self.out.name}-models")
 
     def require_data(self, name: str) -> Path:
         """The folder of the data sets, for a case that cannot do without."""

@@ -9,7 +9,9 @@ KINDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("copies", ("memcpy", "memset", "copy", "::clone", "nchwto", "nhwcto", "transpose", "::fill", "::zero")),
     ("pooling", ("pool",)),
     ("reductions", ("reduce", "triton_red", "triton_per", "::sum", "::mean", "::var", "::norm", "_norm")),
-    ("elementwise", ("elementwise", "triton_poi", "::relu", "threshold", "::add", "::mul", "::sub", "::div")),
+    ("elementwise", ("elementwise", "triton_poi", "::relu", "threshold", "::add", "::mul", "::sub", "::div", "clamp")),
+    ("elementwise", ("::pow", "::sqrt", "lerp", "::log", "reciprocal")),
+    ("autograd and views", ("autograd::", "backward0", "::empty", "as_strided", "detach", "::expand", "::slice")),
 )
 OTHER = "other"
 

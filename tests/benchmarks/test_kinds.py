@@ -20,6 +20,8 @@ NAMES = {
     "aten::addmm": "matrix product",
     "void at::native::reduce_kernel<512, 1, MeanOps>": "reductions",
     "void at::native::max_pool_forward_nhwc<float>": "pooling",
+    "aten::lerp_": "elementwise",
+    "autograd::engine::evaluate_function: ReluBackward0": "autograd and views",
     "something else": "other",
 }
 
