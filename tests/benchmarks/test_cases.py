@@ -12,7 +12,7 @@ from benchmarks.speed.cases.growth import rebatched
 from benchmarks.speed.cases.precision import AGAIN, PRECISIONS, REFERENCE, precision, row_of, score
 from benchmarks.speed.cases.profiling import profiling
 from benchmarks.speed.cases.serving import GATED, serving
-from benchmarks.speed.cases.step import DEFAULTS, STRICT, THROUGHOUT, step
+from benchmarks.speed.cases.step import DEFAULTS, STRICT, THROUGHOUT, regtta_row, step
 from benchmarks.speed.catalogue import cases_for
 from benchmarks.speed.record import read
 from benchmarks.speed.rendering import page
@@ -107,10 +107,9 @@ def test_a_gpus_floor_is_what_takes_longer(on_paper):
 
 
 def test_every_precision_stands_beside_a_row_of_the_steps_table(on_paper):
-    rows = {row.name for row in step(TINY_IMAGES, on_paper).tables[0].rows}
-    known = {row_of(name, on_paper, images=True) for name in PRECISIONS}
-    assert rows >= known - {"regtta, TF32"}  # which a CPU does not have
-    assert {row_of(name, on_paper, images=False) for name in PRECISIONS} >= {"regtta, TF32", "regtta, bfloat16"}
+    for images in (True, False):
+        rows = {regtta_row(execution) for execution in executions(torch.device("cuda"), images=images)} | {THROUGHOUT}
+        assert {row_of(name, on_paper, images=images) for name in PRECISIONS} <= rows
 
 
 def test_gated_steps_are_of_a_closed_gate(bench):

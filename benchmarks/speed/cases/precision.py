@@ -13,7 +13,7 @@ from benchmarks.speed.findings import Findings, Score
 from benchmarks.speed.trials import STEPS, Trial, title_of_setting, trials
 from benchmarks.speed.variants import strict_float32
 from regtta.adapter import Adapter
-from regtta.execution import PLAIN, Execution
+from regtta.execution import FAST, PLAIN, Execution
 from regtta.experiments.comparison import paired_difference
 from regtta.experiments.reproduce.workshop import quiet
 from regtta.metrics import RegressionMetrics
@@ -28,6 +28,7 @@ PRECISIONS: Mapping[str, tuple[Execution, Within]] = {
     "float32, torch's defaults": (PLAIN, nullcontext),
     "TF32": (Execution(precision="tf32"), nullcontext),
     "bfloat16": (Execution(precision="bfloat16", channels_last=True), nullcontext),
+    "bfloat16, compiled, captured": (FAST, nullcontext),
 }
 ON_CPU = (REFERENCE, AGAIN, "bfloat16")  # which has no TF32
 ABOUT = """\
