@@ -4,13 +4,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.utils.data import DataLoader
 
 from regtta.errors import StatisticsError
 from regtta.features import FeatureModel, Forward, find_head, inputs_of, model_device
 from regtta.gathering import Gatherer, Gathers
-from regtta.moments import Moments
+from regtta.moments import Moments, RunningMoments
 from regtta.parameters import private_copy
 from regtta.statistics import SourceStatistics, fingerprint
+
+_BATCHES_BETWEEN_CHECKS = 32
 
 
 def collect(
@@ -49,19 +52,19 @@ def collect(
     passes = max([1, *(gatherer.passes for gatherer in gatherers.values())])
     _check_passes(loader, passes, gatherers)
     features = _SourceFeatures(model, head, inputs, device)
-    moments: Moments | None = None
+    running = RunningMoments()
     seen = 0
     for number in range(passes):
         for forward in features.over(loader):
             if number == 0:
-                batch = Moments.of(forward.features)
-                moments = batch if moments is None else moments.merge(batch)
+                running.add(forward.features)
             for gatherer in gatherers.values():
                 if number < gatherer.passes:
                     gatherer.see(forward, number)
             seen += len(forward.features)
             if progress is not None:
                 progress(seen)
+    moments = running.finish()
     if moments is None:
         raise StatisticsError(
             "The source loader gave no samples. Give one that yields batches of inputs; an iterator "
@@ -88,16 +91,20 @@ class _SourceFeatures:
 
     @torch.no_grad()
     def over(self, loader: Iterable[object]) -> Iterator[Forward]:
-        """One pass."""
+        """One pass; features that are not finite are told of within a few batches, at the latest when it ends."""
+        watch = _FiniteWatch()
+        # Pinned batches are new ones each time where torch makes them; who else pins may write into them again.
+        pinned = self._device.type == "cuda" and isinstance(loader, DataLoader) and loader.pin_memory
         for index, batch in enumerate(loader):
-            inputs = inputs_of(batch, self._key).to(self._device)
+            inputs = inputs_of(batch, self._key).to(self._device, non_blocking=pinned)
             if len(inputs) == 0:
                 continue
             if self._forward is None:
                 self._forward = FeatureModel(self._model, find_head(self._model, inputs))
             forward = self._forward(inputs)
-            _check_finite(forward.features, index)
+            watch.see(forward.features, index)
             yield forward
+        watch.check()
 
     def statistics(self, moments: Moments, extras: dict[str, Tensor]) -> SourceStatistics:
         """What was gathered, with the mark of the model it was gathered on."""
@@ -109,18 +116,37 @@ class _SourceFeatures:
         )
 
 
+class _FiniteWatch:
+    """Whether features are finite. Asked once in many batches, since the answer of a GPU has to be waited for."""
+
+    def __init__(self) -> None:
+        self._ends: list[Tensor] = []
+        self._batches: list[int] = []
+
+    def see(self, features: Tensor, batch: int) -> None:
+        """Look at the features of batch ``batch``."""
+        self._ends += features.aminmax()  # NaN where one is
+        self._batches.append(batch)
+        if len(self._batches) == _BATCHES_BETWEEN_CHECKS:
+            self.check()
+
+    def check(self) -> None:
+        """Raise where a batch seen was not finite, for the first of them."""
+        if not self._batches:
+            return
+        finite = torch.stack(self._ends).isfinite().view(-1, 2).all(dim=1).tolist()
+        if not all(finite):
+            raise StatisticsError(
+                f"The model gives non-finite features on source batch {self._batches[finite.index(False)]}. Source "
+                "data must be clean: drop those samples, or check the model's weights."
+            )
+        self._ends, self._batches = [], []
+
+
 def _check_passes(loader: Iterable[object], passes: int, gatherers: dict[str, Gatherer]) -> None:
     if passes > 1 and isinstance(loader, Iterator):
         needy = [name for name, gatherer in gatherers.items() if gatherer.passes > 1]
         raise StatisticsError(
             f"{', '.join(needy)} needs {passes} passes over the source, but the loader is an iterator, used up after "
             "one. Give a list, a DataLoader or anything else that can be iterated again."
-        )
-
-
-def _check_finite(features: Tensor, index: int) -> None:
-    if not bool(features.isfinite().all()):
-        raise StatisticsError(
-            f"The model gives non-finite features on source batch {index}. Source data must be clean: "
-            "drop those samples, or check the model's weights."
         )
