@@ -1,16 +1,20 @@
 """Gathering source statistics in streaming passes over the source data."""
 
+import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
+from torch import distributed as dist
 from torch.utils.data import DataLoader
 
 from regtta.errors import StatisticsError
+from regtta.failing import failing_together
 from regtta.features import FeatureModel, Forward, find_head, inputs_of, model_device
 from regtta.gathering import Gatherer, Gathers
-from regtta.moments import Moments, RunningMoments
+from regtta.moments import Moments, RunningMoments, moments_of_all
 from regtta.parameters import private_copy
+from regtta.processes import Processes, processes_of
 from regtta.statistics import SourceStatistics, fingerprint
 
 _BATCHES_BETWEEN_CHECKS = 32
@@ -25,6 +29,7 @@ def collect(
     inputs: str | None = None,
     device: torch.device | str | None = None,
     progress: Callable[[int], None] | None = None,
+    group: "dist.ProcessGroup | None" = None,
 ) -> SourceStatistics:
     """Statistics of the source features of ``model`` over ``loader``, in one streaming pass.
 
@@ -40,6 +45,9 @@ def collect(
         inputs: the key of the input in dict batches.
         device: where to run; ``None`` stays on the model's device.
         progress: called after each batch with the number of samples seen so far, over all passes.
+        group: processes that collect together, such as ``torch.distributed.group.WORLD``. Each gives the same model and
+            its own share of the data, which may be none; all return the statistics of the whole. They wait for each
+            other at the end of each pass alone, and what fails in one raises in all.
 
     Example:
         >>> import torch, regtta
@@ -48,35 +56,59 @@ def collect(
         >>> source.count, source.head, source.basis.shape
         (100, '2', torch.Size([8, 8]))
     """
-    gatherers = {name: gatherer for method in methods for name, gatherer in method.gatherers().items()}
-    passes = max([1, *(gatherer.passes for gatherer in gatherers.values())])
-    _check_passes(loader, passes, gatherers)
-    features = _SourceFeatures(model, head, inputs, device)
-    running = RunningMoments()
-    seen = 0
+    processes = processes_of(group)
+    with failing_together(processes):
+        moments = _FeatureMoments()
+        extra = {name: gatherer for method in methods for name, gatherer in method.gatherers().items()}
+        gatherers = [moments, *extra.values()]
+        passes = max(gatherer.passes for gatherer in gatherers)
+        _check_passes(loader, passes, extra)
+        features = _SourceFeatures(model, head, inputs, device)
+    processes.check_same("model", features.fingerprint)
+    processes.check_same("list of methods to gather for", ", ".join(map(_described, methods)))
+    counts = [0] * passes
     for number in range(passes):
-        for forward in features.over(loader):
-            if number == 0:
-                running.add(forward.features)
-            for gatherer in gatherers.values():
-                if number < gatherer.passes:
+        at_work = [gatherer for gatherer in gatherers if number < gatherer.passes]
+        with failing_together(processes):
+            for forward in features.over(loader):
+                for gatherer in at_work:
                     gatherer.see(forward, number)
-            seen += len(forward.features)
-            if progress is not None:
-                progress(seen)
-    moments = running.finish()
-    if moments is None:
-        raise StatisticsError(
-            "The source loader gave no samples. Give one that yields batches of inputs; an iterator "
-            "that was used up before is empty."
-        )
-    if seen != passes * moments.count:
-        raise StatisticsError(
-            f"The source loader gave {moments.count} samples in its first pass and {seen} over {passes} passes. "
-            "Give one that yields the same samples each time."
-        )
-    extras = {f"{name}/{key}": value for name, g in gatherers.items() for key, value in g.result().items()}
-    return features.statistics(moments, extras)
+                counts[number] += len(forward.features)
+                if progress is not None:
+                    progress(sum(counts))
+            _check_count(number, counts[number], counts[0])
+        features.agree_on_head(processes)
+        for gatherer in at_work:
+            gatherer.merge(processes, number)
+    results = {f"{name}/{key}": value for name, g in extra.items() for key, value in g.result().items()}
+    return features.statistics(moments.merged, results)
+
+
+class _FeatureMoments(Gatherer):
+    """The moments of the features, which every collection gathers."""
+
+    merged: Moments
+
+    def __init__(self) -> None:
+        self._running = RunningMoments()
+
+    def see(self, forward: Forward, number: int) -> None:  # noqa: ARG002 - there is one pass
+        """Add the features of a batch."""
+        self._running.add(forward.features)
+
+    def merge(self, processes: Processes, number: int) -> None:  # noqa: ARG002 - there is one pass
+        """Make them those of all processes."""
+        moments = moments_of_all(self._running.finish(), processes)
+        if moments is None:
+            raise StatisticsError(
+                "The source loader gave no samples. Give one that yields batches of inputs; an iterator "
+                "that was used up before is empty."
+            )
+        self.merged = moments
+
+    def result(self) -> dict[str, Tensor]:
+        """Nothing extra: :attr:`merged` is what the statistics are made of."""
+        return {}
 
 
 class _SourceFeatures:
@@ -84,9 +116,11 @@ class _SourceFeatures:
 
     def __init__(self, model: nn.Module, head: str | None, key: str | None, device: torch.device | str | None) -> None:
         self._model = private_copy(model).eval()
+        self.fingerprint = fingerprint(self._model)
         self._device = model_device(self._model) if device is None else torch.device(device)
         self._model.to(self._device)
         self._forward = None if head is None else FeatureModel(self._model, head)
+        self._head = ""
         self._key = key
 
     @torch.no_grad()
@@ -106,12 +140,19 @@ class _SourceFeatures:
             yield forward
         watch.check()
 
+    def agree_on_head(self, processes: Processes) -> None:
+        """Take over the head from the other processes where no batch has shown it here; raise where they differ."""
+        mine = None if self._forward is None else self._forward.head_name
+        found = processes.first(mine)
+        self._head = mine or found or ""
+        processes.check_same("head", self._head)
+
     def statistics(self, moments: Moments, extras: dict[str, Tensor]) -> SourceStatistics:
         """What was gathered, with the mark of the model it was gathered on."""
         return SourceStatistics.from_moments(
             moments,
-            head="" if self._forward is None else self._forward.head_name,
-            fingerprint=fingerprint(self._model),
+            head=self._head,
+            fingerprint=self.fingerprint,
             extras={name: value.detach().cpu().contiguous() for name, value in extras.items()},
         )
 
@@ -149,4 +190,17 @@ def _check_passes(loader: Iterable[object], passes: int, gatherers: dict[str, Ga
         raise StatisticsError(
             f"{', '.join(needy)} needs {passes} passes over the source, but the loader is an iterator, used up after "
             "one. Give a list, a DataLoader or anything else that can be iterated again."
+        )
+
+
+def _described(method: Gathers) -> str:
+    """The method and its options; those that are no dataclass have no text that is the same in every process."""
+    return repr(method) if dataclasses.is_dataclass(method) else type(method).__name__
+
+
+def _check_count(number: int, seen: int, first: int) -> None:
+    if seen != first:
+        raise StatisticsError(
+            f"The source loader gave {first} samples in its first pass and {seen} in pass {number + 1}. Give one that "
+            "yields the same samples each time."
         )

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from regtta.errors import StatisticsError
+from regtta.processes import Processes
 
 # Rows multiplied at once. Enough that a product costs more than its start; on a GPU more, since starting costs more.
 BLOCK_ROWS, BLOCK_ROWS_ON_GPU = 1024, 4096
@@ -55,6 +56,27 @@ class Moments:
                 f"Expected at least 2 source samples for a covariance, found {self.count}. Collect over more data."
             )
         return (self.scatter / (self.count - 1)).cpu()
+
+
+def moments_of_all(moments: Moments | None, processes: Processes) -> Moments | None:
+    """Moments of what all processes have seen together, the same in each; ``None`` where none has seen anything.
+
+    Args:
+        moments: of what this process has seen; ``None`` for nothing.
+        processes: all of them. None holds another's scatter: each corrects its own to the common mean.
+    """
+    if processes.size == 1:
+        return moments
+    count = int(processes.reduce(torch.tensor(0 if moments is None else moments.count)))
+    width = int(processes.reduce(torch.tensor(0 if moments is None else len(moments.mean)), "max"))
+    if count == 0:
+        return None
+    if moments is None:
+        nothing = torch.zeros(width, width, dtype=torch.float64)
+        moments = Moments(0, nothing[0], nothing)
+    mean = processes.reduce(moments.mean * (moments.count / count))
+    gap = moments.mean - mean
+    return Moments(count, mean, processes.reduce(torch.addr(moments.scatter, gap, gap, alpha=moments.count)))
 
 
 class RunningMoments:
