@@ -20,6 +20,7 @@ def in_processes(
     size: int, function: Callable[..., Any], folder: Path, *arguments: Any, timeout: float = 60
 ) -> list[Any]:
     """What ``function(group, *arguments)`` gives in each of ``size`` processes, by rank; raises what one raised."""
+    folder.mkdir(exist_ok=True)
     results = [folder / f"result-{size}-{rank}" for rank in range(size)]
     meeting = folder / f"meeting-{size}-{function.__name__}"
     children = [

@@ -156,3 +156,25 @@ def test_a_past_takes_no_gradient():
     (mean + variance).sum().backward()
     assert before.grad is None
     assert values.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("unbiased", [True, False])
+def test_the_closed_form_of_the_alignment_is_what_autograd_finds(unbiased):
+    torch.manual_seed(0)
+    values = torch.randn(9, 4, dtype=torch.float64, requires_grad=True)
+    mean0, variance0, weights = torch.randn(4).double(), torch.rand(4).double() + 0.5, torch.rand(4).double() + 1
+    loss = alignment_loss(values, mean0, variance0, weights, unbiased=unbiased)
+    mean, variance = values.mean(dim=0), values.var(dim=0, correction=int(unbiased))
+    expected = (weights * symmetric_kl(mean, variance, mean0, variance0)).sum()
+    torch.testing.assert_close(loss, expected)
+    found, wanted = (torch.autograd.grad(3 * scalar, values)[0] for scalar in (loss, expected))
+    torch.testing.assert_close(found, wanted)
+    assert torch.autograd.gradcheck(
+        lambda x: alignment_loss(x, mean0, variance0, weights, unbiased=unbiased), values.detach().requires_grad_()
+    )
+
+
+def test_the_alignment_is_differentiable_in_every_argument():
+    values = torch.randn(9, 4, dtype=torch.float64)
+    arguments = [(torch.rand(4).double() + 0.5).requires_grad_() for _ in range(3)]
+    assert torch.autograd.gradcheck(lambda *given: alignment_loss(values, *given), arguments)

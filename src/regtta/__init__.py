@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from regtta.checkpointing import Checkpoints
     from regtta.collecting import collect
     from regtta.errors import RegttaError
+    from regtta.execution import FAST, Execution
     from regtta.guards import SAFE
     from regtta.methods import (
         METHODS,
@@ -42,6 +43,8 @@ _HOMES = {
     "BNAdapt": "methods",
     "Checkpoints": "checkpointing",
     "Diagnostics": "steps",
+    "Execution": "execution",
+    "FAST": "execution",
     "FeatureAlignment": "methods",
     "FeatureRestoration": "methods",
     "METHODS": "methods",
@@ -67,6 +70,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "FAST",
     "METHODS",
     "RSD",
     "SAFE",
@@ -76,6 +80,7 @@ __all__ = [
     "BNAdapt",
     "Checkpoints",
     "Diagnostics",
+    "Execution",
     "FeatureAlignment",
     "FeatureRestoration",
     "Monitor",

@@ -9,15 +9,8 @@ from torch import Tensor, nn
 
 from regtta.belonging import check_needs, check_state, check_targets, check_width
 from regtta.errors import MismatchError, OptionError
-from regtta.features import (
-    FeatureModel,
-    Forward,
-    find_head,
-    inputs_of,
-    model_device,
-    run_model,
-    without_features,
-)
+from regtta.execution import PLAIN, Execution
+from regtta.features import Forward, find_head, head_module, inputs_of, model_device, run_model
 from regtta.guards import DEFAULT, Arrival, Guard, Keep, Outcome, Panel, Post, Rollback
 from regtta.learning import Attempt, Learner
 from regtta.locking import SharedLock
@@ -25,7 +18,9 @@ from regtta.methods import Method, Stage
 from regtta.moving import MovingParts
 from regtta.options import described, replace
 from regtta.parameters import private_copy
+from regtta.processes import processes_of
 from regtta.provenance import Provenance, utc_now
+from regtta.running import Dealt, Passes, laid_out, runner, settled
 from regtta.sight import Sight
 from regtta.statistics import SourceStatistics, fingerprint
 from regtta.steps import Diagnostics, Step, Verdict
@@ -45,6 +40,9 @@ class Adapter:
         guards: what refuses a batch or an update; by default only what cannot be learned from.
         allow_mismatch: go on with statistics of another model or another head.
         inputs: the key of the input in dict batches.
+        execution: in which precision to run, compiled and captured or not, such as ``regtta.FAST``.
+        group: processes of torch.distributed that adapt together, such as ``torch.distributed.group.WORLD``. Each gives
+            :meth:`adapt` its own samples, all at the same time; they learn as one process would from all of them.
         overrides: fields of the method to change, such as ``lr=1e-4``.
 
     Example:
@@ -70,6 +68,8 @@ class Adapter:
         guards: Sequence[Guard] = DEFAULT,
         allow_mismatch: bool = False,
         inputs: str | None = None,
+        execution: Execution = PLAIN,
+        group: "torch.distributed.ProcessGroup | None" = None,
         **overrides: object,
     ) -> None:
         if not isinstance(method, Method):
@@ -81,9 +81,13 @@ class Adapter:
         self.guards = tuple(guards)
         self._lock = SharedLock()
         self._inputs_key = inputs
-        self._model = private_copy(model).eval()
+        self._model = laid_out(private_copy(model).eval(), execution)
+        self._device = model_device(self._model)
+        self._processes = processes_of(group)
+        self.execution = settled(execution, self._model, self._processes)
         self._grad_flags = [p.requires_grad for p in self._model.parameters()]
         self._fingerprint = fingerprint(self._model)
+        self._processes.check_same("model", self._fingerprint)
         check_needs(self.method, self.guards, source)
         if source is not None and not allow_mismatch:
             source.check_fingerprint(self._fingerprint)
@@ -100,21 +104,23 @@ class Adapter:
         """Predict on a batch, then learn from it.
 
         Args:
-            x: a tensor (B, ...), a tuple that begins with one, or a dict (see ``inputs``).
+            x: a tensor (B, ...), a tuple that begins with one, or a dict (see ``inputs``). One of several processes
+                gives its own samples of the batch, none included (0, ...).
             targets: labels, for the oracle alone.
             look: shown the batch as this model and as the source model see it, once the step is done; it must not
                 call the adapter. Costs a pass of the source model where the model has moved and no guard made one.
         """
-        with self._lock.writing():
+        with self._lock.writing(), self._processes.in_step():
             inputs = self._on_device(x)
             check_targets(self.method, targets)
+            dealt = Dealt(inputs, targets, self._processes.dealt(inputs))
             if self._learner is None:
-                self._start(find_head(self._model, inputs))
-            step, answered, at_source = self._frozen_step(inputs) if self._frozen else self._step(inputs, targets)
+                self._start(self._found_head(inputs))
+            step, answered, at_source = self._frozen_step(dealt) if self._frozen else self._step(dealt)
             self._index += 1
             self._learned += step.diagnostics.verdict.learned
             if look is not None:
-                look(Sight(step, answered, self._source_pass(inputs, answered, at_source)))
+                look(Sight(step, answered, self._source_pass(dealt, answered, at_source)))
             return step
 
     def run(self, xs: Iterable[object]) -> Iterator[Step]:
@@ -124,14 +130,16 @@ class Adapter:
 
     def predict(self, x: object) -> Tensor:
         """Predict in eval mode; nothing changes. Threads may predict side by side."""
+        if self.execution != PLAIN and self._learner is not None:
+            with self._lock.writing():  # a captured pass has one place for its input
+                return self._passes.here(self._on_device(x)).outputs
         with self._lock.reading(), torch.no_grad():
             return run_model(self._model, self._on_device(x))
 
     @property
     def head(self) -> str | None:
         """Name of the head, as soon as it is known; None where the method needs none and none was named."""
-        forward = self._learner.forward if self._learner is not None else None
-        return forward.head_name if isinstance(forward, FeatureModel) else None
+        return self._head if self._learner is not None else None
 
     def source_head(self) -> nn.Linear:
         """A copy of the head as it was when the adapter was made."""
@@ -148,8 +156,8 @@ class Adapter:
         """What enters the head (B, D), in eval mode; nothing changes."""
         if self.head is None:
             raise MismatchError("The adapter knows no head, and so no features. Pass head=<name>.")
-        with self._lock.writing():  # the pass hangs a hook into the model
-            return self._in_eval_mode(self._on_device(x)).features
+        with self._lock.writing():  # the pass opens a tap in the model
+            return self._passes.here(self._on_device(x)).features
 
     @_able_to_learn
     def reset(self) -> None:
@@ -183,7 +191,7 @@ class Adapter:
     def export(self) -> nn.Module:
         """The adapted model as a plain module in eval mode, independent of the adapter."""
         with self._lock.writing():
-            model = private_copy(self._model)
+            model = private_copy(self._model).to(memory_format=torch.contiguous_format)
         for parameter, flag in zip(model.parameters(), self._grad_flags, strict=True):
             parameter.requires_grad_(flag)
             parameter.grad = None
@@ -238,14 +246,24 @@ class Adapter:
 
     # --- how a stream begins ---------------------------------------------------------------------
 
+    def _found_head(self, inputs: Tensor) -> str:
+        """The head that the first process with samples finds."""
+        found = self._processes.first(find_head(self._model, inputs) if len(inputs) else None)
+        if found is None:
+            raise MismatchError("The first batch has no samples to find the head by. Pass head=<name>.")
+        return found
+
     def _start(self, head: str | None) -> None:
         """What is settled once, as soon as the head is known."""
-        forward = without_features(self._model) if head is None else FeatureModel(self._model, head)
-        module = forward.head if isinstance(forward, FeatureModel) else None
+        module = None if head is None else head_module(self._model, head)
         if head is not None and module is not None:
             check_width(self.source, head, module)
         parts = MovingParts(self._model, module, self.method.schedule.trainable)
-        self._learner = Learner(forward, parts, self.method, Stage(self._model, module, self.source))
+        forward = runner(self._model, head, self.execution)
+        self._head = head
+        self._passes = Passes(forward, parts.as_begun, self.execution, self._processes)
+        stage = Stage(self._model, module, self.source)
+        self._learner = Learner(forward, parts, self.method, stage, processes=self._processes, execution=self.execution)
         try:
             self._begin_stream()
         except BaseException:
@@ -274,15 +292,20 @@ class Adapter:
 
     # --- one step --------------------------------------------------------------------------------
 
-    def _step(self, inputs: Tensor, targets: Tensor | None) -> tuple[Step, Forward, Forward | None]:
+    def _step(self, dealt: Dealt) -> tuple[Step, Forward, Forward | None]:
         """The step, the pass that its predictions are of, and the source model's where a guard made one."""
         arrival = Arrival(
-            inputs, lambda: self._in_eval_mode(inputs), lambda: self._at_source(inputs), moved=self._moved
+            dealt.inputs,
+            lambda: self._passes.current(dealt),
+            lambda: self._passes.source(dealt),
+            moved=self._moved,
+            processes=self._processes,
+            counts=dealt.counts,
         )
         ruling = self._panel.admits(arrival)
         attempt = Attempt(Outcome(), stands=False, ruling=ruling)
         if ruling is None:
-            attempt = self._started.learn(inputs, targets, self._panel.judge)
+            attempt = self._started.learn(dealt, self._panel.judge)
         at_source, returned = arrival.seen_at_source, ""
         if attempt.stands:
             self._moved = True
@@ -290,14 +313,14 @@ class Adapter:
             self._good = self._started.state_dict()
         if isinstance(attempt.ruling, Rollback):
             returned = self._return_to(attempt.ruling.to)
-            arrival = Arrival(inputs, lambda: self._in_eval_mode(inputs))
+            arrival = Arrival(dealt.inputs, lambda: self._passes.current(dealt))
         learned_from = attempt.outcome.forward if attempt.stands else None
         answered = learned_from or arrival.current
-        return self._described(attempt, answered.outputs, returned), answered, at_source
+        return self._described(attempt, self._passes.own(answered.outputs, dealt), returned), answered, at_source
 
-    def _source_pass(self, inputs: Tensor, answered: Forward, at_source: Forward | None) -> Forward:
+    def _source_pass(self, dealt: Dealt, answered: Forward, at_source: Forward | None) -> Forward:
         """The batch as the source model sees it; made anew only where nobody has made that pass."""
-        return answered if not self._moved else at_source or self._at_source(inputs)
+        return answered if not self._moved else at_source or self._passes.source(dealt)
 
     def _return_to(self, where: Literal["source", "good"]) -> Literal["source", "good"]:
         learner = self._started
@@ -310,10 +333,10 @@ class Adapter:
         self._panel.returned()
         return where
 
-    def _frozen_step(self, inputs: Tensor) -> tuple[Step, Forward, None]:
-        answered = self._in_eval_mode(inputs)
+    def _frozen_step(self, dealt: Dealt) -> tuple[Step, Forward, None]:
+        answered = self._passes.current(dealt)
         attempt = Attempt(Outcome(), stands=False, ruling="frozen by hand")
-        return self._described(attempt, answered.outputs, ""), answered, None
+        return self._described(attempt, self._passes.own(answered.outputs, dealt), ""), answered, None
 
     def _described(self, attempt: Attempt, predictions: Tensor, returned: str) -> Step:
         ruling, outcome = attempt.ruling, attempt.outcome
@@ -325,15 +348,6 @@ class Adapter:
             Diagnostics(outcome.loss, outcome.gradient_norm, self._started.displacement, verdict),
         )
 
-    @torch.no_grad()
-    def _in_eval_mode(self, inputs: Tensor) -> Forward:
-        return self._started.forward(inputs)
-
-    @torch.no_grad()
-    def _at_source(self, inputs: Tensor) -> Forward:
-        """The pass that the model as it was at first would make."""
-        return self._started.forward(inputs, self._started.parts.as_begun)
-
     # --- what comes in, and what it belongs to ---------------------------------------------------
 
     def _identity(self) -> dict[str, Any]:
@@ -343,5 +357,5 @@ class Adapter:
 
     def _on_device(self, x: object) -> Tensor:
         inputs = inputs_of(x, None if isinstance(x, Tensor) else self._inputs_key)
-        inputs = inputs.to(model_device(self._model))
+        inputs = inputs.to(self._device)
         return inputs.clone() if inputs.is_inference() else inputs

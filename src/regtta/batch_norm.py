@@ -1,15 +1,19 @@
 """BatchNorm while a model adapts: whose statistics it normalises by, and what becomes of the running ones."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from regtta.shared_batch_norm import Shares
+
 BatchNormMode = Literal["batch", "debiased", "blended", "source"]
 
 BATCH_NORM_MODES: tuple[str, ...] = get_args(BatchNormMode)
+ALL_HERE = Shares()
 LONGEST = 16  # times the prior: what a blend remembers of the target, so that it can follow one that moves
 
 
@@ -39,38 +43,65 @@ class BatchNormSwitch:
         self.prior = prior
         self.updates = 0
         self.samples = 0
+        self._blended = self._known = 0
         self._momenta = [layer.momentum for layer in layers]
         self._blends = [_Blend(layer) for layer in layers if layer.running_mean is not None]
         self._hooks: list[torch.utils.hooks.RemovableHandle] = []
+        self._forwards: list[tuple[_BatchNorm, Any]] = []  # what stands aside while samples lie in several processes
 
     @property
     def needs_batches(self) -> bool:
         """Whether one sample is too few to normalise by."""
         return bool(self.layers) and self.mode in ("batch", "debiased")
 
-    def adapting(self, size: int) -> None:
-        """Get ready for one forward pass that learns from ``size`` samples."""
+    @property
+    def steady(self) -> bool:
+        """Whether every pass that learns does the same to its layers."""
+        return self.mode == "source" or (self.mode == "batch" and None not in self._momenta)
+
+    def count(self, size: int) -> None:
+        """Count a pass that learns from ``size`` samples."""
         if self.mode == "source":
             return
         self.updates += 1
         if self.mode == "blended":
-            known = min(self.samples, LONGEST * self.prior)
-            self._hooks = [blend.watch(self.prior, (self.samples, known, size)) for blend in self._blends]
-            self.samples = known + size
+            self._known = min(self.samples, LONGEST * self.prior)
+            self._blended, self.samples = self.samples, self._known + size
+
+    def adapting(self, size: int, shares: Shares = ALL_HERE) -> None:
+        """Get ready for one forward pass that learns from ``size`` samples, dealt to processes as ``shares`` says."""
+        self.count(size)
+        self.switch(size, shares)
+
+    def switch(self, size: int, shares: Shares = ALL_HERE) -> None:
+        """The same for a pass that has been counted."""
+        if self.mode == "source":
+            return
+        if self.mode == "blended":
+            counts = (self._blended, self._known, size)
+            self._hooks = [blend.watch(self.prior, counts, shares) for blend in self._blends]
             return
         for layer, momentum in zip(self.layers, self._momenta, strict=True):
-            layer.train()
+            layer.__dict__["training"] = True  # as layer.train() does, in a tenth of the time
             if self.mode == "debiased":
                 layer.momentum = debiased_momentum(momentum, self.updates)
+            if shares.processes.size > 1:
+                self._forwards.append((layer, layer.__dict__.get("forward")))
+                layer.__dict__["forward"] = partial(shares.normalise, layer)
 
     def predicting(self) -> None:
         """Back to eval mode and to each layer's own momentum."""
         for hook in self._hooks:
             hook.remove()
-        self._hooks = []
+        for layer, forward in self._forwards:
+            layer.__dict__.pop("forward")
+            if forward is not None:
+                layer.__dict__["forward"] = forward
+        self._hooks, self._forwards = [], []
         for layer, momentum in zip(self.layers, self._momenta, strict=True):
-            layer.eval()
-            layer.momentum = momentum
+            layer.__dict__["training"] = False
+            if layer.momentum != momentum:
+                layer.momentum = momentum
 
     def state_dict(self) -> dict[str, Any]:
         """What has been counted."""
@@ -91,7 +122,7 @@ class _Blend:
         self.layer = layer
         self.source = [running.detach().clone() for running in self._running()]
 
-    def watch(self, prior: int, counts: tuple[int, int, int]) -> torch.utils.hooks.RemovableHandle:
+    def watch(self, prior: int, counts: tuple[int, int, int], shares: Shares) -> torch.utils.hooks.RemovableHandle:
         """Take the next batch into the blend before it is normalised by it.
 
         ``counts`` are the samples in the blend so far, how many of them it is to remember, and those of the batch.
@@ -103,15 +134,13 @@ class _Blend:
             if not taken:  # a method may run the model again on views of the same samples
                 taken = True
                 with torch.no_grad():
-                    self._take(args[0].detach(), prior, counts)
+                    self._take(shares.statistics(args[0].detach()), prior, counts)
 
         return self.layer.register_forward_pre_hook(take)
 
-    def _take(self, inputs: Tensor, prior: int, counts: tuple[int, int, int]) -> None:
+    def _take(self, batch: tuple[Tensor, Tensor, int], prior: int, counts: tuple[int, int, int]) -> None:
         blended, known, size = counts
-        inputs = inputs.to(torch.promote_types(inputs.dtype, torch.float32))
-        dims = [dim for dim in range(inputs.ndim) if dim != 1]
-        mean, variance = inputs.mean(dim=dims), inputs.var(dim=dims, correction=0)
+        mean, variance, _ = batch
         if blended:
             past = [
                 ((prior + blended) * now.to(mean) - prior * source.to(mean)) / blended

@@ -7,10 +7,11 @@ variances of two Gaussians a dimension, all of one shape (K,), and give the dist
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 Metric = Literal["kl", "w2", "l1"]
 Divergence = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
@@ -79,8 +80,45 @@ def alignment_loss(
         >>> alignment_loss(tensor([[0.0], [2.0]]), zeros(1), 2 * ones(1), ones(1))
         tensor(0.5000)
     """
+    if metric == "kl" and not any(given.requires_grad for given in (mean0, variance0, weights)):
+        loss: Tensor = _AlignedByKL.apply(values, mean0, variance0, weights, int(unbiased))
+        return loss
     mean, variance = moments_with_memory(values, values[:0].detach(), unbiased=unbiased)
     return (weights * METRICS[metric](mean, variance, mean0, variance0)).sum()
+
+
+class _AlignedByKL(torch.autograd.Function):
+    """The weighted symmetric KL divergence of a batch's moments, with its gradient in closed form.
+
+    ``∂L/∂m = α (m−m₀)(1/s + 1/s₀)`` and ``∂L/∂s = ½ α (1/s₀ − ((m−m₀)² + s₀)/s²)``: a third of what autograd does for
+    the same, which is most of a step of a small model.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, *given: Any) -> Tensor:
+        mean0, variance0, weights, correction = given
+        # By hand: torch's variance over rows takes five times as long on a CPU.
+        mean = values.mean(dim=0)
+        centred = values - mean
+        variance = (centred * centred).sum(dim=0) / (len(values) - correction)
+        gap = mean - mean0
+        square = gap * gap
+        inverse, inverse0 = variance.reciprocal(), variance0.reciprocal()
+        far = (square + variance0) * inverse
+        ctx.correction = correction
+        slope = weights * gap * (inverse + inverse0)
+        slope_of_variance = weights * (inverse0 - far * inverse)
+        ctx.save_for_backward(centred, slope, slope_of_variance)
+        loss: Tensor = (weights * (torch.addcmul(far, square + variance, inverse0) - 2)).sum() / 2
+        return loss
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None]:
+        centred, slope, slope_of_variance = ctx.saved_tensors
+        count = len(centred)
+        by_variance = slope_of_variance * (gradient / (count - ctx.correction))
+        return torch.addcmul(slope * (gradient / count), centred, by_variance), None, None, None, None
 
 
 def moments_with_memory(values: Tensor, past: Tensor, *, unbiased: bool = True) -> tuple[Tensor, Tensor]:

@@ -1,9 +1,10 @@
 """Any ``nn.Module`` seen as a feature extractor followed by a linear head.
 
-``f(x) = W g(x) + b``: a hook on the head's input gives the features ``g(x)`` and the outputs in one
-forward pass. Nothing of the model is rewritten, and no hook outlives the pass it was made for.
+``f(x) = W g(x) + b``: a tap on the head's input gives the features ``g(x)`` and the outputs in one
+forward pass. Nothing of the model is rewritten, and no tap outlives the pass it was opened for.
 """
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -44,6 +45,7 @@ class FeatureModel:
     Args:
         model: any module whose output comes from one ``nn.Linear``.
         head: the name of that layer, as in ``model.named_modules()``.
+        exact_head: run that layer in its own precision even under autocast.
 
     Example:
         >>> import torch
@@ -53,24 +55,57 @@ class FeatureModel:
         (torch.Size([4, 5]), torch.Size([4, 1]))
     """
 
-    def __init__(self, model: nn.Module, head: str) -> None:
+    def __init__(self, model: nn.Module, head: str, *, exact_head: bool = False) -> None:
         self.model = model
         self.head_name = head
         self.head = head_module(model, head)
+        self._tap = _Tap(self.head, exact=exact_head)
 
     def __call__(self, inputs: Tensor, tensors: Mapping[str, Tensor] | None = None) -> Forward:
         """Run the model on ``inputs`` (B, ...), with ``tensors`` in place of its own of those names."""
-        seen: list[Tensor] = []
+        return self.by(lambda x: run_model(self.model, x, tensors), inputs)
 
-        def take(_: nn.Module, args: tuple[Tensor, ...], kwargs: dict[str, Tensor]) -> None:
-            seen.append(_entering(args, kwargs))
-
-        handle = self.head.register_forward_pre_hook(take, with_kwargs=True)
-        try:
-            outputs = run_model(self.model, inputs, tensors)
-        finally:
-            handle.remove()
+    def by(self, run: Callable[[Tensor], Tensor], inputs: Tensor) -> Forward:
+        """The pass that ``run`` makes of the model, by whatever means."""
+        with self._tap as seen:
+            outputs = run(inputs)
         return Forward(_only_features(self.model, self.head_name, seen, len(inputs)), outputs)
+
+
+class _Tap:
+    """Sees what enters a linear layer while it is open.
+
+    Args:
+        layer: to look at.
+        exact: whether the layer runs in its own precision even where the model around it does not: a prediction in
+            bfloat16 has no more than three digits.
+    """
+
+    def __init__(self, layer: nn.Linear, *, exact: bool) -> None:
+        self._layer = layer
+        self._exact = exact
+        self._own: object = None
+        self._seen: list[Tensor] = []
+
+    def __enter__(self) -> list[Tensor]:
+        self._seen.clear()
+        self._own = self._layer.__dict__.get("forward")
+        self._run = self._layer.forward
+        self._layer.__dict__["forward"] = self._forward
+        return self._seen
+
+    def __exit__(self, *_: object) -> None:
+        del self._layer.__dict__["forward"]
+        if self._own is not None:
+            self._layer.__dict__["forward"] = self._own
+
+    def _forward(self, *args: Tensor, **kwargs: Tensor) -> Tensor:
+        entering = _entering(args, kwargs)
+        self._seen.append(entering)
+        if not self._exact:
+            return self._run(*args, **kwargs)
+        with torch.autocast(entering.device.type, enabled=False):
+            return self._run(entering.to(self._layer.weight.dtype))
 
 
 def without_features(model: nn.Module) -> RunForward:
@@ -161,7 +196,7 @@ def inputs_of(batch: object, key: str | None = None) -> Tensor:
 
 def model_device(model: nn.Module) -> torch.device:
     """Where the model's first parameter (or buffer) lies; the CPU for a model without any."""
-    for tensor in (*model.parameters(), *model.buffers()):
+    for tensor in itertools.chain(model.parameters(), model.buffers()):
         return tensor.device
     return torch.device("cpu")
 

@@ -1,19 +1,28 @@
 """One step of learning from a batch, which can be undone exactly. The adapter is the only one to use it."""
 
 import copy
+import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from regtta.batch_norm import BatchNormSwitch, batch_norms
+from regtta.execution import PLAIN, Execution
 from regtta.features import Forward, RunForward
 from regtta.guards import Keep, Outcome, Rollback, Ruling
 from regtta.methods import Batch, Method, NewHead, Remember, Rule, Skip, Stage, Update
 from regtta.moving import MovingParts, OptimizerMemory
+from regtta.processes import ALONE, Processes
+from regtta.replaying import Replay
+from regtta.running import TOLERANCES, Dealt, on_rows
+from regtta.shared_batch_norm import Shares
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -31,6 +40,15 @@ class Attempt:
     ruling: Ruling
 
 
+@dataclass(frozen=True)
+class _Taken:
+    """A step that was taken and not looked at yet; ``numbers`` are still on the device."""
+
+    forward: Forward
+    update: Update
+    numbers: Tensor
+
+
 class Learner:
     """Carries a method out on one model: its rule, its optimizer, BatchNorm. Made while the model is as trained.
 
@@ -39,20 +57,33 @@ class Learner:
         parts: what may move.
         method: how to adapt.
         stage: what a stream begins with.
+        processes: who else has samples of each batch.
+        execution: how it is carried out.
 
     Attributes:
         displacement: of the parameters now, ``‖θ − θ₀‖ / ‖θ₀‖``.
     """
 
-    def __init__(self, forward: RunForward, parts: MovingParts, method: Method, stage: Stage) -> None:
+    def __init__(
+        self,
+        forward: RunForward,
+        parts: MovingParts,
+        method: Method,
+        stage: Stage,
+        *,
+        processes: Processes = ALONE,
+        execution: Execution = PLAIN,
+    ) -> None:
         self.forward = forward
         self.parts = parts
         self.method = method
         self.stage = stage
+        self._processes = processes
         schedule = method.schedule
         self.batch_norm = BatchNormSwitch(batch_norms(stage.model), schedule.batch_norm, schedule.prior)
         self.rule: Rule = method.start(stage)
         self._rule_at_first = copy.deepcopy(self.rule.state_dict())
+        self._replay = self._replayed(execution) if execution.capture else None
         self.begin()
 
     @property
@@ -62,21 +93,23 @@ class Learner:
 
     def begin(self) -> None:
         """Everything as it was at first."""
-        schedule = self.method.schedule
         self.batch_norm.load_state_dict({"updates": 0, "samples": 0})
-        self.optimizer = schedule.optimizer(self.parts.trainable.values()) if schedule.optimizer else None
-        self._undo = None if self.optimizer is None else OptimizerMemory(self.optimizer)
+        self.optimizer = self._new_optimizer()
+        fixed = self.method.schedule.elementwise
+        self._undo = None if self.optimizer is None else OptimizerMemory(self.optimizer, fixed_options=fixed)
+        if self._replay is not None:
+            self._replay.forget()  # it steps by the optimizer before
         self.parts.load(self.parts.origin)
         self.rule.load_state_dict(copy.deepcopy(self._rule_at_first))
         self.displacement = 0.0
 
-    def learn(self, inputs: Tensor, targets: Tensor | None, judge: Callable[[Outcome], Ruling]) -> Attempt:
+    def learn(self, dealt: Dealt, judge: Callable[[Outcome], Ruling]) -> Attempt:
         """The first of the batch's steps; the others follow as long as none is refused."""
-        first = self._attempt(inputs, targets, judge)
+        first = self._attempt(dealt, judge)
         for _ in range(self.method.schedule.steps - 1):
             if _refused(first.ruling):
                 break
-            further = self._attempt(inputs, targets, judge, again=True).ruling
+            further = self._attempt(dealt, judge, again=True).ruling
             if isinstance(further, Rollback | Keep):
                 first = replace(first, ruling=further)
             elif further is not None:
@@ -97,81 +130,135 @@ class Learner:
         self.begin()
         self.parts.load(state["tensors"])
         if self.optimizer is not None:
-            self.optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))
+            kept = copy.deepcopy(state["optimizer"])
+            self._make_capturable(kept["param_groups"])
+            self.optimizer.load_state_dict(kept)
         self.rule.load_state_dict(copy.deepcopy(state["rule"]))
         self.batch_norm.load_state_dict(state["batch_norm"])
         self.displacement = float(self.parts.displacement())
 
-    def _attempt(
-        self, inputs: Tensor, targets: Tensor | None, judge: Callable[[Outcome], Ruling], *, again: bool = False
-    ) -> Attempt:
-        """One step, taken back whole if it is refused or breaks off."""
-        undo = self._remember()
-        stands = False
-        try:
-            forward, update = self._ask_rule(inputs, targets, again=again)
-            outcome, reason = self._descend(forward, update)
-            ruling = reason if reason is not None else judge(outcome)
-            stands = not _refused(ruling)
-            if stands and isinstance(update, Remember):
-                ruling = update.reason
-            self.displacement = outcome.displacement if stands else self.displacement
-        finally:
-            if not stands:
-                undo()
-        return Attempt(outcome, stands, ruling)
+    # --- a step ----------------------------------------------------------------------------------
 
-    def _remember(self) -> Callable[[], None]:
-        """Keep everything as it is; gives back what makes it so again."""
+    def _attempt(self, dealt: Dealt, judge: Callable[[Outcome], Ruling], *, again: bool = False) -> Attempt:
+        """One step, taken back whole if it is refused or breaks off."""
+        rule, counts = copy.deepcopy(self.rule.state_dict()), self.batch_norm.state_dict()
         self.parts.remember()
         if self._undo is not None:
             self._undo.remember()
-        rule, counts = copy.deepcopy(self.rule.state_dict()), self.batch_norm.state_dict()
+        stands = False
+        try:
+            self.batch_norm.count(sum(dealt.counts))
+            taken = self._take(dealt, again=again)
+            outcome, reason = self._outcome(taken), self._nothing_done(taken.update)
+            ruling = reason if reason is not None else judge(outcome)
+            stands = not _refused(ruling)
+            if stands and isinstance(taken.update, Remember):
+                ruling = taken.update.reason
+            self.displacement = outcome.displacement if stands else self.displacement
+        finally:
+            if not stands:
+                self._put_back()
+                self.rule.load_state_dict(rule)
+                self.batch_norm.load_state_dict(counts)
+        return Attempt(outcome, stands, ruling)
 
-        def undo() -> None:
-            self.parts.restore()
-            if self._undo is not None:
-                self._undo.restore()
-            self.rule.load_state_dict(rule)
-            self.batch_norm.load_state_dict(counts)
+    def _take(self, dealt: Dealt, *, again: bool) -> _Taken:
+        if self._replay is None:
+            return self._take_plainly(dealt, again=again)
+        features, outputs, numbers = self._replay(dealt.inputs)
+        return _Taken(Forward(features, outputs), None if self.optimizer is None else numbers[-2], numbers)
 
-        return undo
+    def _replayed(self, execution: Execution) -> Replay | None:
+        """The step as one function of the batch, where every step does the same; else None, and the log says why."""
+        why = ""
+        if not self.rule.repeats:
+            why = f"those of {self.method.name} with these options are not all the same"
+        elif not self.batch_norm.steady:
+            why = f"BatchNorm's {self.batch_norm.mode!r} statistics are weighted anew at every step"
+        elif self.method.schedule.optimizer is not None and not self.method.schedule.elementwise:
+            why = "the optimizer is one of your own, which may do something else at every step"
+        if why:
+            logger.warning("Steps are not captured: %s.", why)
+            return None
 
-    def _ask_rule(self, inputs: Tensor, targets: Tensor | None, *, again: bool) -> tuple[Forward, Update]:
-        self.batch_norm.adapting(len(inputs))
+        def step(inputs: Tensor) -> tuple[Tensor, ...]:
+            taken = self._take_plainly(Dealt(inputs, None, [len(inputs)]), again=False)
+            return taken.forward.features, taken.forward.outputs, taken.numbers
+
+        return Replay(step, "A step", tolerance=TOLERANCES[execution.precision], undo=self._put_back)
+
+    def _take_plainly(self, dealt: Dealt, *, again: bool) -> _Taken:
+        """Ask the rule, and carry its answer out."""
+        forward, update = self._ask_rule(dealt, again=again)
+        numbers = self._carry_out(update)
+        seen = Forward(forward.features.detach(), forward.outputs.detach())
+        return _Taken(seen, update, self._measured(seen, numbers))
+
+    def _put_back(self) -> None:
+        self.parts.restore()
+        if self._undo is not None:
+            self._undo.restore()
+
+    def _ask_rule(self, dealt: Dealt, *, again: bool) -> tuple[Forward, Update]:
+        processes, counts = self._processes, dealt.counts
+        self.batch_norm.switch(sum(counts), Shares(processes, empty=len(dealt.inputs) == 0))
+        run = self.forward if processes.size == 1 else partial(on_rows, self.forward)
         try:
             with torch.set_grad_enabled(bool(self.parts.trainable)):
-                forward = self.forward(inputs)
-                batch = Batch(inputs, forward.features, forward.outputs, targets, self.forward, again)
+                local = run(dealt.inputs)
+                forward = Forward(processes.gather(local.features, counts), processes.gather(local.outputs, counts))
+                targets = None if dealt.targets is None else processes.gather(dealt.targets, counts)
+                batch = Batch(
+                    dealt.inputs,
+                    forward.features,
+                    forward.outputs,
+                    targets,
+                    run,
+                    again,
+                    everywhere=lambda values: processes.gather(values, counts),
+                )
                 return forward, self.rule.update(batch)
         finally:
             self.batch_norm.predicting()
 
-    def _descend(self, forward: Forward, update: Update) -> tuple[Outcome, str | None]:
-        """Carry the rule's answer out; its numbers, and the reason where there is nothing to carry out."""
-        reason, numbers = None, []
-        if isinstance(update, Tensor) and self.optimizer is not None:
-            self.optimizer.zero_grad()
-            update.backward()  # type: ignore[no-untyped-call]
-            gradients = [p.grad for p in self.parts.trainable.values() if p.grad is not None]
-            numbers = [update.detach(), nn.utils.get_total_norm(gradients)]
-            self.optimizer.step()
-        elif isinstance(update, Skip):
-            reason = update.reason
-        elif isinstance(update, NewHead):
+    def _carry_out(self, update: Update) -> list[Tensor]:
+        """What the rule answered; loss and norm of the gradient where there is one."""
+        if isinstance(update, NewHead):
             self._replace_head(update)
-        elif update is None and self.batch_norm.mode == "source":
-            reason = f"{self.method.name} changes nothing"
-        return self._outcome(forward, numbers), reason
+        if not isinstance(update, Tensor) or self.optimizer is None:
+            return []
+        gradients, size = self.parts.gradients, self._processes.size
+        gradients.clear()
+        (update if size == 1 else update / size).backward()  # type: ignore[no-untyped-call]
+        if size > 1:
+            for gradient in gradients:
+                gradient.copy_(self._processes.reduce(gradient))
+        norm = gradients.norm()
+        self.optimizer.step()
+        return [update.detach(), norm]
 
-    def _outcome(self, forward: Forward, numbers: list[Tensor]) -> Outcome:
-        """All numbers of a step in one read from the device."""
-        seen = Forward(forward.features.detach(), forward.outputs.detach())
-        finite = torch.stack([seen.features.isfinite().all(), seen.outputs.isfinite().all()]).all()
-        read = [self.parts.displacement(), self.parts.largest(), finite, *numbers]
-        displacement, largest, sound, *rest = torch.stack([n.to(finite.device, torch.float64) for n in read]).tolist()
+    def _measured(self, forward: Forward, numbers: list[Tensor]) -> Tensor:
+        """All numbers of a step as one tensor, so that they are read from the device at once."""
+        # A sum is finite only if all of it is, or it is too large to be of use.
+        sound = forward.features.sum() + forward.outputs.sum()
+        read = [self.parts.displacement(), self.parts.largest(), sound, *numbers]
+        if sound.device.type == "cpu":  # where reading one by one costs less than putting them together
+            return torch.tensor([float(number) for number in read], dtype=torch.float64)
+        return torch.stack([number.to(sound.device, torch.float64) for number in read])
+
+    def _outcome(self, taken: _Taken) -> Outcome:
+        displacement, largest, sound, *rest = taken.numbers.tolist()
         loss, gradient_norm = rest if rest else (None, None)
-        return Outcome(loss, gradient_norm, displacement, bool(sound) and math.isfinite(largest), seen)
+        finite = math.isfinite(largest) and (math.isfinite(sound) or _finite(taken.forward))
+        return Outcome(loss, gradient_norm, displacement, finite, taken.forward)
+
+    def _nothing_done(self, update: Update) -> str | None:
+        """Why there was nothing to carry out, where there was nothing."""
+        if isinstance(update, Skip):
+            return update.reason
+        if update is None and self.batch_norm.mode == "source":
+            return f"{self.method.name} changes nothing"
+        return None
 
     def _replace_head(self, new: NewHead) -> None:
         head = self.stage.require_head()
@@ -180,6 +267,24 @@ class Learner:
             if new.bias is not None and head.bias is not None:
                 head.bias.copy_(new.bias)
 
+    def _new_optimizer(self) -> torch.optim.Optimizer | None:
+        schedule = self.method.schedule
+        if schedule.optimizer is None:
+            return None
+        together = self.parts.gradients.steppable if schedule.elementwise else self.parts.trainable.values()
+        optimizer = schedule.optimizer(together)
+        self._make_capturable(optimizer.param_groups)
+        return optimizer
+
+    def _make_capturable(self, groups: Sequence[dict[str, Any]]) -> None:
+        for group in groups:
+            if "capturable" in group:
+                group["capturable"] = self._replay is not None
+
 
 def _refused(ruling: Ruling) -> bool:
     return isinstance(ruling, str | Rollback)
+
+
+def _finite(forward: Forward) -> bool:
+    return bool(forward.features.isfinite().all() and forward.outputs.isfinite().all())

@@ -1,18 +1,23 @@
 """Everything of a model and its optimizer that an adaptation step can change, held so that it can be put back."""
 
 import copy
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from regtta.flattening import Flat, bound_in_place, lay_together
 from regtta.parameters import Snapshot, Trainable, freeze_all_but, trainable_parameters
+
+_IMMUTABLE = (bool, int, float, str, type(None))
 
 
 class MovingParts:
     """The parameters that a method moves, the head, and all buffers of the adapter's copy.
 
-    Made once for a copy; it freezes everything that does not move and remembers how it began.
+    Made once for a copy; it freezes everything that does not move, lays what does end to end, and remembers how it
+    began.
 
     Attributes:
         trainable: what the optimizer steps, by name.
@@ -24,17 +29,29 @@ class MovingParts:
         self.trainable = trainable_parameters(model, head, which)
         freeze_all_but(model, self.trainable.values())
         at_head = set() if head is None else set(head.parameters())
-        self._parameters: dict[str, Tensor] = {
+        parameters = {
             name: parameter
             for name, parameter in model.named_parameters()
             if name in self.trainable or parameter in at_head
         }
-        self._live = self._parameters | dict(model.named_buffers())
+        self._live: dict[str, Tensor] = parameters | dict(model.named_buffers())
         self.origin = {name: tensor.detach().clone() for name, tensor in self._live.items()}
         # Apart from the origin: a model may change its buffers even in eval mode.
         self.as_begun = self.origin | {name: value.detach().clone() for name, value in model.named_buffers()}
-        self._before = Snapshot(self._live.values())
-        self._began_norm = _norm([self.origin[name] for name in self._parameters])
+        self._lay_together(model, parameters)
+
+    def _lay_together(self, model: nn.Module, parameters: dict[str, nn.Parameter]) -> None:
+        still = [parameter for name, parameter in parameters.items() if name not in self.trainable]
+        everything = [*self.trainable.values(), *still, *model.buffers()]
+        flats = lay_together(everything, bound_in_place(model))
+        steppable = [flat.first(set(map(id, self.trainable.values()))) for flat in flats]
+        moving = [flat.first(set(map(id, parameters.values()))) for flat in flats]
+        self.gradients = Gradients([flat for flat in steppable if flat is not None])
+        self._parameters = [flat.whole for flat in moving if flat is not None]
+        self._began = [whole.clone() for whole in self._parameters]
+        self._began_norm = max(float(total_norm(self._began)), torch.finfo(torch.float32).tiny)
+        self._floating = [flat.whole for flat in flats if flat.whole.is_floating_point()]
+        self._before = Snapshot([flat.whole for flat in flats])
 
     def tensors(self) -> dict[str, Tensor]:
         """All of it, by name: the live tensors."""
@@ -56,54 +73,119 @@ class MovingParts:
 
     def largest(self) -> Tensor:
         """The largest magnitude of all that is a floating-point number, a scalar: finite if all of them are."""
-        floating = [tensor.detach() for tensor in self._live.values() if tensor.is_floating_point()]
-        if not floating:
-            return torch.zeros((), dtype=torch.float64)
-        return nn.utils.get_total_norm(floating, norm_type=float("inf")).double()
+        return total_norm(self._floating, order=float("inf"))
 
     def displacement(self) -> Tensor:
         """``‖θ − θ₀‖₂ / ‖θ₀‖₂`` over the parameters, a scalar; 0 where none can move."""
-        if not self._parameters:
-            return torch.zeros((), dtype=torch.float64)
-        with torch.no_grad():
-            gaps = [now - self.origin[name] for name, now in self._parameters.items()]
-            return _norm(gaps) / self._began_norm.clamp_min(torch.finfo(torch.float32).tiny)
+        gaps = [torch.dist(now, began) for now, began in zip(self._parameters, self._began, strict=True)]
+        return _combined(gaps, 2.0) / self._began_norm
+
+
+class Gradients:
+    """The gradients of what is stepped, laid out as it is.
+
+    Attributes:
+        steppable: parameters that hold the values of many, each with its gradient: for optimizers that treat every
+            number alike.
+    """
+
+    def __init__(self, flats: list[Flat]) -> None:
+        self.steppable = [nn.Parameter(flat.whole) for flat in flats]
+        self._wholes = [torch.zeros_like(flat.whole) for flat in flats]
+        self._views: list[tuple[Tensor, Tensor]] = []
+        for flat, parameter, whole in zip(flats, self.steppable, self._wholes, strict=True):
+            parameter.grad = whole
+            views = [whole] if len(flat.parts) == 1 and flat.parts[0].shape == whole.shape else flat.like(whole)
+            self._views += zip(flat.parts, views, strict=True)
+
+    def clear(self) -> None:
+        """All zero, in place: the next backward pass adds to them where they are."""
+        if self._wholes:
+            torch._foreach_zero_(self._wholes)
+        for part, view in self._views:  # an optimizer of the user's own may have taken one away
+            part.grad = view
+
+    def norm(self) -> Tensor:
+        """The norm of all of them, a scalar."""
+        return total_norm(self._wholes)
+
+    def __iter__(self) -> Iterator[Tensor]:
+        """The gradients laid together."""
+        return iter(self._wholes)
 
 
 class OptimizerMemory:
-    """The state of an optimizer before a step, to be put back exactly: as if the step had never been."""
+    """The state of an optimizer before a step, to be put back exactly: as if the step had never been.
 
-    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+    Args:
+        optimizer: whose state it is.
+        fixed_options: whether its options, such as the learning rate, stay what they are.
+    """
+
+    def __init__(self, optimizer: torch.optim.Optimizer, *, fixed_options: bool = False) -> None:
         self._optimizer = optimizer
+        self._fixed_options = fixed_options
         self._kept: dict[Tensor, dict[str, Any]] = {}
         self._groups: list[dict[str, Any]] = []
 
     def remember(self) -> None:
         """Keep it as it is."""
+        before = self._kept
         self._kept = {
-            parameter: {name: _copied(value) for name, value in state.items()}
+            parameter: {name: _copied(value, before.get(parameter, {}).get(name)) for name, value in state.items()}
             for parameter, state in self._optimizer.state.items()
         }
+        if self._fixed_options:
+            return
         # A factory of the user's own may give optimizers that change their options as they go.
         self._groups = [
-            {name: copy.deepcopy(value) for name, value in group.items() if name != "params"}
+            {name: _copied(value) for name, value in group.items() if name != "params"}
             for group in self._optimizer.param_groups
         ]
 
     def restore(self) -> None:
-        """Make it what it was."""
+        """Make it what it was; tensors stay where they are, since a captured step writes there."""
+        now = dict(self._optimizer.state)
         self._optimizer.state.clear()
-        self._optimizer.state.update(self._kept)
-        self._kept = {}
-        for group, options in zip(self._optimizer.param_groups, self._groups, strict=True):
+        for parameter, kept in self._kept.items():
+            state = now.get(parameter, {})
+            self._optimizer.state[parameter] = {name: _put_back(state.get(name), value) for name, value in kept.items()}
+        for group, options in zip(self._optimizer.param_groups, self._groups, strict=not self._fixed_options):
             for added in group.keys() - options.keys() - {"params"}:
                 del group[added]
-            group.update(options)
+            group.update({name: _copied(value) for name, value in options.items()})
 
 
-def _copied(value: object) -> object:
-    return value.detach().clone() if isinstance(value, Tensor) else copy.deepcopy(value)
+def _copied(value: object, into: object = None) -> object:
+    if isinstance(value, _IMMUTABLE):
+        return value
+    if not isinstance(value, Tensor):
+        return copy.deepcopy(value)
+    if isinstance(into, Tensor) and _alike(into, value):
+        return into.copy_(value.detach())
+    return value.detach().clone()
 
 
-def _norm(tensors: list[Tensor]) -> Tensor:
-    return torch.nn.utils.get_total_norm(tensors).double()
+def _put_back(now: object, kept: object) -> object:
+    if isinstance(now, Tensor) and isinstance(kept, Tensor) and _alike(now, kept):
+        with torch.no_grad():
+            return now.copy_(kept)
+    return _copied(kept)  # what is kept stays apart from what is live
+
+
+def _alike(a: Tensor, b: Tensor) -> bool:
+    return a.shape == b.shape and a.dtype == b.dtype and a.device == b.device
+
+
+def total_norm(tensors: Sequence[Tensor], order: float = 2.0) -> Tensor:
+    """The norm of all numbers of ``tensors`` together, a scalar; 0 without any."""
+    return _combined([torch.linalg.vector_norm(tensor, order) for tensor in tensors], order)
+
+
+def _combined(norms: Sequence[Tensor], order: float) -> Tensor:
+    if len(norms) < 2:
+        return norms[0] if norms else torch.zeros(())
+    together: Tensor = torch.linalg.vector_norm(
+        torch.stack([n.to(norms[0].device, torch.float64) for n in norms]), order
+    )
+    return together

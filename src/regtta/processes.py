@@ -6,8 +6,9 @@ descending ``loss / size`` in each and summing the gradients.
 """
 
 import itertools
+import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Literal
 
 import torch
@@ -33,6 +34,14 @@ class Processes:
     def counts(self, rows: int) -> list[int]:
         """How many rows each process has, by rank."""
         return [rows]
+
+    def dealt(self, rows: Tensor) -> list[int]:
+        """How many of the rows of a batch each process has, by rank; raises where they are not of one kind."""
+        return [len(rows)]
+
+    def in_step(self) -> AbstractContextManager[None]:
+        """What all processes do at the same time; one that breaks off in it has lost the others for good."""
+        return nullcontext()
 
     def gather(self, rows: Tensor, counts: Sequence[int]) -> Tensor:  # noqa: ARG002 - of use to several
         """The rows (n, ...) of all processes one below the other, by rank; differentiable.
@@ -90,6 +99,7 @@ class Together(Processes):
         self.size = dist.get_world_size(group)
         if self.rank < 0:
             raise ProcessError("This process is not one of the group. Pass a group that it belongs to.")
+        self._lost = False
         on_gpu = dist.get_backend(group) == "nccl"
         # What nccl carries lies on a GPU, what gloo carries in memory.
         self._wire = torch.device("cuda", torch.cuda.current_device()) if on_gpu else torch.device("cpu")
@@ -97,6 +107,32 @@ class Together(Processes):
     def counts(self, rows: int) -> list[int]:
         """How many rows each process has, by rank."""
         return [int(count) for count in self._all(torch.tensor([rows]))]
+
+    def dealt(self, rows: Tensor) -> list[int]:
+        """How many of the rows of a batch each process has, by rank; raises where they are not of one kind."""
+        kind = zlib.crc32(f"{tuple(rows.shape[1:])} {rows.dtype}".encode())
+        found = [part.tolist() for part in self._all(torch.tensor([len(rows), kind]))]
+        other = next((rank for rank, (_, theirs) in enumerate(found) if theirs != found[0][1]), None)
+        if other is not None:
+            raise MismatchError(
+                f"Process {other} has samples of another shape or dtype than process 0; this one, {self.rank}, has "
+                f"{tuple(rows.shape[1:])} of {rows.dtype}. One without samples gives x[:0]."
+            )
+        return [count for count, _ in found]
+
+    @contextmanager
+    def in_step(self) -> Iterator[None]:
+        """What all processes do at the same time; one that breaks off in it has lost the others for good."""
+        if self._lost:
+            raise ProcessError(
+                "This process broke off in the middle of what all do together, and is no longer in step with the "
+                "others. Start all of them again."
+            )
+        try:
+            yield
+        except BaseException:
+            self._lost = True
+            raise
 
     def gather(self, rows: Tensor, counts: Sequence[int]) -> Tensor:
         """The rows of all processes one below the other, by rank; differentiable."""

@@ -38,16 +38,19 @@ class RecentMoments:
     def add(self, values: Tensor) -> None:
         """Take in a batch (B, K); samples that are not finite are left out."""
         values = values.detach().double()
-        values = values[values.isfinite().all(dim=1)]
+        squares = values * values
+        totals = squares.sum(dim=0, keepdim=True)
+        if not math.isfinite(float(totals.sum())):
+            finite = squares.isfinite().all(dim=1)
+            values, squares = values[finite], squares[finite]
+            totals = squares.sum(dim=0, keepdim=True)
         if len(values) == 0:
             return
-        squares = values**2
         # Samples of one batch are of one age: a batch far longer than the memory would else be lost but for its end.
         fading = math.exp(-len(values) / self.memory)
-        sums = torch.stack([values.sum(dim=0), squares.sum(dim=0)])
-        if self.products:
-            sums = torch.cat([sums, squares.T @ squares])
-        self._sums = sums if self._sums is None else self._sums.to(sums.device) * fading + sums
+        rows = [values.sum(dim=0, keepdim=True), totals]
+        sums = torch.cat([*rows, squares.T @ squares] if self.products else rows)
+        self._sums = sums if self._sums is None else sums.add_(self._sums.to(sums.device), alpha=fading)
         self._weight = self._weight * fading + len(values)
         self._squared_weight = self._squared_weight * fading**2 + len(values)
 
@@ -75,7 +78,7 @@ class RecentMoments:
     def covariance_of_squares(self) -> Tensor:
         """(K, K) of ``y²``: how uncertain the second moments are, and how much they vary together."""
         square = self.square
-        return self._rows()[2:] / self._weight - torch.outer(square, square)
+        return torch.addr(self._rows()[2:] / self._weight, square, square, alpha=-1)
 
     def state_dict(self) -> dict[str, Any]:
         """All that is remembered."""

@@ -49,14 +49,16 @@ def shift_test(recent: RecentMoments, *, source_count: int, level: float, tolera
     covariance = recent.covariance_of_squares
     # A Gaussian's variance at the least: few samples of a heavy tail look as if they had none.
     covariance.diagonal().clamp_min_(2.0)
-    trace, squared = torch.stack([covariance.trace(), (covariance**2).sum()]).tolist()
+    entries, gap = covariance.flatten(), square - 1
+    # All four in one read from the device.
+    found = [covariance.trace(), entries.dot(entries), mean.dot(mean), gap.dot(gap)]
+    trace, squared, of_mean, of_square = torch.stack(found).tolist()
     if not math.isfinite(squared):  # too far off for float64 to say how far
         return ShiftTest(math.inf, math.inf)
     scale, freedom = squared / trace, max(trace**2 / squared, 1.0)
     far = count * dimensions * (2 * tolerance) ** 2 / scale
     by_square = scale * chi_square_limit(freedom, far, level / 2) / count
-    found = torch.stack([(mean**2).sum() / by_mean, ((square - 1) ** 2).sum() / by_square]).tolist()
-    return ShiftTest(*found)
+    return ShiftTest(of_mean / by_mean, of_square / by_square)
 
 
 def reweighting_needed(recent: RecentMoments) -> float:

@@ -6,15 +6,18 @@ answers ``None`` for yes, or says why not. What is refused leaves weights, runni
 method's own memory exactly as they were, and the batch is predicted in eval mode.
 """
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
+import torch
 from torch import Tensor, nn
 
 from regtta.errors import StatisticsError
 from regtta.features import Forward
+from regtta.processes import ALONE, Processes
 from regtta.statistics import SourceStatistics
 from regtta.whitening import Whitening
 
@@ -23,10 +26,12 @@ class Arrival:
     """A batch before it is learned from. Forward passes are made when first asked for, in eval mode, and once.
 
     Args:
-        inputs: (B, ...) on the model's device.
-        current: runs the model as it is now.
+        inputs: (B, ...) on the model's device; where samples lie in several processes, those of this one.
+        current: runs the model as it is now, on the samples of all processes.
         source: runs the model as it was when the stream began; the same pass while nothing has moved.
         moved: whether anything has.
+        processes: who has samples of the batch.
+        counts: how many each has.
     """
 
     def __init__(
@@ -36,12 +41,56 @@ class Arrival:
         source: Callable[[], Forward] | None = None,
         *,
         moved: bool = False,
+        processes: Processes = ALONE,
+        counts: Sequence[int] | None = None,
     ) -> None:
         self.inputs = inputs
+        self.processes = processes
+        self.size = len(inputs) if counts is None else sum(counts)
         self.moved = moved
         self._run_current = current
         self._run_source = source
         self._whitened: dict[tuple[int, int], Tensor] = {}
+        self._here: dict[tuple[int, int], Tensor] = {}
+
+    @cached_property
+    def not_finite(self) -> int:
+        """How many samples, in all processes, have a NaN or an infinity in them."""
+        total, _ = self._glance
+        if math.isfinite(total):
+            return 0
+        finite = self.inputs.isfinite()
+        rows = finite.flatten(1).all(dim=1) if self.inputs.ndim > 1 else finite
+        return int(self.processes.reduce((~rows).sum()))
+
+    @cached_property
+    def varied(self) -> bool:
+        """Whether two samples, of whatever processes, differ."""
+        _, apart = self._glance
+        if apart:
+            return True
+        first = self._first_sample
+        return bool(self.processes.reduce((self.inputs != first).sum()))
+
+    @cached_property
+    def _glance(self) -> tuple[float, bool]:
+        """Two cheap looks in one read from the device: the sum of all, and whether the first and last samples differ.
+
+        A sum is finite only if all of it is; where it is not, or the samples look alike, more is looked at.
+        """
+        inputs = self.inputs
+        first = self._first_sample
+        apart = (inputs[-1:] != first).any() if len(inputs) else torch.zeros((), device=inputs.device, dtype=torch.bool)
+        if inputs.device.type == "cpu" and self.processes.size == 1:
+            return float(_total(inputs)), bool(apart)
+        total, differ = self.processes.reduce(torch.stack([_total(inputs), apart.float()])).tolist()
+        return total, bool(differ)
+
+    @cached_property
+    def _first_sample(self) -> Tensor:
+        """(1, ...) the first sample of all processes."""
+        own = self.inputs[:1]
+        return self.processes.gather(own, self.processes.counts(len(own)))[:1] if self.processes.size > 1 else own
 
     @cached_property
     def current(self) -> Forward:
@@ -61,6 +110,13 @@ class Arrival:
         if place not in self._whitened:
             self._whitened[place] = whitening(forward.features)
         return self._whitened[place]
+
+    def coordinates_here(self, whitening: Whitening, forward: Forward) -> Tensor:
+        """The same in float64 on the CPU: many small sums there cost less than as many calls to a GPU."""
+        place = (id(whitening), id(forward))
+        if place not in self._here:
+            self._here[place] = self.coordinates(whitening, forward).cpu().double()
+        return self._here[place]
 
     @property
     def seen_at_source(self) -> Forward | None:
@@ -175,3 +231,8 @@ class Guard(Watch):
     def start(self, post: Post) -> Watch:  # noqa: ARG002 - for those that need it
         """The watch for one new stream."""
         return self
+
+
+def _total(inputs: Tensor) -> Tensor:
+    inputs = inputs.abs() if inputs.is_complex() else inputs
+    return inputs.sum(dtype=torch.promote_types(inputs.dtype, torch.float32)).float()

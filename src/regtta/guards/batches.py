@@ -21,12 +21,8 @@ class FiniteInputs(Guard):
 
     def admits(self, arrival: Arrival) -> str | None:
         """Count the samples that are not finite."""
-        inputs = arrival.inputs
-        finite = inputs.isfinite()
-        if bool(finite.all()):
-            return None
-        bad = int((~finite.flatten(1).all(dim=1) if inputs.ndim > 1 else ~finite).sum())
-        return f"{bad} of {len(inputs)} samples {'is' if bad == 1 else 'are'} not finite"
+        bad = arrival.not_finite
+        return f"{bad} of {arrival.size} samples {'is' if bad == 1 else 'are'} not finite" if bad else None
 
 
 @dataclass(frozen=True)
@@ -51,7 +47,7 @@ class SeveralSamples(Guard):
 
     def admits(self, arrival: Arrival) -> str | None:
         """Count the samples."""
-        found, least = len(arrival.inputs), 2 if self.least is None else self.least
+        found, least = arrival.size, 2 if self.least is None else self.least
         if found >= least:
             return None
         return f"a batch of {found} has no variance" if found < 2 else f"a batch of {found} is fewer than {least}"
@@ -65,6 +61,4 @@ class VariedInputs(Guard):
 
     def admits(self, arrival: Arrival) -> str | None:
         """Compare every sample with the first."""
-        inputs = arrival.inputs
-        same = len(inputs) > 1 and bool((inputs == inputs[0]).all())
-        return "all samples are the same" if same else None
+        return "all samples are the same" if arrival.size > 1 and not arrival.varied else None

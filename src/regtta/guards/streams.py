@@ -51,7 +51,7 @@ class _MixWatch(Watch):
 
     def admits(self, arrival: Arrival) -> str | Rollback | None:
         """Look at the batch as the source model sees it."""
-        self.recent.add(arrival.coordinates(self.whitening, arrival.source))
+        self.recent.add(arrival.coordinates_here(self.whitening, arrival.source))
         needed = reweighting_needed(self.recent) if self.recent.count else 0.0
         if needed > self.guard.limit:
             return None

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from regtta.divergences import METRICS, Metric, moments_with_memory
+from regtta.divergences import METRICS, Metric, alignment_loss, moments_with_memory
 from regtta.errors import OptionError
 from regtta.methods.base import Batch, GradientMethod, Remember, Rule, Stage
 from regtta.options import check_choice, check_whole
@@ -84,6 +84,11 @@ class AlignmentRule(Rule):
         )
         self.past = self.mean.new_empty(0, len(self.mean))
 
+    @property
+    def repeats(self) -> bool:
+        """Without a window it remembers nothing."""
+        return self.method.window == 0
+
     def update(self, batch: Batch) -> Tensor | Remember:
         """The alignment loss of the batch and the window before it."""
         method = self.method
@@ -95,16 +100,21 @@ class AlignmentRule(Rule):
             least = max(2, method.window // 2)
             if len(self.past) < min(least, method.window):
                 return Remember(f"the window holds fewer than {least} samples")
+        if len(past) == 0:
+            return alignment_loss(
+                values, self.mean, self.variance, self.alpha, metric=method.metric, unbiased=method.unbiased
+            )
         mean, variance = moments_with_memory(values, past, unbiased=method.unbiased)
         return (self.alpha * METRICS[method.metric](mean, variance, self.mean, self.variance)).sum()
 
     def state_dict(self) -> dict[str, Any]:
         """The window, the newest first."""
-        return {"past": self.past}
+        return {"past": self.past} if self.method.window else {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on with that window."""
-        self.past = state["past"].to(self.mean)
+        if self.method.window:
+            self.past = state["past"].to(self.mean)
 
 
 def significance(effect: Tensor) -> Tensor:

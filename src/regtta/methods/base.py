@@ -28,9 +28,10 @@ OptimizerName = Literal["adam", "adamw", "sgd", "rmsprop"]
 
 OPTIMIZERS: Mapping[str, OptimizerFactory] = MappingProxyType(
     {
-        "adam": torch.optim.Adam,
-        "adamw": torch.optim.AdamW,
-        "sgd": torch.optim.SGD,
+        # Fused: the whole update is one kernel.
+        "adam": functools.partial(torch.optim.Adam, fused=True),
+        "adamw": functools.partial(torch.optim.AdamW, fused=True),
+        "sgd": functools.partial(torch.optim.SGD, fused=True),
         "rmsprop": torch.optim.RMSprop,
     }
 )
@@ -41,12 +42,14 @@ class Batch:
     """One batch as a rule sees it.
 
     Attributes:
-        inputs: (B, ...) on the model's device.
+        inputs: (B, ...) on the model's device. Where samples lie in several processes, those of this one; features,
+            outputs and targets are of all.
         features: (B, D) what enters the head; (B, 0) where the method needs no head.
         outputs: what the model gave, of its own shape.
         targets: labels, for the one method that takes them.
         forward: runs the model again on other inputs, in the same mode.
         again: whether this is a further step on the samples of the step before.
+        everywhere: takes values (B, ...), one a row of ``inputs``, to those of all processes; differentiable.
     """
 
     inputs: Tensor
@@ -55,6 +58,7 @@ class Batch:
     targets: Tensor | None
     forward: Callable[[Tensor], Forward]
     again: bool = False
+    everywhere: Callable[[Tensor], Tensor] = lambda values: values
 
     def require_targets(self) -> Tensor:
         """The labels of a method that cannot do without (the adapter has seen to it)."""
@@ -90,6 +94,11 @@ Update = Tensor | NewHead | Skip | Remember | None
 
 class Rule(ABC):
     """A method at work on one stream. What it remembers of the stream lives here."""
+
+    @property
+    def repeats(self) -> bool:
+        """Whether every update does the same to tensors and remembers nothing, so that it can be replayed."""
+        return False
 
     @abstractmethod
     def update(self, batch: Batch) -> Update:
@@ -167,13 +176,17 @@ class Stage:
 
 @dataclass(frozen=True)
 class Schedule:
-    """How the adapter is to carry a method out: what moves, by which optimizer, how often."""
+    """How the adapter is to carry a method out: what moves, by which optimizer, how often.
+
+    An ``elementwise`` optimizer treats every number alike, whichever parameter it belongs to.
+    """
 
     trainable: Trainable | None = None
     batch_norm: BatchNormMode = "source"
     prior: int = 1
     steps: int = 1
     optimizer: Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer] | None = None
+    elementwise: bool = False
 
 
 class Method(ABC):
@@ -259,4 +272,5 @@ class GradientMethod(Method):
             prior=self.prior,
             steps=self.steps,
             optimizer=functools.partial(factory, lr=self.lr),
+            elementwise=not callable(self.optimizer),
         )

@@ -56,5 +56,10 @@ class BNAdapt(Method):
 
 
 class _ForwardOnly(Rule):
+    @property
+    def repeats(self) -> bool:
+        """It does nothing, every time."""
+        return True
+
     def update(self, batch: Batch) -> None:
         """Nothing: the forward pass has already moved the running statistics."""

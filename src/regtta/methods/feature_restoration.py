@@ -128,10 +128,15 @@ class _Restoration(Rule):
         ranges = high - low
         varies = ranges > torch.finfo(torch.float32).eps * ranges.max()
         self.method = method
-        self.varies = varies.to(stage.device)
+        self.varies = varies.nonzero().squeeze(1).to(stage.device)  # a mask would have to be read from the device
         self.low, self.high, self.source = (
             values[varies].to(stage.device, stage.dtype) for values in (low, high, source)
         )
+
+    @property
+    def repeats(self) -> bool:
+        """It looks at nothing but the batch."""
+        return True
 
     def update(self, batch: Batch) -> Tensor:
         """The divergence of the batch's histograms from the source's."""

@@ -68,6 +68,11 @@ class _SumRule(Rule):
         self.rules = rules
         self.weights = weights
 
+    @property
+    def repeats(self) -> bool:
+        """If every term does."""
+        return all(rule.repeats for rule in self.rules)
+
     def update(self, batch: Batch) -> Update:
         """The weighted sum; a term that takes no step makes the sum take none."""
         answers = [rule.update(batch) for rule in self.rules]  # all of them: each has its memory to keep

@@ -42,6 +42,11 @@ class Tent(GradientMethod):
 
 
 class _Entropy(Rule):
+    @property
+    def repeats(self) -> bool:
+        """It looks at nothing but the batch."""
+        return True
+
     def update(self, batch: Batch) -> Tensor:
         """The mean entropy of the batch."""
         return entropy(batch.outputs).mean()

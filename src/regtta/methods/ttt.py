@@ -104,7 +104,8 @@ class _Rotations(RandomRule):
         turns = torch.randint(ROTATIONS, (len(batch.inputs),), generator=self.generator)
         turns = turns.to(batch.inputs.device)
         features = batch.forward(rotated(batch.inputs, turns)).features
-        return functional.cross_entropy(functional.linear(features, self.weight, self.bias), turns)
+        guesses = functional.linear(features, self.weight, self.bias)
+        return batch.everywhere(functional.cross_entropy(guesses, turns, reduction="none")).mean()
 
 
 def rotated(images: Tensor, turns: Tensor) -> Tensor:

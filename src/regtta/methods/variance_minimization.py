@@ -76,4 +76,5 @@ class _Views(RandomRule):
         """The variance over views, of all outputs of all inputs."""
         views = [self.augment(batch.inputs, self.generator) for _ in range(self.views)]
         outputs = batch.forward(torch.cat(views)).outputs
-        return outputs.reshape(self.views, len(batch.inputs), -1).var(dim=0).sum(dim=1).mean()
+        spread = outputs.reshape(self.views, len(batch.inputs), outputs.shape[1:].numel()).var(dim=0).sum(dim=1)
+        return batch.everywhere(spread).mean()
