@@ -23,7 +23,7 @@ def _raised(together: Processes, failing: set[int], error: Exception) -> str:
             if together.rank in failing:
                 raise error
     except Exception as raised:
-        return f"{type(raised).__name__}: {raised}"
+        return f"{type(raised).__name__}: {raised} ({type(raised.__cause__).__name__})"
     return "went on"
 
 
@@ -42,9 +42,16 @@ def _rounds(group: dist.ProcessGroup) -> list[str]:
 def test_what_fails_in_one_fails_in_all(tmp_path):
     dead, first, second = in_processes(3, _rounds, tmp_path)
     assert dead is None
-    assert first[:2] == ["went on", "ProcessError: The processes work together, and process 2 failed: Bad batch."]
-    assert second[:2] == ["went on", "BatchError: Bad batch."]
-    assert first[2] == second[2] == "ValueError: two\nlines"
+    assert first[:2] == [
+        "went on",
+        "PeerError: The processes work together, and process 2 failed: Bad batch. (NoneType)",
+    ]
+    assert second[:2] == ["went on", "BatchError: Bad batch. (NoneType)"]
+    # Of several the first says what was wrong; the others keep their own error as the cause of theirs.
+    assert first[2] == "ValueError: two\nlines (NoneType)"
+    assert second[2] == (
+        "PeerError: The processes work together, and process 1 failed: ValueError: two lines (ValueError)"
+    )
     # A process that has an error of its own tells that, though the others can no longer be asked.
-    assert first[3] == "BatchError: Mine."
+    assert first[3] == "BatchError: Mine. (NoneType)"
     assert second[3].startswith(f"{ProcessError.__name__}: Another process of the group has ended")

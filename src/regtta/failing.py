@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from regtta.errors import ProcessError, RegttaError
+from regtta.errors import PeerError, ProcessError, RegttaError
 from regtta.processes import Processes
 
 
@@ -11,8 +11,9 @@ from regtta.processes import Processes
 def failing_together(processes: Processes) -> Iterator[None]:
     """A block that each process runs by itself, and that raises in all of them where it raises in one.
 
-    The process whose block failed raises what its block did, the others a :class:`regtta.errors.ProcessError` that says
-    the same. They meet at the end of the block, which must not have exchanges of its own.
+    The process whose block failed (the first of them, where several did) raises what its block did, the others a
+    :class:`regtta.errors.PeerError` that says the same. They meet at the end of the block, which must not have
+    exchanges of its own.
 
     Example:
         >>> from regtta.processes import ALONE
@@ -26,16 +27,17 @@ def failing_together(processes: Processes) -> Iterator[None]:
         yield
     except Exception as error:  # whatever it is, the others must hear of it
         mine = error
+    say = None if mine is None else f"process {processes.rank} failed: {_sentence(mine)}"
     try:
-        told = processes.first(None if mine is None else f"process {processes.rank} failed: {_sentence(mine)}")
+        told = processes.first(say)
     except ProcessError:
         if mine is None:
             raise
-        told = None
-    if mine is not None:
+        told = say  # nobody is there to say anything else
+    if mine is not None and told == say:
         raise mine
     if told is not None:
-        raise ProcessError(f"The processes work together, and {told}")
+        raise PeerError(f"The processes work together, and {told}") from mine
 
 
 def _sentence(error: Exception) -> str:
