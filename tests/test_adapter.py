@@ -258,7 +258,7 @@ def test_a_loss_that_is_not_finite_is_taken_back_and_predicted_as_ever():
     x[0, 0] += 1e-7
     state = adapter.state_dict()
     expected = adapter.predict(x)
-    adapter._learner.rule.mean = adapter._learner.rule.mean * torch.nan
+    adapter._stream.learner.rule.mean = adapter._stream.learner.rule.mean * torch.nan
     step = adapter.adapt(x)
     assert math.isnan(step.diagnostics.loss)
     assert step.diagnostics.verdict.reason == "the loss is not finite"
@@ -539,7 +539,7 @@ def test_half_precision_models_adapt_with_a_float32_loss():
     step = adapter.adapt(shifted(1)[0].bfloat16())
     assert step.predictions.dtype == torch.bfloat16
     assert math.isfinite(step.diagnostics.loss)
-    assert adapter._learner.rule.alpha.dtype == torch.float32
+    assert adapter._stream.learner.rule.alpha.dtype == torch.float32
 
 
 def test_dropout_stays_off_while_adapting():

@@ -9,7 +9,7 @@ import torch
 import regtta
 import zoo
 from regtta.errors import MismatchError, ProcessError, RegttaError
-from regtta.guards import DEFAULT, SAFE, Gate
+from regtta.guards import DEFAULT, SAFE, Gate, Guard, Keep, Rollback
 from several import in_processes
 
 METHODS = {
@@ -247,3 +247,31 @@ def test_an_error_in_one_process_is_told_in_all(tmp_path):
 def test_samples_of_another_shape_are_refused_everywhere(tmp_path):
     for told in in_processes(2, _one_raises, tmp_path, "shape"):
         assert told[0].startswith("MismatchError: Process 1 has samples of another shape or dtype than process 0")
+
+
+class OwnEyes(Guard):
+    """Rules by what lies in one process alone."""
+
+    def __init__(self, rank, rulings):
+        object.__setattr__(self, "rank", rank)
+        object.__setattr__(self, "rulings", iter(rulings))
+
+    def judge(self, outcome):
+        return next(self.rulings)
+
+
+def _own_eyes(group):
+    model, source, stream = scene()
+    said = {
+        0: [None, Keep(), "first", None, None],
+        1: ["second", None, Rollback("third", "good"), Rollback("fourth", "good"), None],
+    }
+    guards = (*DEFAULT, OwnEyes(group.rank(), said[group.rank()]))
+    adapter = regtta.Adapter(model, regtta.SSA(k=3), source, guards=guards, group=group)
+    verdicts = [adapter.adapt(x[:10]).diagnostics.verdict for x in (stream * 2)[:5]]
+    return [(verdict.reason, verdict.returned) for verdict in verdicts]
+
+
+def test_what_one_process_refuses_all_refuse(tmp_path):
+    for found in in_processes(2, _own_eyes, tmp_path):
+        assert found == [("second", ""), ("", ""), ("first", ""), ("fourth", "good"), ("", "")]

@@ -43,7 +43,7 @@ def assert_same_stream(found, expected, tolerance=1e-4):
 
 def replays(adapter):
     """How many shapes of batches the adapter's steps are replayed for."""
-    return 0 if adapter._learner._replay is None else adapter._learner._replay.graphs
+    return 0 if adapter._stream.learner._replay is None else adapter._stream.learner._replay.graphs
 
 
 class Pattern(Guard):
@@ -189,7 +189,6 @@ def test_other_shapes_of_batches_are_told_and_go_on(caplog):
     ("method", "why"),
     [
         (regtta.SSA(k=3, window=32), "those of ssa with these options are not all the same"),
-        (regtta.SSA(k=3, batch_norm="debiased"), "BatchNorm's 'debiased' statistics are weighted anew"),
         (regtta.SSA(k=3, optimizer=torch.optim.Adam), "the optimizer is one of your own"),
         (regtta.Prototype(), "those of prototype"),
     ],
@@ -201,6 +200,16 @@ def test_methods_that_cannot_be_replayed_say_so(method, why, caplog):
         found = followed(regtta.Adapter(model, method, source, head="6", execution=CAPTURED), stream)
     assert why in caplog.text
     assert_same_stream(found, followed(regtta.Adapter(model, method, source, head="6"), stream))
+
+
+@pytest.mark.parametrize("mode", ["debiased", "blended"])
+def test_statistics_that_are_weighted_anew_are_neither_compiled_nor_captured(mode, caplog):
+    model, source, stream = scene()
+    method = regtta.SSA(k=3, lr=1e-2, batch_norm=mode)
+    with caplog.at_level(logging.WARNING, "regtta"):
+        adapter = regtta.Adapter(model, method, source, execution=Execution(compile=True, capture=True))
+    assert f"BatchNorm's statistics ({mode}) are weighted anew at every step" in caplog.text
+    assert_same_stream(followed(adapter, stream), followed(regtta.Adapter(model, method, source), stream), 0)
 
 
 def test_hooks_are_called_and_nothing_is_captured_or_compiled(caplog):
@@ -232,7 +241,7 @@ def test_a_compiled_stream_is_the_eager_one(device):
     )
     expected = followed(regtta.Adapter(model, regtta.SSA(k=3, lr=1e-2), source), stream)
     assert_same_stream(followed(compiled, stream), expected)
-    assert compiled._learner.forward._compiled is not None
+    assert compiled._stream.learner.forward._compiled is not None
     assert "forward" not in compiled._model[6].__dict__
 
 

@@ -59,7 +59,7 @@ class Vetoing(Guard):
 def test_a_step_that_breaks_costs_nothing(source, fault, monkeypatch):
     before = places()
     spared, struck = adapter_of(source, Vetoing()), adapter_of(source, Vetoing())
-    rule = struck._learner.rule
+    rule = struck._stream.learner.rule
     survived = 0
     for number, batch in enumerate(healthy()):
         if number in before:
@@ -73,7 +73,7 @@ def test_a_step_that_breaks_costs_nothing(source, fault, monkeypatch):
                     if fault == "a loss that is not a number":
                         faulty.setattr(rule, "variance", rule.variance * torch.nan)
                     elif fault == "a step that takes the weights too far":
-                        faulty.setitem(struck._learner.optimizer.param_groups[0], "lr", 100.0)
+                        faulty.setitem(struck._stream.learner.optimizer.param_groups[0], "lr", 100.0)
                     else:
                         faulty.setattr(Vetoing, "armed", True)
                     step = struck.adapt(batch)

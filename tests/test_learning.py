@@ -170,7 +170,7 @@ class _Handle:
 
 
 def in_rule(adapter, error):
-    rule = adapter._learner.rule
+    rule = adapter._stream.learner.rule
     original = rule.update
 
     def burst(batch):
@@ -182,7 +182,7 @@ def in_rule(adapter, error):
 
 
 def in_optimizer(adapter, error):
-    optimizer = adapter._learner.optimizer
+    optimizer = adapter._stream.learner.optimizer
     original = optimizer.step
 
     def burst(*args):

@@ -10,20 +10,21 @@ from torch import Tensor, nn
 from regtta.belonging import check_needs, check_state, check_targets, check_width
 from regtta.errors import MismatchError, OptionError
 from regtta.execution import PLAIN, Execution
-from regtta.features import Forward, find_head, head_module, inputs_of, model_device, run_model
-from regtta.guards import DEFAULT, Arrival, Guard, Keep, Outcome, Panel, Post, Rollback
-from regtta.learning import Attempt, Learner
+from regtta.features import find_head, head_module, inputs_of, model_device, run_model
+from regtta.guards import DEFAULT, Guard
+from regtta.learning import Learner
 from regtta.locking import SharedLock
 from regtta.methods import Method, Stage
 from regtta.moving import MovingParts
 from regtta.options import described, replace
 from regtta.parameters import private_copy
 from regtta.processes import processes_of
-from regtta.provenance import Provenance, utc_now
+from regtta.provenance import Provenance
 from regtta.running import Dealt, Passes, laid_out, runner, settled
 from regtta.sight import Sight
 from regtta.statistics import SourceStatistics, fingerprint
-from regtta.steps import Diagnostics, Step, Verdict
+from regtta.steps import Step
+from regtta.stream import Stream
 
 # Servers wrap their handlers in inference mode, and nothing made or moved there can learn.
 _able_to_learn = torch.inference_mode(False)
@@ -84,7 +85,7 @@ class Adapter:
         self._model = laid_out(private_copy(model).eval(), execution)
         self._device = model_device(self._model)
         self._processes = processes_of(group)
-        self.execution = settled(execution, self._model, self._processes)
+        self.execution = settled(execution, self._model, self.method.schedule.batch_norm, self._processes)
         self._grad_flags = [p.requires_grad for p in self._model.parameters()]
         self._fingerprint = fingerprint(self._model)
         self._processes.check_same("model", self._fingerprint)
@@ -92,8 +93,7 @@ class Adapter:
         if source is not None and not allow_mismatch:
             source.check_fingerprint(self._fingerprint)
             source.check_head(head or source.head)
-        self._learner: Learner | None = None
-        self._good: dict[str, Any] = {}
+        self._stream: Stream | None = None
         self._frozen = False
         name = head or (source.head if source is not None else None)
         if name is not None or not self.method.needs_head:
@@ -114,13 +114,11 @@ class Adapter:
             inputs = self._on_device(x)
             check_targets(self.method, targets)
             dealt = Dealt(inputs, targets, self._processes.dealt(inputs))
-            if self._learner is None:
+            if self._stream is None:
                 self._start(self._found_head(inputs))
-            step, answered, at_source = self._frozen_step(dealt) if self._frozen else self._step(dealt)
-            self._index += 1
-            self._learned += step.diagnostics.verdict.learned
-            if look is not None:
-                look(Sight(step, answered, self._source_pass(dealt, answered, at_source)))
+            step, sight = self._started.step(dealt, frozen=self._frozen, sight=look is not None)
+            if look is not None and sight is not None:
+                look(sight)
             return step
 
     def run(self, xs: Iterable[object]) -> Iterator[Step]:
@@ -130,7 +128,7 @@ class Adapter:
 
     def predict(self, x: object) -> Tensor:
         """Predict in eval mode; nothing changes. Threads may predict side by side."""
-        if self.execution != PLAIN and self._learner is not None:
+        if self.execution != PLAIN and self._stream is not None:
             with self._lock.writing():  # a captured pass has one place for its input
                 return self._passes.here(self._on_device(x)).outputs
         with self._lock.reading(), torch.no_grad():
@@ -139,11 +137,11 @@ class Adapter:
     @property
     def head(self) -> str | None:
         """Name of the head, as soon as it is known; None where the method needs none and none was named."""
-        return self._head if self._learner is not None else None
+        return self._head if self._stream is not None else None
 
     def source_head(self) -> nn.Linear:
         """A copy of the head as it was when the adapter was made."""
-        learner = self._started
+        learner = self._started.learner
         if self.head is None or learner.stage.head is None:
             raise MismatchError("The adapter knows no head. Pass head=<name>.")
         head = copy.deepcopy(learner.stage.head)
@@ -164,8 +162,8 @@ class Adapter:
         """Forget the stream: exactly the adapter that was made at first."""
         with self._lock.writing():
             self._frozen = False
-            if self._learner is not None:
-                self._begin_stream()
+            if self._stream is not None:
+                self._stream.begin()
 
     @_able_to_learn
     def rollback(self) -> Literal["good", "source"]:
@@ -174,8 +172,7 @@ class Adapter:
         Good is what a guard such as :class:`regtta.guards.HealthCheck` kept. The stream goes on from there.
         """
         with self._lock.writing():
-            self._started  # noqa: B018 - raises where there is no stream yet
-            return self._return_to("good")
+            return self._started.return_to("good")
 
     def freeze(self) -> None:
         """Learn nothing more: from now on ``adapt`` only predicts, until :meth:`thaw`."""
@@ -200,16 +197,16 @@ class Adapter:
     def provenance(self) -> Provenance:
         """Where the model that :meth:`export` gives comes from; ``regtta.exporting`` writes it into files."""
         with self._lock.writing():
-            self._started  # noqa: B018 - raises where no stream has begun
+            stream = self._started
             return Provenance(
                 source=self._fingerprint,
                 adapted=fingerprint(self._model),
                 method=described(self.method),
                 head=self.head,
                 samples_behind_statistics=None if self.source is None else self.source.count,
-                batches=self._index,
-                learned=self._learned,
-                begun=self._begun,
+                batches=stream.batches,
+                learned=stream.learned,
+                begun=stream.begun,
             )
 
     def state_dict(self) -> dict[str, Any]:
@@ -218,31 +215,16 @@ class Adapter:
         Tensors and plain values only: :func:`regtta.checkpoints.write_state` keeps it in a file.
         """
         with self._lock.writing():
-            learner = self._started
-            return {
-                **self._identity(),
-                "index": self._index,
-                "learned": self._learned,
-                "begun": self._begun,
-                "frozen": self._frozen,
-                "moved": self._moved,
-                "learner": learner.state_dict(),
-                "watches": self._panel.state_dict(),
-                "good": self._good,
-            }
+            return {**self._identity(), "frozen": self._frozen, **self._started.state_dict()}
 
     @_able_to_learn
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from :meth:`state_dict`, which must be of the same model, method and guards."""
         with self._lock.writing():
-            learner = self._started
-            check_state(state, self._identity(), learner.parts.tensors().keys())
-            self._begin_stream()
-            learner.load_state_dict(state["learner"])
-            self._panel.load_state_dict(state["watches"])
-            self._index, self._learned, self._begun = state["index"], state["learned"], state["begun"]
-            self._frozen, self._moved = state["frozen"], state["moved"]
-            self._good = dict(state["good"])
+            stream = self._started
+            check_state(state, self._identity(), stream.learner.parts.tensors().keys())
+            stream.load_state_dict(state)
+            self._frozen = state["frozen"]
 
     # --- how a stream begins ---------------------------------------------------------------------
 
@@ -263,90 +245,17 @@ class Adapter:
         self._head = head
         self._passes = Passes(forward, parts.as_begun, self.execution, self._processes)
         stage = Stage(self._model, module, self.source)
-        self._learner = Learner(forward, parts, self.method, stage, processes=self._processes, execution=self.execution)
-        try:
-            self._begin_stream()
-        except BaseException:
-            self._learner = None  # half a start is none: the next batch must raise the same
-            raise
-
-    def _begin_stream(self) -> None:
-        """What each stream starts afresh."""
-        learner = self._started
-        learner.begin()
-        post = Post(learner.smallest, self.source, learner.stage.head)
-        self._panel = Panel(self.guards, post)
-        self._index = self._learned = 0
-        self._begun = utc_now()
-        self._good = {}
-        self._moved = False
+        learner = Learner(forward, parts, self.method, stage, processes=self._processes, execution=self.execution)
+        self._stream = Stream(learner, self._passes, self.guards, self._processes)
 
     @property
-    def _started(self) -> Learner:
-        if self._learner is None:
+    def _started(self) -> Stream:
+        if self._stream is None:
             raise MismatchError(
                 "The adapter has not found its head yet: it looks for one in its first batch. Pass "
                 "head=<name>, or adapt first."
             )
-        return self._learner
-
-    # --- one step --------------------------------------------------------------------------------
-
-    def _step(self, dealt: Dealt) -> tuple[Step, Forward, Forward | None]:
-        """The step, the pass that its predictions are of, and the source model's where a guard made one."""
-        arrival = Arrival(
-            dealt.inputs,
-            lambda: self._passes.current(dealt),
-            lambda: self._passes.source(dealt),
-            moved=self._moved,
-            processes=self._processes,
-            counts=dealt.counts,
-        )
-        ruling = self._panel.admits(arrival)
-        attempt = Attempt(Outcome(), stands=False, ruling=ruling)
-        if ruling is None:
-            attempt = self._started.learn(dealt, self._panel.judge)
-        at_source, returned = arrival.seen_at_source, ""
-        if attempt.stands:
-            self._moved = True
-        if isinstance(attempt.ruling, Keep):
-            self._good = self._started.state_dict()
-        if isinstance(attempt.ruling, Rollback):
-            returned = self._return_to(attempt.ruling.to)
-            arrival = Arrival(dealt.inputs, lambda: self._passes.current(dealt))
-        learned_from = attempt.outcome.forward if attempt.stands else None
-        answered = learned_from or arrival.current
-        return self._described(attempt, self._passes.own(answered.outputs, dealt), returned), answered, at_source
-
-    def _source_pass(self, dealt: Dealt, answered: Forward, at_source: Forward | None) -> Forward:
-        """The batch as the source model sees it; made anew only where nobody has made that pass."""
-        return answered if not self._moved else at_source or self._passes.source(dealt)
-
-    def _return_to(self, where: Literal["source", "good"]) -> Literal["source", "good"]:
-        learner = self._started
-        if where == "good" and self._good:
-            learner.load_state_dict(self._good)
-        else:
-            where, self._good = "source", {}
-            learner.begin()
-        self._moved = where == "good"
-        self._panel.returned()
-        return where
-
-    def _frozen_step(self, dealt: Dealt) -> tuple[Step, Forward, None]:
-        answered = self._passes.current(dealt)
-        attempt = Attempt(Outcome(), stands=False, ruling="frozen by hand")
-        return self._described(attempt, self._passes.own(answered.outputs, dealt), ""), answered, None
-
-    def _described(self, attempt: Attempt, predictions: Tensor, returned: str) -> Step:
-        ruling, outcome = attempt.ruling, attempt.outcome
-        reason = ruling.reason if isinstance(ruling, Rollback) else ruling if isinstance(ruling, str) else ""
-        verdict = Verdict(learned=not reason, reason=reason, returned=returned)
-        return Step(
-            self._index,
-            predictions,
-            Diagnostics(outcome.loss, outcome.gradient_norm, self._started.displacement, verdict),
-        )
+        return self._stream
 
     # --- what comes in, and what it belongs to ---------------------------------------------------
 

@@ -22,6 +22,11 @@ def batch_norms(model: nn.Module) -> list[_BatchNorm]:
     return [module for module in model.modules() if isinstance(module, _BatchNorm)]
 
 
+def steady(layers: Sequence[_BatchNorm], mode: BatchNormMode) -> bool:
+    """Whether every pass that learns does the same to its layers; else their statistics are weighted anew each time."""
+    return not layers or mode == "source" or (mode == "batch" and all(layer.momentum is not None for layer in layers))
+
+
 class BatchNormSwitch:
     """The BatchNorm layers of a model, between adapting and predicting. Made while they are as trained.
 
@@ -53,11 +58,6 @@ class BatchNormSwitch:
     def needs_batches(self) -> bool:
         """Whether one sample is too few to normalise by."""
         return bool(self.layers) and self.mode in ("batch", "debiased")
-
-    @property
-    def steady(self) -> bool:
-        """Whether every pass that learns does the same to its layers."""
-        return self.mode == "source" or (self.mode == "batch" and None not in self._momenta)
 
     def count(self, size: int) -> None:
         """Count a pass that learns from ``size`` samples."""

@@ -42,11 +42,11 @@ class Attempt:
 
 @dataclass(frozen=True)
 class _Taken:
-    """A step that was taken and not looked at yet; ``numbers`` are still on the device."""
+    """A step that was taken and not looked at yet; ``numbers`` of a GPU are still there."""
 
     forward: Forward
     update: Update
-    numbers: Tensor
+    numbers: "Tensor | list[float]"
 
 
 class Learner:
@@ -173,8 +173,6 @@ class Learner:
         why = ""
         if not self.rule.repeats:
             why = f"those of {self.method.name} with these options are not all the same"
-        elif not self.batch_norm.steady:
-            why = f"BatchNorm's {self.batch_norm.mode!r} statistics are weighted anew at every step"
         elif self.method.schedule.optimizer is not None and not self.method.schedule.elementwise:
             why = "the optimizer is one of your own, which may do something else at every step"
         if why:
@@ -183,7 +181,8 @@ class Learner:
 
         def step(inputs: Tensor) -> tuple[Tensor, ...]:
             taken = self._take_plainly(Dealt(inputs, None, [len(inputs)]), again=False)
-            return taken.forward.features, taken.forward.outputs, taken.numbers
+            numbers = taken.numbers if isinstance(taken.numbers, Tensor) else torch.tensor(taken.numbers)
+            return taken.forward.features, taken.forward.outputs, numbers
 
         return Replay(step, "A step", tolerance=TOLERANCES[execution.precision], undo=self._put_back)
 
@@ -237,17 +236,18 @@ class Learner:
         self.optimizer.step()
         return [update.detach(), norm]
 
-    def _measured(self, forward: Forward, numbers: list[Tensor]) -> Tensor:
-        """All numbers of a step as one tensor, so that they are read from the device at once."""
+    def _measured(self, forward: Forward, numbers: list[Tensor]) -> "Tensor | list[float]":
+        """All numbers of a step, as one tensor where they are to be read from a device at once."""
         # A sum is finite only if all of it is, or it is too large to be of use.
         sound = forward.features.sum() + forward.outputs.sum()
         read = [self.parts.displacement(), self.parts.largest(), sound, *numbers]
         if sound.device.type == "cpu":  # where reading one by one costs less than putting them together
-            return torch.tensor([float(number) for number in read], dtype=torch.float64)
+            return [float(number) for number in read]
         return torch.stack([number.to(sound.device, torch.float64) for number in read])
 
     def _outcome(self, taken: _Taken) -> Outcome:
-        displacement, largest, sound, *rest = taken.numbers.tolist()
+        read = taken.numbers.tolist() if isinstance(taken.numbers, Tensor) else taken.numbers
+        displacement, largest, sound, *rest = read
         loss, gradient_norm = rest if rest else (None, None)
         finite = math.isfinite(largest) and (math.isfinite(sound) or _finite(taken.forward))
         return Outcome(loss, gradient_norm, displacement, finite, taken.forward)

@@ -36,7 +36,7 @@ class SharedLock:
         finally:
             with self._changed:
                 self._readers -= 1
-                self._changed.notify_all()
+                self._tell_the_waiting()
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -49,10 +49,16 @@ class SharedLock:
         finally:
             with self._changed:
                 self._writing = False
-                self._changed.notify_all()
+                self._tell_the_waiting()
+
+    def _tell_the_waiting(self) -> None:
+        if self._queue:
+            self._changed.notify_all()
 
     def _wait_in_line(self, free: Callable[[], bool]) -> None:
         """Wait until all who came before are in, and ``free`` says yes."""
+        if not self._queue and free():
+            return
         ticket = object()
         self._queue.append(ticket)
         try:

@@ -59,9 +59,13 @@ class Processes:
         """The sum, least or greatest over the processes of tensors of one shape; without gradients."""
         return values
 
+    def texts(self, text: str | None) -> list[str | None]:
+        """The text of each process, by rank."""
+        return [text]
+
     def first(self, text: str | None) -> str | None:
         """The text of the first process that has one."""
-        return text
+        return next((found for found in self.texts(text) if found is not None), None)
 
     def check_same(self, what: str, text: str) -> None:
         """Raise unless all processes have the same ``text``."""
@@ -147,13 +151,18 @@ class Together(Processes):
             dist.all_reduce(carried, op=operation, group=self.group)
         return carried.to(values.device)
 
-    def first(self, text: str | None) -> str | None:
-        """The text of the first process that has one."""
-        return next((found for found in self._texts(text) if found is not None), None)
+    def texts(self, text: str | None) -> list[str | None]:
+        """The text of each process, by rank."""
+        data = torch.tensor(list(b"" if text is None else b"+" + text.encode()), dtype=torch.uint8)
+        counts = self.counts(len(data))
+        joined = bytes(self.joined(data, counts).tolist())
+        ends = list(itertools.accumulate(counts))
+        parts = [joined[end - count : end] for end, count in zip(ends, counts, strict=True)]
+        return [part[1:].decode() if part else None for part in parts]
 
     def check_same(self, what: str, text: str) -> None:
         """Raise unless all processes have the same ``text``."""
-        found = self._texts(text)
+        found = self.texts(text)
         other = next((rank for rank, theirs in enumerate(found) if theirs != found[0]), None)
         if other is not None:
             raise MismatchError(
@@ -181,14 +190,6 @@ class Together(Processes):
         with _answered():
             dist.all_gather(parts, carried, group=self.group)
         return parts
-
-    def _texts(self, text: str | None) -> list[str | None]:
-        data = torch.tensor(list(b"" if text is None else b"+" + text.encode()), dtype=torch.uint8)
-        counts = self.counts(len(data))
-        joined = bytes(self.joined(data, counts).tolist())
-        ends = list(itertools.accumulate(counts))
-        parts = [joined[end - count : end] for end, count in zip(ends, counts, strict=True)]
-        return [part[1:].decode() if part else None for part in parts]
 
 
 class _Gather(torch.autograd.Function):

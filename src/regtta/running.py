@@ -9,6 +9,7 @@ from types import MappingProxyType
 import torch
 from torch import Tensor, nn
 
+from regtta.batch_norm import BatchNormMode, batch_norms, steady
 from regtta.execution import PLAIN, Execution, Precision
 from regtta.features import FeatureModel, Forward, RunForward, model_device, run_model, without_features
 from regtta.processes import Processes
@@ -25,11 +26,13 @@ def laid_out(model: nn.Module, execution: Execution) -> nn.Module:
     return model.to(memory_format=torch.channels_last) if execution.channels_last else model
 
 
-def settled(execution: Execution, model: nn.Module, processes: Processes) -> Execution:
+def settled(execution: Execution, model: nn.Module, mode: BatchNormMode, processes: Processes) -> Execution:
     """The execution, less what cannot be done for this model here; the log says what and why."""
     why = ""
     if _has_hooks(model):
         why = "the model has hooks, which would not be called"
+    elif not steady(batch_norms(model), mode):
+        why = f"BatchNorm's statistics ({mode}) are weighted anew at every step"
     elif processes.size > 1:
         why = "several processes work together, and what they exchange is not part of a graph"
     if why and (execution.compile or execution.capture):

@@ -131,7 +131,7 @@ def test_back_to_good_is_exactly_the_kept_state(trainable):
     assert step.diagnostics.verdict == regtta.Verdict(learned=False, reason="runs away", returned="good")
     assert_same(learner_state(adapter), kept)
     assert torch.equal(step.predictions, adapter.predict(batches[6]))
-    assert adapter._panel.watches[0].times_returned == 1
+    assert adapter._stream._panel.watches[0].times_returned == 1
     spared = adapter_of(method, ())
     for x in batches[:4]:
         spared.adapt(x)

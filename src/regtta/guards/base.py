@@ -79,10 +79,10 @@ class Arrival:
         A sum is finite only if all of it is; where it is not, or the samples look alike, more is looked at.
         """
         inputs = self.inputs
+        if inputs.device.type == "cpu" and self.processes.size == 1:
+            return float(_total(inputs)), len(inputs) > 0 and not torch.equal(inputs[-1], inputs[0])
         first = self._first_sample
         apart = (inputs[-1:] != first).any() if len(inputs) else torch.zeros((), device=inputs.device, dtype=torch.bool)
-        if inputs.device.type == "cpu" and self.processes.size == 1:
-            return float(_total(inputs)), bool(apart)
         total, differ = self.processes.reduce(torch.stack([_total(inputs), apart.float()])).tolist()
         return total, bool(differ)
 

@@ -1,9 +1,11 @@
 """The watches of one stream, asked together."""
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from regtta.guards.base import Arrival, Guard, Keep, Outcome, Post, Rollback, Ruling
+from regtta.processes import ALONE, Processes
 
 
 class Panel:
@@ -12,10 +14,12 @@ class Panel:
     Args:
         guards: in the order in which they are asked.
         post: what they begin with.
+        processes: that must all abide by what any of them refuses.
     """
 
-    def __init__(self, guards: Sequence[Guard], post: Post) -> None:
+    def __init__(self, guards: Sequence[Guard], post: Post, processes: Processes = ALONE) -> None:
         self.watches = [guard.start(post) for guard in guards]
+        self._processes = processes
 
     def admits(self, arrival: Arrival) -> Ruling:
         """Ask every watch, for each has its memory to keep; an order to go back outweighs a mere no."""
@@ -27,7 +31,7 @@ class Panel:
                 if watch.unusable:
                     break
         orders = [ruling for ruling in refusals if isinstance(ruling, Rollback)]
-        return next(iter(orders or refusals), None)
+        return self._agreed(next(iter(orders or refusals), None))
 
     def judge(self, outcome: Outcome) -> Ruling:
         """Ask in turn: the first refusal stands, and those after it have no step to judge."""
@@ -35,9 +39,17 @@ class Panel:
         for watch in self.watches:
             ruling = watch.judge(outcome)
             if isinstance(ruling, str | Rollback):
-                return ruling
+                return self._agreed(ruling)
             keep = ruling or keep
-        return keep
+        return self._agreed(keep)
+
+    def _agreed(self, ruling: Ruling) -> Ruling:
+        """The first refusal of any process, for a guard of the user's own may see only what lies in one of them."""
+        if self._processes.size == 1:
+            return ruling
+        rulings = [_read(text) for text in self._processes.texts(_written(ruling))]
+        refusals = [found for found in rulings if isinstance(found, str | Rollback)]
+        return next(iter(refusals or (found for found in rulings if found is not None)), None)
 
     def returned(self) -> None:
         """Tell every watch that the model was taken back."""
@@ -52,3 +64,22 @@ class Panel:
         """Go on from there."""
         for number, watch in enumerate(self.watches):
             watch.load_state_dict(state[str(number)])
+
+
+def _written(ruling: Ruling) -> str | None:
+    """A ruling as text, to be sent."""
+    if ruling is None:
+        return None
+    if isinstance(ruling, Keep):
+        return json.dumps({"keep": True})
+    if isinstance(ruling, Rollback):
+        return json.dumps({"reason": ruling.reason, "to": ruling.to})
+    return json.dumps({"reason": ruling})
+
+
+def _read(text: str | None) -> Ruling:
+    said = {} if text is None else json.loads(text)
+    if "to" in said:
+        return Rollback(said["reason"], said["to"])
+    reason: str | None = said.get("reason")
+    return Keep() if "keep" in said else reason
