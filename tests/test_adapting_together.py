@@ -107,6 +107,21 @@ def test_shares_of_a_batch_are_learned_from_as_the_whole(tmp_path, kind, sizes):
         assert any(told[4] == "" for told in alone[0]), f"{name} learns nothing here"
 
 
+def _on_a_gpu(group):
+    model, source, stream = scene("cnn")
+    adapter = regtta.Adapter(model.cuda(), METHODS["ssa"], source, group=group)
+    share = dealt([0.75, 0.25])
+    steps, weights = followed(adapter, stream, lambda x: share(x, group.rank()))
+    return [(step[0].cpu(), *step[1:]) for step in steps], {name: value.cpu() for name, value in weights.items()}
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
+def test_models_on_a_gpu_share_batches_too(tmp_path):
+    model, source, stream = scene("cnn")
+    alone = followed(regtta.Adapter(model, METHODS["ssa"], source), stream, lambda x: x)
+    assert_follows(in_processes(2, _on_a_gpu, tmp_path), alone, rtol=1e-6)
+
+
 def _guarded(group):
     model, source, stream = scene()
     share = dealt([0.5, 0.5])

@@ -107,6 +107,41 @@ def test_source_data_that_cannot_be_used():
         regtta.collect(model, inputs.split(5))
 
 
+@pytest.mark.parametrize("bad", [[0], [31], [32], [50, 40], [69]])
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
+def test_the_first_batch_that_is_not_finite_is_named(bad, value):
+    inputs = [zoo.table(0), *zoo.table(70).clone().split(1)]  # an empty batch counts as one
+    model = nn.Sequential(nn.Linear(5, 1))
+    for batch in bad:
+        inputs[batch + 1][0, 3] = value
+    with pytest.raises(StatisticsError, match=f"non-finite features on source batch {min(bad) + 1}\\."):
+        regtta.collect(model, inputs)
+
+
+def test_a_later_pass_must_be_finite_too():
+    class Spoilt(list):
+        passes = 0
+
+        def __iter__(self):
+            self.passes += 1
+            yield from (x if self.passes == 1 else x * torch.nan for x in super().__iter__())
+
+    with pytest.raises(StatisticsError, match="non-finite features on source batch 0"):
+        regtta.collect(zoo.mlp(), Spoilt(zoo.table(20).split(10)), methods=[regtta.FeatureRestoration()])
+
+
+def test_large_values_that_are_finite_are_no_fault():
+    model = nn.Sequential(nn.Linear(2, 1))
+    inputs = torch.full((8, 2), torch.finfo(torch.float32).max)
+    assert regtta.collect(model, inputs.split(2)).count == 8
+
+
+def test_a_loader_that_writes_into_one_buffer():
+    model, inputs, buffer = zoo.mlp(), zoo.table(40), torch.empty(10, 5)
+    written = regtta.collect(model, (buffer.copy_(x) for x in inputs.split(10)))
+    assert torch.equal(written.variances, regtta.collect(model, inputs.split(10)).variances)
+
+
 def test_models_that_cannot_be_used():
     with pytest.raises(ModelError, match=r"Expected a torch.nn.Module, found function"):
         regtta.collect(lambda x: x, [zoo.table(4)])

@@ -115,6 +115,31 @@ def test_a_group_of_one_is_alone(tmp_path):
     assert in_processes(1, _of_one, tmp_path) == [True]
 
 
+def _over_nccl(_):
+    dist.destroy_process_group()
+    store = dist.HashStore()
+    dist.init_process_group("nccl", store=store, rank=0, world_size=1)
+    together = Together(dist.group.WORLD)  # a group of one, but by the same ways as one of many
+    rows = torch.arange(6.0, device="cuda").reshape(3, 2).requires_grad_()
+    gathered = together.gather(rows, together.dealt(rows))
+    (gathered**2).sum().backward()
+    found = [
+        torch.equal(gathered, rows),
+        torch.equal(rows.grad, 2 * rows),
+        gathered.is_cuda,
+        together.counts(4) == [4],
+        together.texts("λ") == ["λ"],
+        together.reduce(torch.tensor([1.5])).tolist() == [1.5],
+    ]
+    together.check_same("model", "one")
+    return found
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
+def test_nccl_carries_what_lies_on_a_gpu_and_what_does_not(tmp_path):
+    assert in_processes(1, _over_nccl, tmp_path) == [[True] * 6]
+
+
 def test_no_group_no_work():
     with pytest.raises(ProcessError, match="init_process_group"):
         Together(object())

@@ -1,16 +1,23 @@
 """Gathering source statistics in streaming passes over the source data."""
 
+import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
+from torch import distributed as dist
+from torch.utils.data import DataLoader
 
 from regtta.errors import StatisticsError
+from regtta.failing import failing_together
 from regtta.features import FeatureModel, Forward, find_head, inputs_of, model_device
 from regtta.gathering import Gatherer, Gathers
-from regtta.moments import Moments
+from regtta.moments import Moments, RunningMoments, moments_of_all
 from regtta.parameters import private_copy
+from regtta.processes import Processes, processes_of
 from regtta.statistics import SourceStatistics, fingerprint
+
+_BATCHES_BETWEEN_CHECKS = 32
 
 
 def collect(
@@ -22,6 +29,7 @@ def collect(
     inputs: str | None = None,
     device: torch.device | str | None = None,
     progress: Callable[[int], None] | None = None,
+    group: "dist.ProcessGroup | None" = None,
 ) -> SourceStatistics:
     """Statistics of the source features of ``model`` over ``loader``, in one streaming pass.
 
@@ -37,6 +45,9 @@ def collect(
         inputs: the key of the input in dict batches.
         device: where to run; ``None`` stays on the model's device.
         progress: called after each batch with the number of samples seen so far, over all passes.
+        group: processes that collect together, such as ``torch.distributed.group.WORLD``. Each gives the same model and
+            its own share of the data, which may be none; all return the statistics of the whole. They wait for each
+            other at the end of each pass alone, and what fails in one raises in all.
 
     Example:
         >>> import torch, regtta
@@ -45,35 +56,59 @@ def collect(
         >>> source.count, source.head, source.basis.shape
         (100, '2', torch.Size([8, 8]))
     """
-    gatherers = {name: gatherer for method in methods for name, gatherer in method.gatherers().items()}
-    passes = max([1, *(gatherer.passes for gatherer in gatherers.values())])
-    _check_passes(loader, passes, gatherers)
-    features = _SourceFeatures(model, head, inputs, device)
-    moments: Moments | None = None
-    seen = 0
+    processes = processes_of(group)
+    with failing_together(processes):
+        moments = _FeatureMoments()
+        extra = {name: gatherer for method in methods for name, gatherer in method.gatherers().items()}
+        gatherers = [moments, *extra.values()]
+        passes = max(gatherer.passes for gatherer in gatherers)
+        _check_passes(loader, passes, extra)
+        features = _SourceFeatures(model, head, inputs, device)
+    processes.check_same("model", features.fingerprint)
+    processes.check_same("list of methods to gather for", ", ".join(map(_described, methods)))
+    counts = [0] * passes
     for number in range(passes):
-        for forward in features.over(loader):
-            if number == 0:
-                batch = Moments.of(forward.features)
-                moments = batch if moments is None else moments.merge(batch)
-            for gatherer in gatherers.values():
-                if number < gatherer.passes:
+        at_work = [gatherer for gatherer in gatherers if number < gatherer.passes]
+        with failing_together(processes):
+            for forward in features.over(loader):
+                for gatherer in at_work:
                     gatherer.see(forward, number)
-            seen += len(forward.features)
-            if progress is not None:
-                progress(seen)
-    if moments is None:
-        raise StatisticsError(
-            "The source loader gave no samples. Give one that yields batches of inputs; an iterator "
-            "that was used up before is empty."
-        )
-    if seen != passes * moments.count:
-        raise StatisticsError(
-            f"The source loader gave {moments.count} samples in its first pass and {seen} over {passes} passes. "
-            "Give one that yields the same samples each time."
-        )
-    extras = {f"{name}/{key}": value for name, g in gatherers.items() for key, value in g.result().items()}
-    return features.statistics(moments, extras)
+                counts[number] += len(forward.features)
+                if progress is not None:
+                    progress(sum(counts))
+            _check_count(number, counts[number], counts[0])
+        features.agree_on_head(processes)
+        for gatherer in at_work:
+            gatherer.merge(processes, number)
+    results = {f"{name}/{key}": value for name, g in extra.items() for key, value in g.result().items()}
+    return features.statistics(moments.merged, results)
+
+
+class _FeatureMoments(Gatherer):
+    """The moments of the features, which every collection gathers."""
+
+    merged: Moments
+
+    def __init__(self) -> None:
+        self._running = RunningMoments()
+
+    def see(self, forward: Forward, number: int) -> None:  # noqa: ARG002 - there is one pass
+        """Add the features of a batch."""
+        self._running.add(forward.features)
+
+    def merge(self, processes: Processes, number: int) -> None:  # noqa: ARG002 - there is one pass
+        """Make them those of all processes."""
+        moments = moments_of_all(self._running.finish(), processes)
+        if moments is None:
+            raise StatisticsError(
+                "The source loader gave no samples. Give one that yields batches of inputs; an iterator "
+                "that was used up before is empty."
+            )
+        self.merged = moments
+
+    def result(self) -> dict[str, Tensor]:
+        """Nothing extra: :attr:`merged` is what the statistics are made of."""
+        return {}
 
 
 class _SourceFeatures:
@@ -81,32 +116,72 @@ class _SourceFeatures:
 
     def __init__(self, model: nn.Module, head: str | None, key: str | None, device: torch.device | str | None) -> None:
         self._model = private_copy(model).eval()
+        self.fingerprint = fingerprint(self._model)
         self._device = model_device(self._model) if device is None else torch.device(device)
         self._model.to(self._device)
         self._forward = None if head is None else FeatureModel(self._model, head)
+        self._head = ""
         self._key = key
 
     @torch.no_grad()
     def over(self, loader: Iterable[object]) -> Iterator[Forward]:
-        """One pass."""
+        """One pass; features that are not finite are told of within a few batches, at the latest when it ends."""
+        watch = _FiniteWatch()
+        # Pinned batches are new ones each time where torch makes them; who else pins may write into them again.
+        pinned = self._device.type == "cuda" and isinstance(loader, DataLoader) and loader.pin_memory
         for index, batch in enumerate(loader):
-            inputs = inputs_of(batch, self._key).to(self._device)
+            inputs = inputs_of(batch, self._key).to(self._device, non_blocking=pinned)
             if len(inputs) == 0:
                 continue
             if self._forward is None:
                 self._forward = FeatureModel(self._model, find_head(self._model, inputs))
             forward = self._forward(inputs)
-            _check_finite(forward.features, index)
+            watch.see(forward.features, index)
             yield forward
+        watch.check()
+
+    def agree_on_head(self, processes: Processes) -> None:
+        """Take over the head from the other processes where no batch has shown it here; raise where they differ."""
+        mine = None if self._forward is None else self._forward.head_name
+        found = processes.first(mine)
+        self._head = mine or found or ""
+        processes.check_same("head", self._head)
 
     def statistics(self, moments: Moments, extras: dict[str, Tensor]) -> SourceStatistics:
         """What was gathered, with the mark of the model it was gathered on."""
         return SourceStatistics.from_moments(
             moments,
-            head="" if self._forward is None else self._forward.head_name,
-            fingerprint=fingerprint(self._model),
+            head=self._head,
+            fingerprint=self.fingerprint,
             extras={name: value.detach().cpu().contiguous() for name, value in extras.items()},
         )
+
+
+class _FiniteWatch:
+    """Whether features are finite. Asked once in many batches, since the answer of a GPU has to be waited for."""
+
+    def __init__(self) -> None:
+        self._ends: list[Tensor] = []
+        self._batches: list[int] = []
+
+    def see(self, features: Tensor, batch: int) -> None:
+        """Look at the features of batch ``batch``."""
+        self._ends += features.aminmax()  # NaN where one is
+        self._batches.append(batch)
+        if len(self._batches) == _BATCHES_BETWEEN_CHECKS:
+            self.check()
+
+    def check(self) -> None:
+        """Raise where a batch seen was not finite, for the first of them."""
+        if not self._batches:
+            return
+        finite = torch.stack(self._ends).isfinite().view(-1, 2).all(dim=1).tolist()
+        if not all(finite):
+            raise StatisticsError(
+                f"The model gives non-finite features on source batch {self._batches[finite.index(False)]}. Source "
+                "data must be clean: drop those samples, or check the model's weights."
+            )
+        self._ends, self._batches = [], []
 
 
 def _check_passes(loader: Iterable[object], passes: int, gatherers: dict[str, Gatherer]) -> None:
@@ -118,9 +193,14 @@ def _check_passes(loader: Iterable[object], passes: int, gatherers: dict[str, Ga
         )
 
 
-def _check_finite(features: Tensor, index: int) -> None:
-    if not bool(features.isfinite().all()):
+def _described(method: Gathers) -> str:
+    """The method and its options; those that are no dataclass have no text that is the same in every process."""
+    return repr(method) if dataclasses.is_dataclass(method) else type(method).__name__
+
+
+def _check_count(number: int, seen: int, first: int) -> None:
+    if seen != first:
         raise StatisticsError(
-            f"The model gives non-finite features on source batch {index}. Source data must be clean: "
-            "drop those samples, or check the model's weights."
+            f"The source loader gave {first} samples in its first pass and {seen} in pass {number + 1}. Give one that "
+            "yields the same samples each time."
         )

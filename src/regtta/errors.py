@@ -74,3 +74,7 @@ class MissingExtraError(RegttaError):
 
 class ProcessError(RegttaError):
     """Processes that work together cannot: one is gone, or they were given different things."""
+
+
+class PeerError(ProcessError):
+    """Another process has failed, and says why itself; this one cannot go on without it."""

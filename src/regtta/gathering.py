@@ -6,7 +6,9 @@ from typing import Protocol
 
 from torch import Tensor
 
+from regtta.errors import ProcessError
 from regtta.features import Forward
+from regtta.processes import Processes
 
 
 class Gatherer(ABC):
@@ -17,6 +19,17 @@ class Gatherer(ABC):
     @abstractmethod
     def see(self, forward: Forward, number: int) -> None:
         """Take in one batch of pass ``number``, counted from 0."""
+
+    def merge(self, processes: Processes, number: int) -> None:  # noqa: ARG002 - of use to those that can
+        """Make what pass ``number`` gathered that of all processes, the same in each; called after each pass.
+
+        One that saw no batch takes part in every exchange as well.
+        """
+        if processes.size > 1:
+            raise ProcessError(
+                f"{type(self).__name__} cannot be gathered by several processes: it has no merge(processes, number). "
+                "Write one, or collect in one process."
+            )
 
     @abstractmethod
     def result(self) -> Mapping[str, Tensor]:
@@ -33,6 +46,9 @@ class Stored(Gatherer):
 
     def see(self, forward: Forward, number: int) -> None:
         """Nothing: there is no pass."""
+
+    def merge(self, processes: Processes, number: int) -> None:
+        """Nothing: all know them."""
 
     def result(self) -> Mapping[str, Tensor]:
         """The values."""

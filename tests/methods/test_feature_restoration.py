@@ -132,7 +132,7 @@ def test_a_loader_that_gives_less_the_second_time():
             self.passes += 1
             yield from zoo.table(60).split(20)[self.passes - 1 :]
 
-    with pytest.raises(StatisticsError, match="60 samples in its first pass and 100 over 2 passes"):
+    with pytest.raises(StatisticsError, match="60 samples in its first pass and 40 in pass 2"):
         regtta.collect(zoo.mlp(), Shrinking(), methods=[regtta.FeatureRestoration()])
 
 

@@ -4,17 +4,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 from torch import Tensor, nn
 
 from regtta.collecting import collect
 from regtta.commands.data.batches import Data
+from regtta.commands.data.dealing import ALL, Deal
 from regtta.commands.data.opening import DataOptions, open_data, split_names
 from regtta.commands.explaining import explaining
 from regtta.commands.methods import chosen_method
 from regtta.commands.models import floating_dtype, load_model
 from regtta.commands.outputs import check_outputs
 from regtta.commands.passes import Progress
+from regtta.commands.teams import ONE, Team
 from regtta.errors import ForeignFileError, OptionError
+from regtta.failing import failing_together
 from regtta.files import load_weights
 from regtta.methods import TTT, Method
 from regtta.options import replace
@@ -61,24 +65,36 @@ class CollectReport:
     rank: int
 
 
-def collect_statistics(options: CollectOptions, progress: Progress | None = None) -> CollectReport:
-    """Collect and save; ``progress`` is told the samples seen and, where known, how many there are."""
-    read = (options.weights, options.data.path, options.branch)
-    check_outputs({"--out": options.out}, inputs=read, force=options.force)
-    methods = [gathering_method(text, options.branch) for text in options.methods]
-    model = load_model(options.model, options.weights, options.device)
-    data = open_data(options.data, batch_size=BATCH_SIZE, dtype=floating_dtype(model))
-    inputs = WatchedInputs(data)
+def collect_statistics(options: CollectOptions, progress: Progress | None = None, team: Team = ONE) -> CollectReport:
+    """Collect and save.
+
+    Args:
+        options: what to collect and where to.
+        progress: told the samples seen and, where known, how many there are.
+        team: the processes that collect together, each every so many batches; the first saves.
+    """
+    size = team.processes.size
+    with failing_together(team.processes):
+        if team.first:
+            read = (options.weights, options.data.path, options.branch)
+            check_outputs({"--out": options.out}, inputs=read, force=options.force)
+        methods = [gathering_method(text, options.branch) for text in options.methods]
+        model = load_model(options.model, options.weights, team.device(options.device))
+        data = open_data(options.data, batch_size=BATCH_SIZE, dtype=floating_dtype(model))
+    group = team.group_for(model)
+    inputs = WatchedInputs(data, Deal(team.processes.rank, size))
     # An iterator is passed on as one, so that a method that needs two passes is refused at once.
     loader = inputs if data.again else iter(inputs)
 
     def tell(seen: int) -> None:
         if progress is not None:
-            progress(seen, data.rows)
+            progress(seen * size if data.rows is None else min(seen * size, data.rows), data.rows)
 
     with explaining(inputs.complaint, data.advice):
-        source = collect(model, loader, head=options.head, methods=methods, progress=tell)
-    source.save(options.out, overwrite=options.force)
+        source = collect(model, loader, head=options.head, methods=methods, progress=tell, group=group)
+    with failing_together(team.processes):
+        if team.first:
+            source.save(options.out, overwrite=options.force)
     return CollectReport(
         options.out, source.count, source.head, source.dimensions, source.valid_dimensions, source.rank
     )
@@ -112,18 +128,26 @@ def _linear(path: Path) -> nn.Linear:
 
 
 class WatchedInputs:
-    """The inputs of some data, remembering which batch came last."""
+    """The inputs of the batches that are taken, remembering which came last.
 
-    def __init__(self, data: Data) -> None:
+    Empty ones stand for the batches that other processes take, so that all are counted as they are in the data.
+    """
+
+    def __init__(self, data: Data, deal: Deal = ALL) -> None:
         self._data = data
+        self._deal = deal
         self._index = 0
         self._shape: tuple[int, ...] = ()
 
     def __iter__(self) -> Iterator[Tensor]:
         """The inputs (B, ...) of each batch."""
-        for index, batch in enumerate(self._data.batches()):
-            self._index, self._shape = index, tuple(batch.inputs.shape)
+        others, nothing = self._deal.rank, torch.empty(0)
+        for number, batch in enumerate(self._data.batches(self._deal)):
+            for _ in range(others):
+                yield nothing
+            self._index, self._shape = self._deal.rank + number * self._deal.size, tuple(batch.inputs.shape)
             yield batch.inputs
+            others = self._deal.size - 1
 
     def complaint(self) -> str:
         """What failed, when the model did."""

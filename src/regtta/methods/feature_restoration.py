@@ -23,6 +23,7 @@ from regtta.features import Forward
 from regtta.gathering import Gatherer
 from regtta.methods.base import Batch, GradientMethod, Rule, Stage
 from regtta.options import check_count, check_positive
+from regtta.processes import Processes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +98,20 @@ class _Histograms(Gatherer):
         seen = soft_histogram(values, self.low, self.high, self.bins, self.temperature) * len(values)
         self.total = seen if self.count == 0 else self.total + seen
         self.count += len(values)
+
+    def merge(self, processes: Processes, number: int) -> None:
+        """The widest range, or the sum of the histograms."""
+        if number == 0:
+            width = int(processes.reduce(torch.tensor(len(self.low)), "max"))
+            if len(self.low) == 0:
+                self.low = torch.full((width,), torch.inf, dtype=torch.float64)
+                self.high = -self.low
+            self.low, self.high = processes.reduce(self.low, "min"), processes.reduce(self.high, "max")
+            return
+        if self.count == 0:
+            self.total = torch.zeros(len(self.low), self.bins, dtype=torch.float64)
+        self.total = processes.reduce(self.total)
+        self.count = int(processes.reduce(torch.tensor(self.count)))
 
     def result(self) -> dict[str, Tensor]:
         """Ranges (D+O,) and bin probabilities (D+O, bins)."""

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from regtta.commands.data.batches import LabelledBatch
+from regtta.commands.data.dealing import ALL, Deal
 from regtta.errors import BatchError, FileError, OptionError
 from regtta.options import did_you_mean
 from regtta.reading import clear_errors, npz_array, npz_names
@@ -52,9 +53,9 @@ class Arrays:
             "Name another array with --inputs."
         )
 
-    def batches(self) -> Iterator[LabelledBatch]:
+    def batches(self, deal: Deal = ALL) -> Iterator[LabelledBatch]:
         """Inputs (B, ...) and labels."""
-        for start in range(0, len(self.inputs), self.batch_size):
+        for start in deal.of(range(0, len(self.inputs), self.batch_size)):
             part = slice(start, start + self.batch_size)
             yield LabelledBatch(
                 _tensor(self.inputs[part]).to(self.dtype),

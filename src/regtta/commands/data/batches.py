@@ -6,6 +6,8 @@ from typing import Protocol
 
 from torch import Tensor
 
+from regtta.commands.data.dealing import ALL, Deal
+
 
 @dataclass(frozen=True)
 class LabelledBatch:
@@ -34,5 +36,5 @@ class Data(Protocol):
     def advice(self) -> str:
         """What to look at where the model cannot take these inputs."""
 
-    def batches(self) -> Iterator[LabelledBatch]:
-        """One pass, in the order of the rows."""
+    def batches(self, deal: Deal = ALL) -> Iterator[LabelledBatch]:
+        """One pass over the batches that ``deal`` takes, in the order of the rows."""

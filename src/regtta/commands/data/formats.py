@@ -86,7 +86,8 @@ def parquet_frames(path: Path, columns: Sequence[str], rows: int) -> Iterator["D
     import pyarrow.parquet as pq
     from pyarrow import types
 
-    with _reading(path), pq.ParquetFile(path) as file:
+    # Read on as rows are asked for, both options together: a file may well be one group of millions of rows.
+    with _reading(path), pq.ParquetFile(path, pre_buffer=False, buffer_size=2**16) as file:
         for name in columns:
             # Before any of it is read: a text that is stored once may be repeated in every row.
             kind = file.schema_arrow.field(name).type

@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import count
 
 from torch import Tensor
 
 from regtta.commands.data.batches import LabelledBatch
+from regtta.commands.data.dealing import ALL, Deal, dealt_loader
 from regtta.commands.explaining import explaining
 from regtta.commands.imports import import_name
 from regtta.errors import BatchError, OptionError
@@ -48,25 +50,26 @@ class Loader:
         """Where to look."""
         return f"Check what {self.name} yields against what the model takes."
 
-    def batches(self) -> Iterator[LabelledBatch]:
+    def batches(self, deal: Deal = ALL) -> Iterator[LabelledBatch]:
         """Inputs and labels as the loader made them."""
-        batches = self._begin()
-        index = 0
-        while True:
+        source = self._source()
+        with explaining(lambda: f"--data {self.name} cannot be iterated"):
+            dealt = dealt_loader(source, deal)
+            numbers, batches = (count(), iter(source)) if dealt is None else (count(deal.rank, deal.size), iter(dealt))
+        for index in numbers:
             with explaining(lambda at=index: f"--data {self.name} raised at its batch {at}"):  # type: ignore[misc]
                 batch = next(batches, _END)
             if batch is _END:
                 return
-            yield LabelledBatch(inputs_of(batch, self.inputs), self._targets(batch))
-            index += 1
+            if deal.takes(index):
+                yield LabelledBatch(inputs_of(batch, self.inputs), self._targets(batch))
 
-    def _begin(self) -> Iterator[object]:
+    def _source(self) -> Iterable[object]:
         source: object = self.source
         if callable(source) and not isinstance(source, Iterable):
             with explaining(lambda: f"--data {self.name} raised", "It is called without arguments."):
                 source = source()
-        with explaining(lambda: f"--data {self.name} cannot be iterated"):
-            return iter(_iterable(source, self.name))
+        return _iterable(source, self.name)
 
     def _targets(self, batch: object) -> Tensor | None:
         if self.target is None:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from regtta.commands.data.batches import Data, LabelledBatch
+from regtta.commands.data.dealing import ALL, Deal
 from regtta.errors import BatchError
 
 
@@ -37,9 +38,9 @@ class Shuffled:
         """N."""
         return len(self.order)
 
-    def batches(self) -> Iterator[LabelledBatch]:
+    def batches(self, deal: Deal = ALL) -> Iterator[LabelledBatch]:
         """One pass in the shuffled order."""
-        for rows in torch.split(self.order, self.batch_size):
+        for rows in deal.of(torch.split(self.order, self.batch_size)):
             yield LabelledBatch(self.inputs[rows], None if self.targets is None else self.targets[rows])
 
 

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from regtta.commands.data.batches import LabelledBatch
+from regtta.commands.data.dealing import ALL, Deal
 from regtta.commands.data.formats import Format
 from regtta.errors import BatchError, OptionError
 from regtta.options import did_you_mean
@@ -52,10 +53,10 @@ class Table:
             "--columns, and name the label with --target to leave it out."
         )
 
-    def batches(self) -> Iterator[LabelledBatch]:
-        """Inputs (B, columns) and labels (B,) or (B, O)."""
+    def batches(self, deal: Deal = ALL) -> Iterator[LabelledBatch]:
+        """Inputs (B, columns) and labels (B,) or (B, O); the rows of all batches are read, whoever takes them."""
         width = len(self.columns)
-        for values in rebatch(self._chunks(), self.batch_size):
+        for values in deal.of(rebatch(self._chunks(), self.batch_size)):
             targets = torch.from_numpy(values[:, width:])
             yield LabelledBatch(
                 torch.from_numpy(values[:, :width]).to(self.dtype).contiguous(),

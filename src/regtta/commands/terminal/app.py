@@ -9,7 +9,7 @@ import typer
 from regtta._version import __version__
 from regtta.commands.protocols import Protocol
 from regtta.commands.terminal import arguments, studies
-from regtta.commands.terminal.complaints import EchoWarnings, OneLineErrors
+from regtta.commands.terminal.complaints import EchoWarnings, OneLineErrors, refuse_several
 from regtta.commands.terminal.examples import help_with_examples
 
 app = typer.Typer(
@@ -30,6 +30,7 @@ def _print_version(asked: bool) -> None:
 
 @app.callback()
 def root(
+    ctx: typer.Context,
     version: Annotated[  # noqa: ARG001 - the callback answers
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
@@ -38,6 +39,7 @@ def root(
     ] = False,
 ) -> None:
     """Adapts trained regression models to shifted, unlabelled data."""
+    refuse_several(ctx.invoked_subcommand)
     logger = logging.getLogger("regtta")
     if not any(isinstance(handler, EchoWarnings) for handler in logger.handlers):
         logger.addHandler(EchoWarnings(logging.WARNING))
@@ -69,15 +71,17 @@ def collect(
     """Collect source statistics."""
     from regtta.commands.collect import CollectOptions, collect_statistics
     from regtta.commands.data.opening import DataOptions, split_names
+    from regtta.commands.teams import joined
     from regtta.commands.terminal import show
 
     chosen = DataOptions(data, split_names(columns), target, inputs, batch_size)
     options = CollectOptions(
         model, chosen, out, weights, head, device, force, methods=tuple(method or ()), branch=branch
     )
-    with show.progress_bar("collecting") as progress:
-        report = collect_statistics(options, progress)
-    show.collected(report)
+    with joined() as team, show.progress_bar("collecting", shown=team.first) as progress:
+        report = collect_statistics(options, progress, team)
+    if team.first:
+        show.collected(report)
 
 
 @app.command(

@@ -38,10 +38,10 @@ _BAR_WIDTH = 24
 
 
 @contextmanager
-def progress_bar(what: str) -> Iterator["Told | None"]:
+def progress_bar(what: str, *, shown: bool = True) -> Iterator["Told | None"]:
     """A bar on stderr while the block runs, told samples seen and in all; none off a terminal."""
     console = Console(stderr=True)
-    if not console.is_terminal:
+    if not shown or not console.is_terminal:
         yield None
         return
     columns = (
