@@ -1,10 +1,8 @@
 """The cases by name, in the order of their worth: what is cut off by a time limit is what matters least."""
 
-import inspect
 from collections.abc import Callable
 from functools import partial
 
-import regtta
 from benchmarks.speed.bench import Bench
 from benchmarks.speed.cases import growth
 from benchmarks.speed.cases.collecting import collecting
@@ -41,8 +39,6 @@ TINY_WIDE = Subject("MLP", "wide", 16, (COLUMNS,), width=32)
 def cases_for(bench: Bench) -> dict[str, Case]:
     """Every case that ``bench`` can run."""
     found = _quick(bench) if bench.quick else _full(bench)
-    if "group" not in inspect.signature(regtta.collect).parameters:
-        del found["processes"]
     settings = REAL if bench.data is not None else (DEMO,)
     if bench.data is None:  # the speed that belongs beside the scores
         found["step/digits"] = partial(step, DIGITS if not bench.quick else TINY_IMAGES, bench)
@@ -62,7 +58,7 @@ def _full(bench: Bench) -> dict[str, Case]:
     found["collect/wide"] = partial(collecting, WIDE, 1_000 * 256 if bench.on_gpu else 40 * 256, bench)
     found["collect/resnet26"] = partial(collecting, RESNET26, 64 * (400 if bench.on_gpu else 12), bench)
     if bench.on_gpu:
-        found["collect/resnet50"] = partial(collecting, RESNET50, 64 * 40, bench)
+        found["collect/resnet50"] = partial(collecting, RESNET50, 64 * 160, bench)
     found["startup"] = partial(startup, bench)
     found["memory"] = partial(memory, bench)
     found["processes"] = partial(processes, bench)

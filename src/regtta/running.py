@@ -1,10 +1,10 @@
 """Forward passes of an adapter's copy, carried out as its execution says."""
 
 import logging
+import types
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +16,7 @@ from regtta.processes import Processes
 from regtta.replaying import FIRST, Replay
 
 # How far two ways of running a model in one precision may be apart, relative to the largest number of a result.
-TOLERANCES: Mapping[Precision, float] = MappingProxyType({"float32": 1e-3, "tf32": 1e-2, "bfloat16": 5e-2})
+TOLERANCES: Mapping[Precision, float] = types.MappingProxyType({"float32": 1e-3, "tf32": 1e-2, "bfloat16": 5e-2})
 
 logger = logging.getLogger(__name__)
 
@@ -60,9 +60,7 @@ class _Executed:
         self._device = model_device(model)
         self._dtype = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
         compiling = execution.compile and isinstance(plain, FeatureModel)
-        self._compiled: Callable[[Tensor], Tensor] | None = (
-            torch.compile(lambda inputs: run_model(model, inputs), dynamic=False) if compiling else None
-        )
+        self._compiled = _compiled(model) if compiling else None
         self._seen: Counter[tuple[object, ...]] = Counter()
 
     def __call__(self, inputs: Tensor, tensors: Mapping[str, Tensor] | None = None) -> Forward:
@@ -103,6 +101,15 @@ class Dealt:
     inputs: Tensor
     targets: Tensor | None
     counts: Sequence[int]
+
+
+def _compiled(model: nn.Module) -> Callable[[Tensor], Tensor]:
+    def run(inputs: Tensor) -> Tensor:
+        return run_model(model, inputs)
+
+    # The compiler counts what it has compiled by code object, and gives up after eight: every adapter has its own.
+    own = types.FunctionType(run.__code__.replace(), run.__globals__, closure=run.__closure__)
+    return torch.compile(own, dynamic=False)
 
 
 class Passes:

@@ -3,6 +3,8 @@
 from dataclasses import replace
 from itertools import cycle, islice
 
+import torch
+
 import regtta
 from benchmarks.speed.bench import Bench
 from benchmarks.speed.comparing import Maker, compared
@@ -11,11 +13,15 @@ from benchmarks.speed.subjects import Ground, Subject, ground
 from benchmarks.speed.timing import Contestant, Effort
 from benchmarks.speed.variants import bare
 from regtta.execution import PLAIN
+from regtta.features import FeatureModel
+from regtta.moments import RunningMoments
+from regtta.statistics import SourceStatistics
 
 INFERENCE = "inference alone"
 ABOUT = """\
 One call is a whole pass over so many samples, with the spectrum at its end; the reference runs the model over the
-same batches and keeps nothing."""
+same batches and keeps nothing. The spectrum is worked out once, however many samples there are: its share is shown by
+itself."""
 
 
 def collecting(subject: Subject, samples: int, bench: Bench) -> Findings:
@@ -25,11 +31,29 @@ def collecting(subject: Subject, samples: int, bench: Bench) -> Findings:
     makers: dict[str, Maker] = {
         INFERENCE: lambda: inference(here, samples, bench),
         "collect": lambda: collection(here, samples),
+        "of that the spectrum, once": lambda: spectrum(here),
     }
     table = compared(
         title, makers, (INFERENCE,), bench, samples=samples, reading="times the time", effort=whole_passes(bench)
     )
     return Findings(title, ABOUT, tables=(table,))
+
+
+def spectrum(here: Ground) -> Contestant:
+    """What ends every collection: the eigenvalues and eigenvectors of the covariance."""
+    batches = islice(cycle(here.steady), 4)
+    running = RunningMoments()
+    forward = FeatureModel(here.model, here.subject.head)
+    with torch.no_grad():
+        for batch in batches:
+            running.add(forward(batch).features)
+    moments = running.finish()
+
+    def decompose() -> None:
+        if moments is not None:
+            SourceStatistics.from_moments(moments, head=here.subject.head, fingerprint="")
+
+    return Contestant(decompose)
 
 
 def whole_passes(bench: Bench) -> Effort:
