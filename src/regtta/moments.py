@@ -50,12 +50,12 @@ class Moments:
         return Moments(count, self.mean + gap * (other.count / count), scatter)
 
     def covariance(self) -> Tensor:
-        """(D, D) unbiased covariance, on the CPU."""
+        """(D, D) unbiased covariance, where the moments lie."""
         if self.count < 2:
             raise StatisticsError(
                 f"Expected at least 2 source samples for a covariance, found {self.count}. Collect over more data."
             )
-        return (self.scatter / (self.count - 1)).cpu()
+        return self.scatter / (self.count - 1)
 
 
 def moments_of_all(moments: Moments | None, processes: Processes) -> Moments | None:
