@@ -58,7 +58,7 @@ def _full(bench: Bench) -> dict[str, Case]:
     found["collect/wide"] = partial(collecting, WIDE, 1_000 * 256 if bench.on_gpu else 40 * 256, bench)
     found["collect/resnet26"] = partial(collecting, RESNET26, 64 * (400 if bench.on_gpu else 12), bench)
     if bench.on_gpu:
-        found["collect/resnet50"] = partial(collecting, RESNET50, 64 * 160, bench)
+        found["collect/resnet50"] = partial(collecting, RESNET50, 64 * 320, bench)
     found["startup"] = partial(startup, bench)
     found["memory"] = partial(memory, bench)
     found["processes"] = partial(processes, bench)

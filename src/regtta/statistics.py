@@ -105,15 +105,15 @@ class SourceStatistics:
     ) -> "SourceStatistics":
         """Decompose the covariance of ``moments``, in float64 where they lie; what is kept lies on the CPU."""
         covariance = moments.covariance()
-        variances, basis = (found.cpu() for found in torch.linalg.eigh(covariance))
+        variances, basis = torch.linalg.eigh(covariance)
         # eigh gives rising order, rounding below zero, and signs that depend on the library.
         variances, basis = variances.flip(0).clamp_min(0), basis.flip(1)
         largest = basis.gather(0, basis.abs().argmax(dim=0, keepdim=True))
         return cls(
             mean=moments.mean.cpu(),
-            variances=variances,
+            variances=variances.cpu(),
             # Laid out as a file is read back, so that products with it round the same way before and after.
-            basis=(basis * torch.where(largest < 0, -1.0, 1.0)).contiguous(),
+            basis=(basis * torch.where(largest < 0, -1.0, 1.0)).contiguous().cpu(),
             feature_variances=covariance.diagonal().cpu().clone(),
             count=moments.count,
             head=head,

@@ -21,6 +21,8 @@ from regtta.processes import ALONE, Processes
 from regtta.statistics import SourceStatistics
 from regtta.whitening import Whitening
 
+FEW = 128  # coordinates whose products a CPU makes sooner than a GPU is asked for them
+
 
 class Arrival:
     """A batch before it is learned from. Forward passes are made when first asked for, in eval mode, and once.
@@ -112,10 +114,11 @@ class Arrival:
         return self._whitened[place]
 
     def coordinates_here(self, whitening: Whitening, forward: Forward) -> Tensor:
-        """The same in float64 on the CPU: many small sums there cost less than as many calls to a GPU."""
+        """The same in float64, and on the CPU where they are few: many small sums cost less there than on a GPU."""
         place = (id(whitening), id(forward))
         if place not in self._here:
-            self._here[place] = self.coordinates(whitening, forward).cpu().double()
+            values = self.coordinates(whitening, forward)
+            self._here[place] = (values.cpu() if values.shape[1] <= FEW else values).double()
         return self._here[place]
 
     @property
