@@ -306,6 +306,7 @@ def test_tables_without_a_single_run_say_so(tmp_path):
         (["california", "--tables-only"], "There are no runs in results.*Run without --tables-only first"),
         (["california"], "No folder of data sets was named"),
         (["california", "--data", "absent"], "There is no folder .*absent"),
+        (["california", "--data", ".", "--ray", "somewhere"], "Expected --ray to be local, auto, HOST:PORT or ray://"),
         (["california", "--data", "."], "California Housing is not in .*Get it from Kaggle.*put it at .*--download"),
         (["utkface", "--data", "."], "UTKFace is not in .*Get it from https://susanqq.*non-commercial"),
         (["svhn", "--data", "."], "SVHN is not in .*ufldl.stanford.edu"),

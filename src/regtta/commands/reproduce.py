@@ -41,7 +41,8 @@ class ReproduceOptions:
         models: folder of source models; None for one inside ``out``.
         source_seeds: source models; None for each setting's own number, and one in a smoke run.
         seeds: adaptation seeds on each; None for three, and one in a smoke run.
-        jobs: processes at once.
+        jobs: runs at once, each in a process of its own; None for one, and with ``ray`` for all there is room for.
+        ray: address of the Ray cluster to run on; None for this machine alone.
         device: where to run; None for a GPU if there is one.
         only: settings to keep to; empty for all.
         methods: of the user's, as typed.
@@ -58,7 +59,8 @@ class ReproduceOptions:
     models: Path | None = None
     source_seeds: int | None = None
     seeds: int | None = None
-    jobs: int = 1
+    jobs: int | None = None
+    ray: str | None = None
     device: str | None = None
     only: tuple[str, ...] = ()
     methods: tuple[str, ...] = ()
@@ -196,7 +198,7 @@ def _layouts(one: Experiment, extra: Mapping[str, ArmMaker], only: tuple[str, ..
 
 def _run(options: ReproduceOptions, plan: Plan, layouts: Mapping[str, tuple[Layout, ...]], listener: Listener) -> None:
     runs = plan.all_runs(layout for mine in layouts.values() for layout in mine)
-    with hired(options.jobs) as crew:
+    with hired(options.jobs, options.ray) as crew:
         tools = Tools(
             place=Place(absolute(options.data), options.download, absolute(options.genders)),
             models=(options.models or options.out / MODELS).absolute(),

@@ -47,7 +47,8 @@ class StressOptions:
         source_models: how many.
         gate: whether the gate is tried too.
         gate_batches: of the clean stream that it is tried on.
-        jobs: processes at once.
+        jobs: runs at once, each in a process of its own; None for one, and with ``ray`` for all there is room for.
+        ray: address of the Ray cluster to run on; None for this machine alone.
         device: where to run; None for a GPU if there is one.
         data: folder of data sets; None for the one that the environment names.
         models: folder of source models; None for one inside ``out``.
@@ -64,7 +65,8 @@ class StressOptions:
     source_models: int | None = None
     gate: bool | None = None
     gate_batches: int = GATE_BATCHES
-    jobs: int = 1
+    jobs: int | None = None
+    ray: str | None = None
     device: str | None = None
     data: Path | None = None
     models: Path | None = None
@@ -155,7 +157,7 @@ def _check_own(runs: Path) -> None:
 
 def _run(options: StressOptions, plan: Plan, listener: Listener) -> None:
     runs = plan.runs()
-    with hired(options.jobs) as crew:
+    with hired(options.jobs, options.ray) as crew:
         tools = StressTools(
             Tools(
                 place=Place(absolute(options.data)),
