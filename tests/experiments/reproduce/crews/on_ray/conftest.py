@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import secrets
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,14 @@ collect_ignore_glob = [] if importlib.util.find_spec("ray") else ["test_*.py"]
 
 
 @pytest.fixture(scope="package")
-def cluster():
-    """Two CPUs; the workers find the modules of these tests. Gives its address."""
+def cluster(tmp_path_factory):
+    """Two CPUs; the workers find the modules of these tests, and put aside what they need in ``TMPDIR``.
+
+    Gives its address.
+    """
     with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_TMPDIR", tempfile.gettempdir())  # Ray's own sockets need a short path
+        patch.setenv("TMPDIR", str(tmp_path_factory.mktemp("put-aside")))
         patch.setenv("PYTHONPATH", str(TESTS), prepend=os.pathsep)
         # A token of the cluster's own, so that none is written into the home of whoever runs the tests.
         patch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))

@@ -1,5 +1,7 @@
+import os
 import platform
 import time
+from pathlib import Path
 
 import pytest
 import ray
@@ -113,6 +115,7 @@ def test_source_models_reach_machines_with_other_disks_and_are_trained_once(kit,
     assert set(kept.values()) == marks
     assert sorted(kept) == ["source0", "source1"]
     assert not (tmp_path / "not-the-drivers").exists()
+    assert list(Path(os.environ["TMPDIR"]).glob("regtta*")) == []  # what was put aside for the sweep went with it
     # A later sweep works on the very same models.
     more = swept(made_up(2, 8), runs, away)
     assert more.trained == []
