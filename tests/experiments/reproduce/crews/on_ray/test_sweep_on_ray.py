@@ -103,6 +103,22 @@ def test_a_run_that_kills_every_worker_ends_the_sweep_and_all_others_are_kept(ki
     assert sorted(result["number"] for result in results(runs).values()) == [0, 1, 2]
 
 
+@pytest.mark.parametrize("call", ["wait", "get"])
+def test_a_cluster_that_is_gone_is_an_error_that_says_that_nothing_is_lost(kit, runs, monkeypatch, call):
+    class Unplugging(Remembering):
+        def ran(self, spec, result):
+            super().ran(spec, result)
+            monkeypatch.setattr(ray, call, gone)
+
+    def gone(*_, **__):
+        monkeypatch.undo()
+        raise ConnectionError("the client has been disconnected")
+
+    with pytest.raises(RegttaError, match="connection to the Ray cluster was lost .*All runs so far are kept"):
+        sweep(made_up(1, 4), RunStore(runs), kit, Unplugging(), crew=OnRay())
+    assert len(results(runs)) == 1
+
+
 # --- machines that share no disk -----------------------------------------------------------------
 
 

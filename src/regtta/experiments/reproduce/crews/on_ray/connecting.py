@@ -22,6 +22,7 @@ _ADDRESS = re.compile(r"(?:ray://)?(?P<host>[^\s:/]+|\[[^\s\]]+\]):(?P<port>\d{1
 _TOKENS = "https://docs.ray.io/en/latest/ray-security/token-auth.html"
 _SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",  # nothing is reported to the makers of Ray
+    "RAY_ENABLE_AUTO_CONNECT": "0",  # a connection that is lost is lost, and no other cluster is looked for
     "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # what Ray prints of workers that died: the sweep says itself what matters
 }
 _QUIETLY = {"log_to_driver": False, "logging_level": logging.ERROR}

@@ -100,6 +100,8 @@ class RayStaff(Generic[S]):
         import ray
         from ray.exceptions import RayError
 
+        if not ray.is_initialized():
+            return
         with suppress(RayError, ConnectionError):
             for reference in self._at_work:
                 ray.cancel(reference, force=True)
