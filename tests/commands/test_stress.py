@@ -202,6 +202,7 @@ def test_a_quick_run_is_small_but_for_what_is_asked():
         (["demo", "--batch-sizes", "eight"], "Expected whole numbers such as 1,8,64, found 'eight'"),
         (["demo", "--batch-sizes", "0"], "each of --batch-sizes"),
         (["demo", "--tables-only"], "There are no runs in"),
+        (["demo", "--ray", "somewhere"], "Expected --ray to be local, auto, HOST:PORT or ray://HOST:PORT"),
     ],
 )
 def test_a_mistake_is_one_line_before_anything_is_run(tmp_path, arguments, said):

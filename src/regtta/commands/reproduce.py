@@ -7,19 +7,20 @@ from typing import Any
 
 from regtta.commands.explaining import told
 from regtta.commands.imports import import_name, is_import_name
-from regtta.commands.results_folder import MODELS, RUNS, best_device, check_results, make_results
+from regtta.commands.results_folder import MODELS, RUNS, absolute, check_results, make_results
 from regtta.errors import ForeignFileError, OptionError
-from regtta.experiments.datasets import data_folder
 from regtta.experiments.models import FROM_IMAGENET
 from regtta.experiments.reproduce.arms import Arm, ArmMaker, arm_of, fits, parts_of
+from regtta.experiments.reproduce.crews.hiring import hired
 from regtta.experiments.reproduce.experiments import EXPERIMENTS, Experiment, experiment
 from regtta.experiments.reproduce.filling import Filled, fill
 from regtta.experiments.reproduce.layouts import Layout, restricted
-from regtta.experiments.reproduce.loading import Place, check_there
+from regtta.experiments.reproduce.loading import Place
 from regtta.experiments.reproduce.rendering import Sheet, as_csv, as_latex, as_markdown, sheets_of
+from regtta.experiments.reproduce.roles import Listener
 from regtta.experiments.reproduce.settings import SETTINGS
 from regtta.experiments.reproduce.specs import FULL, QUICK, Plan, check_weights
-from regtta.experiments.reproduce.sweep import Listener, sweep
+from regtta.experiments.reproduce.sweep import sweep
 from regtta.experiments.reproduce.workshop import Tools
 from regtta.experiments.store import RunStore, key_of
 from regtta.files import written_whole
@@ -40,7 +41,8 @@ class ReproduceOptions:
         models: folder of source models; None for one inside ``out``.
         source_seeds: source models; None for each setting's own number, and one in a smoke run.
         seeds: adaptation seeds on each; None for three, and one in a smoke run.
-        jobs: processes at once.
+        jobs: runs at once, each in a process of its own; None for one, and with ``ray`` for all there is room for.
+        ray: address of the Ray cluster to run on; None for this machine alone.
         device: where to run; None for a GPU if there is one.
         only: settings to keep to; empty for all.
         methods: of the user's, as typed.
@@ -57,7 +59,8 @@ class ReproduceOptions:
     models: Path | None = None
     source_seeds: int | None = None
     seeds: int | None = None
-    jobs: int = 1
+    jobs: int | None = None
+    ray: str | None = None
     device: str | None = None
     only: tuple[str, ...] = ()
     methods: tuple[str, ...] = ()
@@ -194,18 +197,17 @@ def _layouts(one: Experiment, extra: Mapping[str, ArmMaker], only: tuple[str, ..
 
 
 def _run(options: ReproduceOptions, plan: Plan, layouts: Mapping[str, tuple[Layout, ...]], listener: Listener) -> None:
-    every = [layout for mine in layouts.values() for layout in mine]
-    place = Place(data_folder(options.data), options.download, options.genders)
-    for data in dict.fromkeys(cell.setting.data for layout in every for cell in layout.cells()):
-        check_there(data, place)
-    make_results(options.out)
-    tools = Tools(
-        place=place,
-        models=options.models or options.out / MODELS,
-        device=options.device or best_device(),
-        weights=dict(options.weights),
-    )
-    sweep(plan.all_runs(every), RunStore(options.out / RUNS), tools, listener, jobs=options.jobs)
+    runs = plan.all_runs(layout for mine in layouts.values() for layout in mine)
+    with hired(options.jobs, options.ray) as crew:
+        tools = Tools(
+            place=Place(absolute(options.data), options.download, absolute(options.genders)),
+            models=(options.models or options.out / MODELS).absolute(),
+            device=options.device or crew.best_device(),
+            weights={model: path.absolute() for model, path in options.weights},
+        )
+        crew.check(runs, tools)
+        make_results(options.out)
+        sweep(runs, RunStore(options.out / RUNS), tools, listener, crew=crew)
 
 
 def _written(

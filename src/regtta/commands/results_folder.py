@@ -30,8 +30,6 @@ def make_results(out: Path) -> None:
         raise FileError(f"The folder {out.resolve()} cannot be written to.")
 
 
-def best_device() -> str:
-    """A GPU if there is one."""
-    import torch
-
-    return "cuda" if torch.cuda.is_available() else "cpu"
+def absolute(path: Path | None) -> Path | None:
+    """A path that means the same in processes that stand in another folder."""
+    return None if path is None else path.absolute()

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from regtta.commands.results_folder import MODELS, RUNS, best_device, check_results, make_results
+from regtta.commands.results_folder import MODELS, RUNS, absolute, check_results, make_results
 from regtta.errors import ForeignFileError, OptionError
-from regtta.experiments.datasets import data_folder
 from regtta.experiments.numerals import source_models
-from regtta.experiments.reproduce.loading import Place, check_there
+from regtta.experiments.reproduce.crews.hiring import hired
+from regtta.experiments.reproduce.loading import Place
 from regtta.experiments.reproduce.rendering import Sheet
-from regtta.experiments.reproduce.sweep import Listener, sweep
+from regtta.experiments.reproduce.roles import Listener
+from regtta.experiments.reproduce.sweep import sweep
 from regtta.experiments.reproduce.workshop import Tools
 from regtta.experiments.store import RunStore
 from regtta.experiments.stress.arms import ADAPTING, SOURCE
@@ -46,7 +47,8 @@ class StressOptions:
         source_models: how many.
         gate: whether the gate is tried too.
         gate_batches: of the clean stream that it is tried on.
-        jobs: processes at once.
+        jobs: runs at once, each in a process of its own; None for one, and with ``ray`` for all there is room for.
+        ray: address of the Ray cluster to run on; None for this machine alone.
         device: where to run; None for a GPU if there is one.
         data: folder of data sets; None for the one that the environment names.
         models: folder of source models; None for one inside ``out``.
@@ -63,7 +65,8 @@ class StressOptions:
     source_models: int | None = None
     gate: bool | None = None
     gate_batches: int = GATE_BATCHES
-    jobs: int = 1
+    jobs: int | None = None
+    ray: str | None = None
     device: str | None = None
     data: Path | None = None
     models: Path | None = None
@@ -153,14 +156,18 @@ def _check_own(runs: Path) -> None:
 
 
 def _run(options: StressOptions, plan: Plan, listener: Listener) -> None:
-    data = plan.setting.data
-    place = Place(options.out if data is None else data_folder(options.data))
-    if data is not None:
-        check_there(data, place)
-    make_results(options.out)
-    device = options.device or best_device()
-    tools = StressTools(Tools(place, models=options.models or options.out / MODELS, device=device))
-    sweep(plan.runs(), RunStore(options.out / RUNS), tools, listener, jobs=options.jobs)
+    runs = plan.runs()
+    with hired(options.jobs, options.ray) as crew:
+        tools = StressTools(
+            Tools(
+                place=Place(absolute(options.data)),
+                models=(options.models or options.out / MODELS).absolute(),
+                device=options.device or crew.best_device(),
+            )
+        )
+        crew.check(runs, tools)
+        make_results(options.out)
+        sweep(runs, RunStore(options.out / RUNS), tools, listener, crew=crew)
 
 
 def _tables(options: StressOptions, records: Iterable[Mapping[str, Any]]) -> list[Path]:

@@ -113,6 +113,15 @@ def test_a_place_can_be_sent_to_another_process(tmp_path):
     assert pickle.loads(pickle.dumps(place)) == dataclasses.replace(place)
 
 
+def test_a_place_without_a_name_is_what_the_environment_names_where_it_is_asked(tmp_path, monkeypatch):
+    place = Place()
+    monkeypatch.setenv("REGTTA_DATA", str(tmp_path))
+    assert place.folder == tmp_path
+    monkeypatch.delenv("REGTTA_DATA")
+    with pytest.raises(MissingFileError, match="No folder of data sets was named"):
+        check_there("california", place)
+
+
 def test_what_is_left_out_is_counted_aloud(tmp_path, caplog):
     write_utkface(tmp_path, [*face_names(range(20, 30)), "no age.jpg"])
     (tmp_path / "UTKFace" / "readme.txt").write_text("")

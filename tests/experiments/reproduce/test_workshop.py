@@ -7,6 +7,7 @@ from sklearn.metrics import r2_score
 import regtta
 from experiments.datasets.published import write_california, write_subset
 from experiments.reproduce.toy import shrink_models
+from regtta.errors import FileError, MissingFileError
 from regtta.experiments.analysis import weight_correlation
 from regtta.experiments.datasets.california import california
 from regtta.experiments.models import tabular_mlp
@@ -124,3 +125,37 @@ def test_rows_are_cut_as_the_scale_says(tools):
     workshop = Workshop(tools)
     assert workshop.run(spec)["scores"]["offline"]["count"] == 20
     assert len(workshop.data(spec.source).train) == 40
+
+
+# --- what must be there --------------------------------------------------------------------------
+
+
+def test_data_that_is_not_there_is_missed_before_any_work(tools, tmp_path):
+    arm = arm_of(SETTINGS["california"], "source")
+    tools.check([spec_of("california", arm), spec_of("svhn-subset", arm)])
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    with pytest.raises(MissingFileError, match="California Housing is not in"):
+        dataclasses.replace(tools, place=Place(empty)).check([spec_of("california", arm)])
+
+
+def test_the_weights_that_models_start_from_must_be_those_of_the_specification(tools, tmp_path):
+    path = tmp_path / "resnet50.pth"
+    path.write_bytes(b"ImageNet")
+    (tmp_path / "UTKFace").mkdir()
+    part = next(iter(SETTINGS["utkface"].parts.values()))
+    source = Plan(weights={"resnet50": path}).source(SETTINGS["utkface"], part, "regression", 0)
+    with_weights = dataclasses.replace(tools, weights={"resnet50": path})
+    with_weights.check([RunSpec(source)])
+    path.write_bytes(b"of another kind")
+    with pytest.raises(FileError, match="resnet50.pth holds other weights than"):
+        with_weights.check([RunSpec(source)])
+    path.unlink()
+    with pytest.raises(FileError, match="resnet50.pth cannot be read"):
+        with_weights.check([RunSpec(source)])
+
+
+def test_another_folder_of_source_models_is_all_that_changes(tools, tmp_path):
+    moved = tools.at(tmp_path / "moved")
+    assert moved.models == tmp_path / "moved"
+    assert moved.at(tools.models) == tools

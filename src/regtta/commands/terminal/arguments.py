@@ -146,7 +146,20 @@ Seeds = Annotated[
     int | None,
     typer.Option(min=1, metavar="N", help="Adaptation seeds on each source model.", show_default="3; 1 with --quick"),
 ]
-Jobs = Annotated[int, typer.Option(min=1, metavar="N", help="Processes at once.")]
+Jobs = Annotated[
+    int | None,
+    typer.Option(
+        min=1, metavar="N", help="Processes at once.", show_default="1; with --ray, as many as there is room for"
+    ),
+]
+Ray = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        help="Run on all machines of a Ray cluster: auto or HOST:PORT for one that this machine is part of, "
+        "ray://HOST:PORT for one elsewhere, local to start one here.",
+    ),
+]
 Only = Annotated[list[str] | None, typer.Option(metavar="NAME", help="Keep to this data set, repeatable.")]
 MoreMethods = Annotated[
     list[str] | None,

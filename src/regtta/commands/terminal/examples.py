@@ -39,6 +39,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "regtta reproduce --list",
             "regtta reproduce california --data ~/data",
             "regtta reproduce svhn online --data ~/data --download --jobs 4",
+            "regtta reproduce svhn-subset --data ~/data --ray auto",
             "regtta reproduce california --data ~/data --quick \\\n    --method mymethods:MyMethod",
         ),
         "label-shift": (

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 if TYPE_CHECKING:
-    from regtta.experiments.reproduce.sweep import Listener, Spec
+    from regtta.experiments.reproduce.roles import Listener, Spec
 
 _LINES = 20  # about as many lines as a sweep prints where there is no terminal
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from regtta.experiments.corruptions import corrupt
-from regtta.experiments.datasets import DATASETS, Domain, Pictures, Shift
+from regtta.experiments.datasets import DATASETS, Domain, Pictures, Shift, data_folder
 from regtta.experiments.datasets.biwi import GENDERS_FILE, Biwi, biwi
 from regtta.experiments.datasets.california import california, fetch_california
 from regtta.experiments.datasets.catalogue import missing
@@ -26,17 +26,22 @@ CORRUPTION_SEED = 0  # the corrupted sets are the same for every source model
 
 @dataclass(frozen=True)
 class Place:
-    """Where data lies.
+    """Where data lies, on whatever machine asks.
 
     Attributes:
-        folder: of all data sets.
+        named: the folder of all data sets; None for the one that the environment names there.
         download: whether what is missing may be fetched.
         genders: the file that says whom Biwi's folders show; None for the one beside them.
     """
 
-    folder: Path
+    named: Path | None = None
     download: bool = False
     genders: Path | None = None
+
+    @property
+    def folder(self) -> Path:
+        """Of all data sets, or the error that says that there is none."""
+        return data_folder(self.named)
 
 
 @dataclass(frozen=True, eq=False)

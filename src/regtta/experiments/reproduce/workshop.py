@@ -1,26 +1,29 @@
 """Where the work is done: data, source models and their statistics, and runs on them, in one process."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from regtta.adapter import Adapter
 from regtta.collecting import collect
+from regtta.errors import FileError
 from regtta.experiments.analysis import weight_correlation
 from regtta.experiments.datasets import Domain
-from regtta.experiments.datasets.discretising import BINS, bin_edges, in_classes
+from regtta.experiments.datasets.discretising import BINS
 from regtta.experiments.environment import device_name, versions
 from regtta.experiments.models import HEADS, model_of
 from regtta.experiments.protocol import evaluate
 from regtta.experiments.reproduce.arms import Arm
-from regtta.experiments.reproduce.loading import DISCRETE, LOADERS, Loaded, Place
-from regtta.experiments.reproduce.specs import RunSpec
+from regtta.experiments.reproduce.loading import LOADERS, Loaded, Place, check_there
+from regtta.experiments.reproduce.roles import Told
+from regtta.experiments.reproduce.showing import BATCH, InBatches, cut, shown
+from regtta.experiments.reproduce.specs import RunSpec, mark_of
 from regtta.experiments.sources import SourceModels, SourceSpec
 from regtta.experiments.store import key_of
 from regtta.experiments.training import Checkpoint, Classification, Objective, Regression, plain_view, train
@@ -32,16 +35,13 @@ from regtta.methods import TTT, Method, Source
 from regtta.options import described
 from regtta.statistics import SourceStatistics, fingerprint
 
-_BATCH = 256  # of passes that do not learn
 _SAID_BY_TABLES = ("regtta.methods", "regtta.statistics", "regtta.experiments.models")
 MOMENTS = "moments"  # the mark of statistics with nothing gathered beside them
-
-Told = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
 class Tools:
-    """What a workshop works with; can be sent to another process.
+    """What a workshop works with; can be sent to another process, and to a machine where the paths lead to the same.
 
     Attributes:
         place: of the data.
@@ -54,6 +54,26 @@ class Tools:
     models: Path
     device: str = "cpu"
     weights: Mapping[str, Path] = field(default_factory=dict)  # a mapping that can be sent to another process
+
+    def at(self, models: Path) -> "Tools":
+        """The same tools with another folder of source models."""
+        return replace(self, models=models)
+
+    def check(self, specs: Sequence[RunSpec]) -> None:
+        """Raise if the data of the runs, or the weights that their models start from, are not on this machine."""
+        self.check_sources(spec.source for spec in specs)
+
+    def check_sources(self, sources: Iterable[SourceSpec]) -> None:
+        """Raise if what source models are made from is not on this machine."""
+        once = dict.fromkeys(sources)
+        for data in dict.fromkeys(source.data for source in once):
+            check_there(data, self.place)
+        for source in once:
+            file = self.weights.get(source.model)
+            if file is not None and mark_of(file) != source.start:
+                raise FileError(
+                    f"{file} holds other weights than the file that the sweep was begun with. Put the same file there."
+                )
 
     def worker(self, told: Told) -> "Workshop":
         """A workshop with these tools."""
@@ -174,7 +194,7 @@ class Workshop:
             path = next(iter(sorted(path.parent.glob(path.name.replace(MOMENTS, "*")))), path)
         if path.exists():
             return SourceStatistics.load(path)
-        batches = _Batches(self.data(spec).train.inputs, spec, self.tools.device)
+        batches = InBatches(self.data(spec).train.inputs, spec, self.tools.device)
         statistics = collect(model, batches, head=HEADS[spec.model], methods=gathers)
         statistics.save(path, overwrite=True)
         return statistics
@@ -187,7 +207,7 @@ class Workshop:
         if self._loaded is None or self._loaded[0] != wanted:
             self._loaded = None  # two data sets at once may be too much
             data = LOADERS[spec.data](self.tools.place, spec.variant, spec.seed)
-            self._loaded = (wanted, _shown(data, spec))
+            self._loaded = (wanted, shown(data, spec))
         return self._loaded[1]
 
     def _target_of(self, spec: RunSpec) -> Domain:
@@ -195,7 +215,7 @@ class Workshop:
         source = spec.source
         wanted = (source.data, source.variant, source.seed, source.task, source.rows, spec.target, spec.target_rows)
         if self._target is None or self._target[0] != wanted:
-            target = _cut(self.data(source).target(spec.target), spec.target_rows)
+            target = cut(self.data(source).target(spec.target), spec.target_rows)
             self._target = (wanted, target.to(self.tools.device))
         target = self._target[1]
         order = torch.randperm(len(target), generator=torch.Generator().manual_seed(spec.seed))
@@ -226,7 +246,7 @@ class Workshop:
         head = FeatureModel(prepared.model, HEADS[spec.source.model]).head
         correlation = weight_correlation(statistics, head.weight)
         held_out = self.data(spec.source).validation.to(self.tools.device)
-        found = self._evaluated(Adapter(prepared.model, Source()), held_out, spec, _BATCH)
+        found = self._evaluated(Adapter(prepared.model, Source()), held_out, spec, BATCH)
         return {
             "rank": statistics.rank,
             "valid": statistics.valid_dimensions,
@@ -250,33 +270,6 @@ def _gathered(spec: RunSpec) -> Method | None:
 def gathers_more(method: Method) -> bool:
     """Whether a method needs more of the source than its moments."""
     return not isinstance(method, TTT) and bool(method.gatherers())
-
-
-@dataclass(frozen=True)
-class _Batches:
-    """A domain's inputs as the model is shown them, batch by batch, as often as asked."""
-
-    inputs: Tensor
-    spec: SourceSpec
-    device: str
-
-    def __iter__(self) -> Iterator[Tensor]:
-        for rows in torch.split(torch.arange(len(self.inputs)), _BATCH):
-            yield plain_view(self.inputs[rows].to(self.device), self.spec.recipe)
-
-
-def _shown(data: Loaded, spec: SourceSpec) -> Loaded:
-    train, validation = (_cut(domain, spec.rows) for domain in (data.train, data.validation))
-    if spec.task == "regression" or spec.data in DISCRETE:
-        return Loaded(train, validation, data.target)
-    edges = bin_edges(data.train.targets)
-    return Loaded(
-        in_classes(train, edges), in_classes(validation, edges), lambda name: in_classes(data.target(name), edges)
-    )
-
-
-def _cut(domain: Domain, rows: int) -> Domain:
-    return domain.take(torch.arange(min(rows, len(domain)))) if rows else domain
 
 
 @contextmanager

@@ -15,7 +15,8 @@ from regtta.experiments.demo.model import digit_regressor
 from regtta.experiments.demo.seeds import generator
 from regtta.experiments.demo.training import train
 from regtta.experiments.models import HEADS
-from regtta.experiments.reproduce.workshop import Told, Workshop
+from regtta.experiments.reproduce.roles import Told
+from regtta.experiments.reproduce.workshop import Workshop
 from regtta.experiments.sources import SourceModels, SourceSpec
 from regtta.experiments.stress.settings import DigitsSource
 from regtta.experiments.stress.streams import Pool

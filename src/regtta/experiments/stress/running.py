@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -12,9 +13,10 @@ from regtta.adapter import Adapter
 from regtta.experiments.demo.seeds import generator
 from regtta.experiments.environment import device_name, versions
 from regtta.experiments.protocol import not_finite
-from regtta.experiments.reproduce.workshop import Told, Tools, Workshop, quiet
+from regtta.experiments.reproduce.roles import Told
+from regtta.experiments.reproduce.workshop import Tools, Workshop, quiet
 from regtta.experiments.scoring import scores_of
-from regtta.experiments.sources import SourceModels
+from regtta.experiments.sources import SourceModels, SourceSpec
 from regtta.experiments.stress.arms import GUARDS
 from regtta.experiments.stress.grounds import Ground, digits_ground, paper_ground
 from regtta.experiments.stress.settings import SETTINGS, DigitsSource, StressSource
@@ -34,6 +36,24 @@ class StressTools:
     """
 
     tools: Tools
+
+    @property
+    def device(self) -> str:
+        """Where to run."""
+        return self.tools.device
+
+    @property
+    def models(self) -> Path:
+        """The folder of source models."""
+        return self.tools.models
+
+    def at(self, models: Path) -> "StressTools":
+        """The same tools with another folder of source models."""
+        return StressTools(self.tools.at(models))
+
+    def check(self, specs: Sequence[StressSpec]) -> None:
+        """Raise if the data of the runs are not on this machine; the demo's digits are on every one."""
+        self.tools.check_sources(spec.source for spec in specs if isinstance(spec.source, SourceSpec))
 
     def worker(self, told: Told) -> "StressWorkshop":
         """A workshop with these tools."""

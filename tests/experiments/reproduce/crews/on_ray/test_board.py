@@ -1,0 +1,27 @@
+import pytest
+import ray
+
+from regtta.experiments.reproduce.crews.on_ray import board
+
+pytestmark = pytest.mark.usefixtures("cluster")
+
+
+def test_what_a_worker_wrote_is_read_once_and_in_order():
+    wall = board.put_up()
+
+    def training(wall):
+        pen = board.Writer(wall)
+        for done in range(1, 4):
+            pen("model", done, 3)
+        pen.put_down()
+
+    ray.get(ray.remote(training).remote(wall))
+    assert board.read(wall) == [("model", 1, 3), ("model", 2, 3), ("model", 3, 3)]
+    assert board.read(wall) == []
+
+
+def test_a_lost_board_holds_nothing_up():
+    wall = board.put_up()
+    board.read(wall)
+    ray.kill(wall)
+    assert board.read(wall) == []
