@@ -54,7 +54,7 @@ OTHER_DATA = {
 def parsed(monkeypatch):
     """What the application makes of a typed command, up to where it would adapt."""
     seen = []
-    monkeypatch.setattr(adapt, "adapt_model", lambda options, progress=None: seen.append(options))
+    monkeypatch.setattr(adapt, "adapt_model", lambda options, *_: seen.append(options))
     monkeypatch.setattr(show, "adapted", lambda report: None)
 
     def parse(line):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from torch import nn
 
 from regtta.adapter import Adapter
+from regtta.commands.checking import check_files, check_labels, check_passes, check_rows
 from regtta.commands.data.batches import Data
 from regtta.commands.data.opening import DataOptions, open_data
 from regtta.commands.data.shuffling import Shuffled, shuffle
@@ -17,14 +18,17 @@ from regtta.commands.exports import ModelFiles
 from regtta.commands.methods import chosen_method
 from regtta.commands.models import floating_dtype, load_model
 from regtta.commands.monitoring import MonitorFiles, alarms_of
-from regtta.commands.outputs import check_outputs, check_suffix
 from regtta.commands.passes import Progress, Tally, adapting, predicting
-from regtta.commands.predictions import PREDICTION_SUFFIXES, PredictionSink, prediction_file, reordered
+from regtta.commands.predictions import PredictionSink, prediction_file, reordered
 from regtta.commands.protocols import Protocol
-from regtta.commands.resuming import EVERY, check_resumable, resumable
-from regtta.errors import BatchError, OptionError, StatisticsError
+from regtta.commands.resuming import EVERY, resumable
+from regtta.commands.sharing import SharedAdapter
+from regtta.commands.teams import ONE, Team
+from regtta.commands.writing import own_files
+from regtta.errors import OptionError, StatisticsError
+from regtta.failing import failing_together
 from regtta.guards import DEFAULT, SAFE
-from regtta.methods import Method
+from regtta.methods import Method, Source
 from regtta.metrics import Scores
 from regtta.monitor import Monitor
 from regtta.statistics import SourceStatistics
@@ -139,20 +143,43 @@ class AdaptReport:
     alarms: tuple[str, ...] = ()
 
 
-def adapt_model(options: AdaptOptions, progress: Progress | None = None) -> AdaptReport:
-    """Adapt and write; ``progress`` is told the samples seen and, where known, how many there are."""
-    _check_files(options)
-    chosen = chosen_method(options.method, options.settings)
-    source = _statistics(options.stats, chosen)
-    model = load_model(options.model, options.weights, options.device)
-    model_files = _model_files(options)
-    model_files.check_model(model)
-    data = open_data(options.data, batch_size=BATCH_SIZE, dtype=floating_dtype(model))
-    _check_passes(options, data)
-    _check_labels(chosen, data)
-    guards = SAFE if options.safe else DEFAULT
-    adapter = Adapter(model, chosen, source, head=options.head, guards=guards, allow_mismatch=options.allow_mismatch)
-    tally = Tally(model, scored=bool(data.target_names))
+def adapt_model(options: AdaptOptions, progress: Progress | None = None, team: Team = ONE) -> AdaptReport:
+    """Adapt and write.
+
+    Args:
+        options: what to adapt and what to write.
+        progress: told the samples seen and, where known, how many there are.
+        team: the processes that adapt together, each to its share of every batch; the user gets the first one's files.
+    """
+    with failing_together(team.processes):
+        if team.first:
+            check_files(options, _model_files(options))
+    with own_files(options, team) as own:
+        return _adapt(own, progress, team)
+
+
+def _adapt(options: AdaptOptions, progress: Progress | None, team: Team) -> AdaptReport:
+    with failing_together(team.processes):
+        chosen = chosen_method(options.method, options.settings)
+        source = _statistics(options.stats, chosen)
+        model = load_model(options.model, options.weights, team.device(options.device))
+        model_files = _model_files(options)
+        model_files.check_model(model)
+        data = open_data(options.data, batch_size=BATCH_SIZE, dtype=floating_dtype(model))
+        check_passes(options, data)
+        check_labels(chosen, data)
+    group = team.group_for(model)
+    kind = Adapter if group is None else SharedAdapter
+    adapter = kind(
+        model,
+        chosen,
+        source,
+        head=options.head,
+        guards=SAFE if options.safe else DEFAULT,
+        allow_mismatch=options.allow_mismatch,
+        group=group,
+    )
+    tally = Tally(kind(model, Source(), group=group) if data.target_names else None)
     recorder = _recorder(options, model, adapter)
     monitor = options.monitored.monitor(adapter)
     _run(
@@ -258,28 +285,13 @@ def _run(
                 tally.answered(predictions, batch)
                 if sink is not None:
                     sink.write(predictions, batch.targets)
-        _check_rows(options, tally)
+        check_rows(options, tally)
 
 
 def _shuffled(options: AdaptOptions, data: Data) -> Shuffled:
     if options.data.path is None:
         raise OptionError("--shuffle-seed has no meaning for a loader. Shuffle in the loader.")
     return shuffle(data, options.shuffle_seed or 0, options.data.batch_size or BATCH_SIZE)
-
-
-def _check_files(options: AdaptOptions) -> None:
-    if not any((*options.outputs.values(), options.tensorboard)):
-        raise OptionError(f"Nothing to write. Pass at least one of {', '.join(options.outputs)}, --tensorboard.")
-    check_resumable(options)
-    if options.safe and options.stats is None:
-        raise OptionError("--safe compares with the source. Pass --stats FILE, made with regtta collect.")
-    check_suffix("--predictions", options.predictions, PREDICTION_SUFFIXES)
-    check_suffix("--record", options.record, (".json",))
-    _model_files(options).check_names()
-    read = (options.weights, options.stats, options.data.path)
-    check_outputs(options.outputs, inputs=(*read, options.checkpoint), force=options.force)
-    check_outputs({"--checkpoint": options.checkpoint}, inputs=read, force=options.force or options.resume)
-    options.monitored.check(options.stats, force=options.force)
 
 
 def _model_files(options: AdaptOptions) -> ModelFiles:
@@ -295,26 +307,3 @@ def _statistics(path: Path | None, chosen: Method) -> SourceStatistics | None:
             "collect, and pass --stats FILE."
         )
     return None
-
-
-def _check_passes(options: AdaptOptions, data: Data) -> None:
-    if options.protocol is Protocol.offline and not data.again:
-        raise OptionError(
-            f"--protocol offline goes over the data twice, but {options.data.data} is an iterator, used up "
-            "after one pass. Give a function that returns a new one, a list or a DataLoader."
-        )
-
-
-def _check_labels(chosen: Method, data: Data) -> None:
-    if chosen.takes_targets and not data.target_names:
-        raise OptionError(f"{chosen.name} learns from labels. Name them with --target.")
-
-
-def _check_rows(options: AdaptOptions, tally: Tally) -> None:
-    if tally.visited == 0:
-        raise BatchError(f"{options.data.data} has no rows: there is nothing to adapt to.")
-    if tally.visited != tally.predicted:
-        raise BatchError(
-            f"{options.data.data} gave {tally.visited} rows on its first pass and {tally.predicted} on its "
-            "second. --protocol offline needs the same data twice."
-        )

@@ -5,12 +5,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from regtta.adapter import Adapter
 from regtta.commands.data.batches import Data, LabelledBatch
 from regtta.commands.explaining import explaining
-from regtta.methods import Source
 from regtta.metrics import RegressionMetrics, Scores
 from regtta.steps import Step
 
@@ -60,12 +59,11 @@ class Tally:
     """Counts batches and predictions, and scores these next to the unadapted model's.
 
     Args:
-        model: as it was before adapting.
-        scored: whether the batches come with labels to score by.
+        baseline: predicts as the unadapted model does; ``None`` where there are no labels to score by.
     """
 
-    def __init__(self, model: nn.Module, *, scored: bool) -> None:
-        self._baseline = Adapter(model, Source()) if scored else None
+    def __init__(self, baseline: Adapter | None) -> None:
+        self._baseline = baseline
         self._before, self._after = RegressionMetrics(), RegressionMetrics()
         self.learned = 0
         self.refused: Counter[str] = Counter()

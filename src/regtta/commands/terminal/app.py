@@ -126,6 +126,7 @@ def adapt(
     """Adapt a model to target data."""
     from regtta.commands.adapt import AdaptOptions, adapt_model
     from regtta.commands.data.opening import DataOptions, split_names
+    from regtta.commands.teams import joined
     from regtta.commands.terminal import show
 
     options = AdaptOptions(
@@ -154,9 +155,10 @@ def adapt(
         allow_mismatch=allow_mismatch,
         force=force,
     )
-    with show.progress_bar("adapting") as progress:
-        report = adapt_model(options, progress)
-    show.adapted(report)
+    with joined() as team, show.progress_bar("adapting", shown=team.first) as progress:
+        report = adapt_model(options, progress, team)
+    if team.first:
+        show.adapted(report)
 
 
 @app.command(
