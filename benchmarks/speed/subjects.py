@@ -168,8 +168,8 @@ def quiet() -> Iterator[None]:
 
 MLP = Subject("tabular MLP", "mlp", 64, (COLUMNS,), source_batches=64)
 LARGE_MLP = Subject("tabular MLP", "mlp", 256, (COLUMNS,), source_batches=16)
-RESNET26 = Subject("ResNet-26, 32×32", "resnet26", 64, (3, 32, 32))
-RESNET50 = Subject("ResNet-50, 224×224", "resnet50", 64, (3, 224, 224))
+RESNET26 = Subject("ResNet-26, 32×32", "resnet26", 64, (3, 32, 32), source_batches=40)
+RESNET50 = Subject("ResNet-50, 224×224", "resnet50", 64, (3, 224, 224), source_batches=48)
 DIGITS = Subject("the demo's network, 32×32", "digits", 32, (1, 32, 32), source_batches=32)
 TINY_MLP = Subject("tabular MLP", "mlp", 16, (COLUMNS,), source_batches=20)
 TINY_IMAGES = Subject("the demo's network, 32×32", "digits", 16, (1, 32, 32), source_batches=20)

@@ -38,6 +38,8 @@ OTHER = {
     "prometheus": Path("s.prom"),
     "tensorboard": Path("runs"),
     "safe": True,
+    "precision": "tf32",
+    "fast": True,
     "allow_mismatch": True,
     "force": True,
 }

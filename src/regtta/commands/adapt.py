@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,7 @@ from regtta.commands.sharing import SharedAdapter
 from regtta.commands.teams import ONE, Team
 from regtta.commands.writing import own_files
 from regtta.errors import OptionError, StatisticsError
+from regtta.execution import FAST, PLAIN, Execution, Precision
 from regtta.failing import failing_together
 from regtta.guards import DEFAULT, SAFE
 from regtta.methods import Method, Source
@@ -66,6 +67,8 @@ class AdaptOptions:
         prometheus: text file for Prometheus to write.
         tensorboard: folder for TensorBoard to write into.
         safe: guard the stream as in production.
+        precision: of the model's passes; None for the execution's own.
+        fast: run as quickly as the device can.
         allow_mismatch: go on with statistics of another model or head.
         force: replace files that exist.
     """
@@ -92,6 +95,8 @@ class AdaptOptions:
     prometheus: Path | None = None
     tensorboard: Path | None = None
     safe: bool = False
+    precision: Precision | None = None
+    fast: bool = False
     allow_mismatch: bool = False
     force: bool = False
 
@@ -107,6 +112,12 @@ class AdaptOptions:
             "--monitor": self.monitor,
             "--prometheus": self.prometheus,
         }
+
+    @property
+    def execution(self) -> Execution:
+        """How to run the model."""
+        plain = FAST if self.fast else PLAIN
+        return plain if self.precision is None else replace(plain, precision=self.precision)
 
     @property
     def monitored(self) -> MonitorFiles:
@@ -177,6 +188,7 @@ def _adapt(options: AdaptOptions, progress: Progress | None, team: Team) -> Adap
         head=options.head,
         guards=SAFE if options.safe else DEFAULT,
         allow_mismatch=options.allow_mismatch,
+        execution=options.execution,
         group=group,
     )
     tally = Tally(kind(model, Source(), group=group) if data.target_names else None)

@@ -29,6 +29,7 @@ def command_line(options: AdaptOptions) -> str:
         "--head": options.head,
         "--device": options.device,
         "--shuffle-seed": options.shuffle_seed,
+        "--precision": options.precision,
         **options.outputs,
         "--checkpoint": options.checkpoint,
         "--checkpoint-every": None
@@ -41,6 +42,7 @@ def command_line(options: AdaptOptions) -> str:
     words += [word for setting in options.settings for word in ("--set", setting)]
     flags = {
         "--safe": options.safe,
+        "--fast": options.fast,
         "--resume": options.resume,
         "--allow-mismatch": options.allow_mismatch,
         "--force": options.force,

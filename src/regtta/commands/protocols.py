@@ -1,4 +1,4 @@
-"""The two ways of adapting to a set of data."""
+"""Choices that are made by name on the command line."""
 
 from enum import StrEnum
 
@@ -8,3 +8,11 @@ class Protocol(StrEnum):
 
     online = "online"
     offline = "offline"
+
+
+class PrecisionName(StrEnum):
+    """The arithmetic of the model's passes, as :class:`regtta.Execution` has it."""
+
+    float32 = "float32"
+    tf32 = "tf32"
+    bfloat16 = "bfloat16"

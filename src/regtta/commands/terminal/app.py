@@ -120,6 +120,8 @@ def adapt(
     prometheus: arguments.PrometheusOut = None,
     tensorboard: arguments.TensorBoardOut = None,
     safe: arguments.Safe = False,
+    precision: arguments.Precision = None,
+    fast: arguments.Fast = False,
     allow_mismatch: arguments.AllowMismatch = False,
     force: arguments.Force = False,
 ) -> None:
@@ -152,6 +154,8 @@ def adapt(
         prometheus=prometheus,
         tensorboard=tensorboard,
         safe=safe,
+        precision=None if precision is None else precision.value,
+        fast=fast,
         allow_mismatch=allow_mismatch,
         force=force,
     )

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from regtta.commands.protocols import Protocol
+from regtta.commands.protocols import PrecisionName, Protocol
 
 Model = Annotated[
     str,
@@ -116,6 +116,18 @@ PrometheusOut = Annotated[
 ]
 TensorBoardOut = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Folder to write the signals' curves into, for TensorBoard.")
+]
+Precision = Annotated[
+    PrecisionName | None,
+    typer.Option(help="Arithmetic of the model's passes; float32 unless --fast is given. Weights stay as they are."),
+]
+Fast = Annotated[
+    bool,
+    typer.Option(
+        "--fast",
+        help="All that makes a GPU quicker (regtta.FAST): bfloat16 unless --precision says otherwise, channels last, "
+        "compiled, captured in a CUDA graph. What cannot be done is left out, and said.",
+    ),
 ]
 Safe = Annotated[
     bool,
