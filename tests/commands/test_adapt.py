@@ -320,8 +320,8 @@ def test_precision_and_fast_say_how_the_model_is_run(workspace: Path, statistics
     assert options(precision="tf32").execution == library.Execution(precision="tf32")
     assert options(fast=True).execution == library.FAST
     assert options(fast=True, precision="tf32").execution.precision == "tf32"
-    adapt_model(options(predictions=Path("plain.csv")))
-    adapt_model(options(predictions=Path("rounded.csv"), precision="bfloat16"))
+    adapt_model(options(target="y", predictions=Path("plain.csv")))
+    adapt_model(options(target="y", predictions=Path("rounded.csv"), precision="bfloat16"))
     plain, rounded = written("plain.csv"), written("rounded.csv")
     assert not torch.equal(plain, rounded)
     torch.testing.assert_close(rounded, plain, rtol=0.1, atol=0.1)

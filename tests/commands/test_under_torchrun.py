@@ -32,7 +32,7 @@ def batches():
 
 
 def torchrun(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "--", "regtta"]
+    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "regtta"]
     packages = str(Path(regtta.__file__).parent.parent)
     return subprocess.run(
         [sys.executable, *launch, *command],
