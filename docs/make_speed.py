@@ -1,11 +1,17 @@
-"""Writes speed.md from what was measured on a GPU: ``make docs``."""
+"""Writes speed.md from what was measured: ``make docs``."""
 
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 PAGE = Path(__file__).with_name("speed.md")
-FOLDER = Path("results") / "speed" / "h200"
+RESULTS = Path("results") / "speed"
+FOLDERS = {"On a GPU": RESULTS / "h200", "On a CPU": RESULTS / "cpu"}
+FIGURES = {
+    "variants.png": "the step in every way",
+    "profile.png": "where the time goes",
+    "curves.png": "how cost grows with batch size, k, features, outputs and samples",
+}
 INTRODUCTION = """\
 # Speed
 
@@ -41,14 +47,13 @@ seconds, after which no case begins), goes on where it was when the same command
 - **The models** have random weights, since no time depends on them, and statistics of their own inputs. The scores of each
   precision are of trained models.
 """
-MISSING = f"""\
-Nothing has been measured on a GPU yet: `python -m benchmarks.speed --out {FOLDER.as_posix()}` on one, then `make docs`,
-fills this page.
-"""
+MISSING = "Nothing has been measured here yet: `python -m benchmarks.speed --out {}`, then `make docs`, fills this part.\n"
 NOTES = {
-    "What a step costs": "Times as fast as the straightforward step with torch's defaults, where nothing else is said.",
+    "What a step costs": "Times as fast as the straightforward step with torch's defaults, where nothing else is said. On a "
+    "GPU these let convolutions round to TF32; float32 throughout is what the paper's words ask for.",
     "What being ready to adapt costs": "Times the time of a bare forward pass in the same arithmetic, on a stream without a shift.",
-    "What collecting costs": "A whole pass, with the spectrum at its end.",
+    "What collecting costs": "A whole pass, with the spectrum at its end, whose share falls as samples grow in number; so do "
+    "those of copying the model and of its fingerprint.",
     "Where the time goes": "Shares of the time that kernels took, by torch's profiler.",
     "What the floor is": "What a step must move and compute at the least, with everything fused that can be "
     "(`benchmarks/speed/traffic.py` says what is counted), over what this GPU moves and computes in a second.",
@@ -56,24 +61,29 @@ NOTES = {
 }
 
 
-def page(folder: Path = ROOT / FOLDER) -> str:
-    """The page as the measurements in ``folder`` give it."""
-    return "\n".join([INTRODUCTION, *measured(folder), METHOD])
+def page(root: Path = ROOT) -> str:
+    """The page as the measurements in the folders of ``root`` give it."""
+    parts = [f"## {title}\n\n{measured(root, folder)}" for title, folder in FOLDERS.items()]
+    return "\n".join([INTRODUCTION, *parts, METHOD])
 
 
-def measured(folder: Path) -> list[str]:
-    """A section for everything that was measured."""
+def measured(root: Path, folder: Path) -> str:
+    """All that was measured and is kept in ``folder``."""
     sys.path.insert(0, str(ROOT))
     from benchmarks.speed import record as records
     from benchmarks.speed import summary
 
-    path = folder / records.FILE
+    path = root / folder / records.FILE
     if not path.exists():
-        return [MISSING]
+        return MISSING.format(folder.as_posix())
     record = records.read(path)
+    about = f"Measured on {summary.device_of(record)}; all of it is in [speed.md](../{folder.as_posix()}/speed.md).\n"
     found = {title: section(record) for title, section in summary.SECTIONS.items()}
-    about = f"Measured on {summary.device_of(record)}; all of it is in [speed.md](../{FOLDER.as_posix()}/speed.md).\n"
-    return [about, *(f"## {title}\n\n{NOTES[title]}\n\n{text}\n" for title, text in found.items() if text)]
+    sections = [f"### {title}\n\n{NOTES[title]}\n\n{text}\n" for title, text in found.items() if text]
+    figures = [
+        f"![{title}](../{folder.as_posix()}/{name})\n" for name, title in FIGURES.items() if (path.parent / name).exists()
+    ]
+    return "\n".join([about, *sections, *figures])
 
 
 if __name__ == "__main__":

@@ -46,10 +46,12 @@ def collecting(record: Record) -> str:
     """A line a model: collecting over inference."""
     rows = []
     for found in _tables(record, "collect/"):
-        reference, collect = found.rows
+        reference, collect, *parts = found.rows
         seconds = "" if collect.milliseconds is None else number(collect.milliseconds.median / 1000)
-        rows.append([found.title.removeprefix("Collecting: "), spread_of(collect.ratios.get(reference.name)), seconds])
-    return table(["", "collect over inference alone", "seconds"], rows) if rows else ""
+        shares = [spread_of(row.ratios.get(reference.name)) for row in (collect, *parts)]
+        rows.append([found.title.removeprefix("Collecting: "), *shares, seconds])
+        heads = ["", "collect over inference alone", *(row.name for row in parts), "seconds"]
+    return table(heads, rows) if rows else ""
 
 
 def where_the_time_goes(record: Record) -> str:
