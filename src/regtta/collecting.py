@@ -58,12 +58,12 @@ def collect(
     """
     processes = processes_of(group)
     with failing_together(processes):
-        moments = _FeatureMoments()
+        features = _SourceFeatures(model, head, inputs, device)
+        moments = _FeatureMoments(features.device)
         extra = {name: gatherer for method in methods for name, gatherer in method.gatherers().items()}
         gatherers = [moments, *extra.values()]
         passes = max(gatherer.passes for gatherer in gatherers)
         _check_passes(loader, passes, extra)
-        features = _SourceFeatures(model, head, inputs, device)
     processes.check_same("model", features.fingerprint)
     processes.check_same("list of methods to gather for", ", ".join(map(_described, methods)))
     counts = [0] * passes
@@ -89,8 +89,9 @@ class _FeatureMoments(Gatherer):
 
     merged: Moments
 
-    def __init__(self) -> None:
+    def __init__(self, device: torch.device) -> None:
         self._running = RunningMoments()
+        self._device = device
 
     def see(self, forward: Forward, number: int) -> None:  # noqa: ARG002 - there is one pass
         """Add the features of a batch."""
@@ -98,7 +99,7 @@ class _FeatureMoments(Gatherer):
 
     def merge(self, processes: Processes, number: int) -> None:  # noqa: ARG002 - there is one pass
         """Make them those of all processes."""
-        moments = moments_of_all(self._running.finish(), processes)
+        moments = moments_of_all(self._running.finish(), processes, self._device)
         if moments is None:
             raise StatisticsError(
                 "The source loader gave no samples. Give one that yields batches of inputs; an iterator "
@@ -117,8 +118,8 @@ class _SourceFeatures:
     def __init__(self, model: nn.Module, head: str | None, key: str | None, device: torch.device | str | None) -> None:
         self._model = private_copy(model).eval()
         self.fingerprint = fingerprint(self._model)
-        self._device = model_device(self._model) if device is None else torch.device(device)
-        self._model.to(self._device)
+        self.device = model_device(self._model) if device is None else torch.device(device)
+        self._model.to(self.device)
         self._forward = None if head is None else FeatureModel(self._model, head)
         self._head = ""
         self._key = key
@@ -128,9 +129,9 @@ class _SourceFeatures:
         """One pass; features that are not finite are told of within a few batches, at the latest when it ends."""
         watch = _FiniteWatch()
         # Pinned batches are new ones each time where torch makes them; who else pins may write into them again.
-        pinned = self._device.type == "cuda" and isinstance(loader, DataLoader) and loader.pin_memory
+        pinned = self.device.type == "cuda" and isinstance(loader, DataLoader) and loader.pin_memory
         for index, batch in enumerate(loader):
-            inputs = inputs_of(batch, self._key).to(self._device, non_blocking=pinned)
+            inputs = inputs_of(batch, self._key).to(self.device, non_blocking=pinned)
             if len(inputs) == 0:
                 continue
             if self._forward is None:

@@ -58,12 +58,13 @@ class Moments:
         return self.scatter / (self.count - 1)
 
 
-def moments_of_all(moments: Moments | None, processes: Processes) -> Moments | None:
+def moments_of_all(moments: Moments | None, processes: Processes, device: torch.device) -> Moments | None:
     """Moments of what all processes have seen together, the same in each; ``None`` where none has seen anything.
 
     Args:
         moments: of what this process has seen; ``None`` for nothing.
         processes: all of them. None holds another's scatter: each corrects its own to the common mean.
+        device: where this process works; the same arithmetic follows for one that has seen nothing.
     """
     if processes.size == 1:
         return moments
@@ -72,7 +73,7 @@ def moments_of_all(moments: Moments | None, processes: Processes) -> Moments | N
     if count == 0:
         return None
     if moments is None:
-        nothing = torch.zeros(width, width, dtype=torch.float64)
+        nothing = torch.zeros(width, width, dtype=torch.float64, device=_home(device))
         moments = Moments(0, nothing[0], nothing)
     mean = processes.reduce(moments.mean * (moments.count / count))
     gap = moments.mean - mean
