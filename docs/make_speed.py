@@ -47,7 +47,9 @@ seconds, after which no case begins), goes on where it was when the same command
 - **The models** have random weights, since no time depends on them, and statistics of their own inputs. The scores of each
   precision are of trained models.
 """
-MISSING = "Nothing has been measured here yet: `python -m benchmarks.speed --out {}`, then `make docs`, fills this part.\n"
+MISSING = (
+    "Nothing has been measured here yet: `python -m benchmarks.speed --out {}`, then `make docs`, fills this part.\n"
+)
 NOTES = {
     "What a step costs": "Times as fast as the straightforward step with torch's defaults, where nothing else is said. On a "
     "GPU these let convolutions round to TF32; float32 throughout is what the paper's words ask for.",
@@ -81,7 +83,9 @@ def measured(root: Path, folder: Path) -> str:
     found = {title: section(record) for title, section in summary.SECTIONS.items()}
     sections = [f"### {title}\n\n{NOTES[title]}\n\n{text}\n" for title, text in found.items() if text]
     figures = [
-        f"![{title}](../{folder.as_posix()}/{name})\n" for name, title in FIGURES.items() if (path.parent / name).exists()
+        f"![{title}](../{folder.as_posix()}/{name})\n"
+        for name, title in FIGURES.items()
+        if (path.parent / name).exists()
     ]
     return "\n".join([about, *sections, *figures])
 

@@ -61,7 +61,11 @@ COLLECT = Findings(
         Table(
             "Collecting: ResNet-50, 640 samples",
             "times the time",
-            (Row("inference alone"), Row("collect", {"inference alone": times(1.75)}, times(2500))),
+            (
+                Row("inference alone"),
+                Row("collect", {"inference alone": times(1.75)}, times(2500)),
+                Row("of that the spectrum, once", {"inference alone": times(0.25)}),
+            ),
         ),
     ),
 )
@@ -99,7 +103,7 @@ def test_serving_and_collecting_are_over_what_they_are_compared_with():
     found = rows(summary.serving(RECORD))
     assert found[0] == ["", "predict", "adapt behind a gate"]
     assert found[2] == ["ResNet-50, adapter in float32", "1.25", "1.50"]
-    assert rows(summary.collecting(RECORD))[2] == ["ResNet-50, 640 samples", "1.75", "2.50"]
+    assert rows(summary.collecting(RECORD))[2] == ["ResNet-50, 640 samples", "1.75", "0.250", "2.50"]
 
 
 def test_every_measured_step_stands_over_the_floor():
@@ -114,15 +118,21 @@ def test_counts_alone_are_shown_where_nothing_was_timed():
 
 
 def test_the_page_has_a_section_for_everything_that_was_measured(tmp_path):
-    write(RECORD, tmp_path / FILE)
+    folder = tmp_path / MAKER["FOLDERS"]["On a GPU"]
+    folder.mkdir(parents=True)
+    write(RECORD, folder / FILE)
+    (folder / "curves.png").touch()
     text = MAKER["page"](tmp_path)
-    titles = [line.removeprefix("## ") for line in text.splitlines() if line.startswith("## ")]
-    assert titles == [*summary.SECTIONS, "How it is measured"]
+    titles = [line for line in text.splitlines() if line.startswith("##")]
+    sections = [f"### {title}" for title in summary.SECTIONS]
+    assert titles == ["## On a GPU", *sections, "## On a CPU", "## How it is measured"]
     assert "Measured on NVIDIA H200 with regtta 0.1.0" in text
+    assert "](../results/speed/h200/curves.png)" in text
+    assert text.count("Nothing has been measured here yet") == 1
 
 
 def test_the_page_says_so_where_nothing_was_measured(tmp_path):
-    assert "Nothing has been measured on a GPU yet" in MAKER["page"](tmp_path)
+    assert MAKER["page"](tmp_path).count("Nothing has been measured here yet") == 2
 
 
 @pytest.mark.parametrize("section", summary.SECTIONS)
