@@ -182,15 +182,15 @@ def in_rule(adapter, error):
 
 
 def in_optimizer(adapter, error):
-    optimizer = adapter._stream.learner.optimizer
-    original = optimizer.step
+    learner = adapter._stream.learner
+    original = learner._descend
 
-    def burst(*args):
-        original(*args)
+    def burst():
+        original()
         raise error
 
-    optimizer.step = burst
-    return _Handle(lambda: setattr(optimizer, "step", original))
+    learner._descend = burst
+    return _Handle(lambda: setattr(learner, "_descend", original))
 
 
 @pytest.mark.parametrize("place", [in_forward, in_backward, in_rule, in_optimizer], ids=lambda f: f.__name__)
