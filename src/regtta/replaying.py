@@ -63,6 +63,10 @@ class Replay:
 
     def __call__(self, *inputs: Tensor) -> Tensors:
         """The function's results, which later calls leave alone."""
+        with torch.cuda.device(inputs[0].device):  # streams and graphs are those of the device that is current
+            return self._results(inputs)
+
+    def _results(self, inputs: Tensors) -> Tensors:
         kind = self._kinds.setdefault(tuple((x.shape, x.dtype) for x in inputs), _Kind())
         if kind.graph is None and not kind.refused and kind.calls >= FIRST:
             results = self._captured(kind, inputs)
