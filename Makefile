@@ -10,7 +10,7 @@ demo: $(INSTALLED)
 	$(BIN)/regtta demo --out regtta-demo --force
 
 test: lint
-	$(BIN)/pytest --cov --cov-report=term --cov-fail-under=95
+	$(BIN)/pytest --numprocesses=2 --dist=loadfile --cov --cov-report=term --cov-fail-under=95
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

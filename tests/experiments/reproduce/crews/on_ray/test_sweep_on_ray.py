@@ -131,7 +131,13 @@ def test_source_models_reach_machines_with_other_disks_and_are_trained_once(kit,
     assert set(kept.values()) == marks
     assert sorted(kept) == ["source0", "source1"]
     assert not (tmp_path / "not-the-drivers").exists()
-    assert list(Path(os.environ["TMPDIR"]).glob("regtta*")) == []  # what was put aside for the sweep went with it
+    # What was put aside for the sweep goes with it, as soon as a busy machine has come to that.
+    put_aside = Path(os.environ["TMPDIR"])
+    for _ in range(300):
+        if not list(put_aside.glob("regtta*")):
+            break
+        time.sleep(0.2)
+    assert list(put_aside.glob("regtta*")) == []
     # A later sweep works on the very same models.
     more = swept(made_up(2, 8), runs, away)
     assert more.trained == []

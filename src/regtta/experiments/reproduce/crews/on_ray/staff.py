@@ -18,6 +18,7 @@ from regtta.experiments.reproduce.crews.on_ray.tasks import Order, Outcome, work
 from regtta.experiments.reproduce.roles import Result, S
 
 TRIES = 3  # workers that may be lost over one task
+_CALLS = 10  # to a task that is to end
 _PATIENCE = 5.0  # seconds for machines to clear up
 
 logger = logging.getLogger(__name__)
@@ -103,8 +104,13 @@ class RayStaff(Generic[S]):
         if not ray.is_initialized():
             return
         with suppress(RayError, ConnectionError):
-            for reference in self._at_work:
-                ray.cancel(reference, force=True)
+            left = list(self._at_work)
+            for _ in range(_CALLS):  # one that is just being started does not hear the first
+                for reference in left:
+                    ray.cancel(reference, force=True)
+                _, left = ray.wait(left, num_returns=len(left), timeout=1.0) if left else ([], [])
+                if not left:
+                    break
             ray.kill(self._board)
             messy = [machine for machine in machines() if machine.mark in self._scratch_on]
             cleared = list(on_each(messy, remove_scratch, self._mark))
