@@ -5,9 +5,7 @@ along few directions, so that features do too: 99 % of their variance lies in 60
 regressors have 20 to 40, which makes guards cheaper than they are here.
 """
 
-import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
@@ -17,12 +15,14 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 import regtta
 from regtta.experiments.demo.model import digit_regressor
+from regtta.experiments.hushing import hushed
 from regtta.experiments.models import HEADS, resnet26, resnet50, tabular_mlp
 from regtta.statistics import SourceStatistics
 
 FACTORS, NOISE = 2, 0.01  # that inputs vary by
 SHIFT, STRETCH = 0.5, 1.3
 COLUMNS = 8
+_MEANT = ("regtta.statistics", "regtta.experiments.models")  # who warn that k is cut and that weights are random
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def ground(subject: Subject, device: torch.device) -> Ground:
     model = new_model(subject)
     draw = sampler(subject.shape, generator)
     batches = [draw(subject.batch) for _ in range(subject.source_batches)]
-    with quiet():
+    with hushed(*_MEANT):
         model.to(device)
         settle(model, [batch.to(device) for batch in batches[:4]])
         source = regtta.collect(model, (batch.to(device) for batch in batches), head=subject.head)
@@ -108,7 +108,7 @@ def new_model(subject: Subject) -> nn.Module:
         "resnet26": lambda: resnet26(subject.outputs),
         "resnet50": lambda: resnet50(subject.outputs),
     }
-    with quiet():
+    with hushed(*_MEANT):
         return makers[subject.architecture]()
 
 
@@ -150,20 +150,6 @@ def settle(model: nn.Module, batches: list[Tensor]) -> None:
     model.eval()
     for norm, momentum in zip(norms, momenta, strict=True):
         norm.momentum = momentum
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Without the warnings that weights are random and that ``k`` is cut: both are meant."""
-    loggers = [logging.getLogger(name) for name in ("regtta.statistics", "regtta.experiments.models")]
-    before = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        for logger, level in zip(loggers, before, strict=True):
-            logger.setLevel(level)
 
 
 MLP = Subject("tabular MLP", "mlp", 64, (COLUMNS,), source_batches=64)

@@ -1,6 +1,6 @@
 """BatchNorm while a model adapts: whose statistics it normalises by, and what becomes of the running ones."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, get_args
 
@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from regtta.shared_batch_norm import Shares
+from regtta.standing_in import stand_in
 
 BatchNormMode = Literal["batch", "debiased", "blended", "source"]
 
@@ -52,7 +53,7 @@ class BatchNormSwitch:
         self._momenta = [layer.momentum for layer in layers]
         self._blends = [_Blend(layer) for layer in layers if layer.running_mean is not None]
         self._hooks: list[torch.utils.hooks.RemovableHandle] = []
-        self._forwards: list[tuple[_BatchNorm, Any]] = []  # what stands aside while samples lie in several processes
+        self._endings: list[Callable[[], None]] = []  # of what stands in while samples lie in several processes
 
     @property
     def needs_batches(self) -> bool:
@@ -86,18 +87,15 @@ class BatchNormSwitch:
             if self.mode == "debiased":
                 layer.momentum = debiased_momentum(momentum, self.updates)
             if shares.processes.size > 1:
-                self._forwards.append((layer, layer.__dict__.get("forward")))
-                layer.__dict__["forward"] = partial(shares.normalise, layer)
+                self._endings.append(stand_in(layer, partial(shares.normalise, layer)))
 
     def predicting(self) -> None:
         """Back to eval mode and to each layer's own momentum."""
         for hook in self._hooks:
             hook.remove()
-        for layer, forward in self._forwards:
-            layer.__dict__.pop("forward")
-            if forward is not None:
-                layer.__dict__["forward"] = forward
-        self._hooks, self._forwards = [], []
+        for end in self._endings:
+            end()
+        self._hooks, self._endings = [], []
         for layer, momentum in zip(self.layers, self._momenta, strict=True):
             layer.__dict__["training"] = False
             if layer.momentum != momentum:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from regtta.errors import BatchError, HeadError, ModelError
+from regtta.standing_in import stand_in
 
 
 @dataclass(frozen=True)
@@ -84,20 +85,16 @@ class _Tap:
     def __init__(self, layer: nn.Linear, *, exact: bool) -> None:
         self._layer = layer
         self._exact = exact
-        self._own: object = None
         self._seen: list[Tensor] = []
 
     def __enter__(self) -> list[Tensor]:
         self._seen.clear()
-        self._own = self._layer.__dict__.get("forward")
         self._run = self._layer.forward
-        self._layer.__dict__["forward"] = self._forward
+        self._close = stand_in(self._layer, self._forward)
         return self._seen
 
     def __exit__(self, *_: object) -> None:
-        del self._layer.__dict__["forward"]
-        if self._own is not None:
-            self._layer.__dict__["forward"] = self._own
+        self._close()
 
     def _forward(self, *args: Tensor, **kwargs: Tensor) -> Tensor:
         entering = _entering(args, kwargs)

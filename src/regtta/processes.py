@@ -50,10 +50,9 @@ class Processes:
         """
         return rows
 
-    def own(self, rows: Tensor, counts: Sequence[int]) -> Tensor:
+    def own(self, rows: Tensor, counts: Sequence[int]) -> Tensor:  # noqa: ARG002 - of use to several
         """The part of this process of gathered ``rows``."""
-        start = sum(counts[: self.rank])
-        return rows[start : start + counts[self.rank]]
+        return rows
 
     def reduce(self, values: Tensor, by: Reduction = "sum") -> Tensor:  # noqa: ARG002 - of use to several
         """The sum, least or greatest over the processes of tensors of one shape; without gradients."""
@@ -69,9 +68,6 @@ class Processes:
 
     def check_same(self, what: str, text: str) -> None:
         """Raise unless all processes have the same ``text``."""
-
-    def wait(self) -> None:
-        """Until all are here."""
 
 
 ALONE = Processes()
@@ -143,6 +139,11 @@ class Together(Processes):
         gathered: Tensor = _Gather.apply(rows, self, tuple(counts))
         return gathered
 
+    def own(self, rows: Tensor, counts: Sequence[int]) -> Tensor:
+        """The part of this process of gathered ``rows``."""
+        start = sum(counts[: self.rank])
+        return rows[start : start + counts[self.rank]]
+
     def reduce(self, values: Tensor, by: Reduction = "sum") -> Tensor:
         """The sum, least or greatest over the processes of tensors of one shape; without gradients."""
         operation = {"sum": dist.ReduceOp.SUM, "min": dist.ReduceOp.MIN, "max": dist.ReduceOp.MAX}[by]
@@ -168,10 +169,6 @@ class Together(Processes):
             raise MismatchError(
                 f"Process {other} has another {what} than process 0. All processes must be given the same."
             )
-
-    def wait(self) -> None:
-        """Until all are here."""
-        self.counts(0)
 
     def joined(self, rows: Tensor, counts: Sequence[int]) -> Tensor:
         """The rows of all processes, without gradients; short ones travel padded, since all must be of one shape."""

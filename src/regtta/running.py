@@ -4,7 +4,7 @@ import logging
 import types
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -37,10 +37,10 @@ def settled(execution: Execution, model: nn.Module, mode: BatchNormMode, process
         why = "several processes work together, and what they exchange is not part of a graph"
     if why and (execution.compile or execution.capture):
         logger.warning("The model is neither compiled nor captured: %s.", why)
-        return Execution(precision=execution.precision, channels_last=execution.channels_last)
+        return replace(execution, compile=False, capture=False)
     if execution.capture and model_device(model).type != "cuda":
         logger.warning("Steps are not captured: that takes one of NVIDIA's GPUs, and the model is not on one.")
-        return Execution(execution.precision, execution.channels_last, execution.compile)
+        return replace(execution, capture=False)
     return execution
 
 
@@ -154,7 +154,7 @@ class Passes:
 
     def own(self, outputs: Tensor, dealt: Dealt) -> Tensor:
         """Those of this process's samples."""
-        return outputs if self._processes.size == 1 else self._processes.own(outputs, dealt.counts)
+        return self._processes.own(outputs, dealt.counts)
 
     @torch.no_grad()
     def _together(self, run: Callable[[Tensor], tuple[Tensor, ...]], dealt: Dealt) -> Forward:

@@ -1,36 +1,33 @@
 """``regtta adapt``: adapt a model to target data, and write what came of it."""
 
-from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torch import nn
 
 from regtta.adapter import Adapter
+from regtta.commands.adaptations import AdaptOptions, AdaptReport
 from regtta.commands.checking import check_files, check_labels, check_passes, check_rows
 from regtta.commands.data.batches import Data
-from regtta.commands.data.opening import DataOptions, open_data
+from regtta.commands.data.opening import open_data
 from regtta.commands.data.shuffling import Shuffled, shuffle
 from regtta.commands.diagnostics import diagnostics_file
 from regtta.commands.exports import ModelFiles
 from regtta.commands.methods import chosen_method
 from regtta.commands.models import floating_dtype, load_model
-from regtta.commands.monitoring import MonitorFiles, alarms_of
+from regtta.commands.monitoring import alarms_of
 from regtta.commands.passes import Progress, Tally, adapting, predicting
 from regtta.commands.predictions import PredictionSink, prediction_file, reordered
 from regtta.commands.protocols import Protocol
-from regtta.commands.resuming import EVERY, resumable
+from regtta.commands.resuming import resumable
 from regtta.commands.sharing import SharedAdapter
 from regtta.commands.teams import ONE, Team
 from regtta.commands.writing import own_files
 from regtta.errors import OptionError, StatisticsError
-from regtta.execution import FAST, PLAIN, Execution, Precision
 from regtta.failing import failing_together
 from regtta.guards import DEFAULT, SAFE
 from regtta.methods import Method, Source
-from regtta.metrics import Scores
 from regtta.monitor import Monitor
 from regtta.statistics import SourceStatistics
 
@@ -38,120 +35,6 @@ if TYPE_CHECKING:
     from regtta.commands.recording import Recorder
 
 BATCH_SIZE = 64
-
-
-@dataclass(frozen=True)
-class AdaptOptions:
-    """What to adapt, on what, how, and what to write.
-
-    Attributes:
-        model: ``package.module:factory``.
-        data: the target data; labels in it are for scoring only, but for a method that learns from them.
-        weights: state dict to load first.
-        stats: source statistics, for methods that need them.
-        method: its name.
-        settings: its options, as ``key=value``.
-        protocol: online or offline.
-        head: name of the head, else that of the statistics.
-        device: where to run, else where the factory put the model.
-        shuffle_seed: visit the rows in the random order of this seed.
-        predictions: CSV or Parquet file to write.
-        adapted_weights: safetensors file to write.
-        diagnostics: JSON lines to write.
-        record: JSON file to write, from which a report is made.
-        export: the adapted model to write, as .safetensors, .pt2 or .onnx.
-        checkpoint: safetensors file that keeps where the stream stands.
-        checkpoint_every: batches between two writes of it.
-        resume: go on from the checkpoint, where there is one.
-        monitor: JSON lines of signals and alarms to write.
-        prometheus: text file for Prometheus to write.
-        tensorboard: folder for TensorBoard to write into.
-        safe: guard the stream as in production.
-        precision: of the model's passes; None for the execution's own.
-        fast: run as quickly as the device can.
-        allow_mismatch: go on with statistics of another model or head.
-        force: replace files that exist.
-    """
-
-    model: str
-    data: DataOptions
-    weights: Path | None = None
-    stats: Path | None = None
-    method: str = "ssa"
-    settings: tuple[str, ...] = ()
-    protocol: Protocol = Protocol.online
-    head: str | None = None
-    device: str | None = None
-    shuffle_seed: int | None = None
-    predictions: Path | None = None
-    adapted_weights: Path | None = None
-    diagnostics: Path | None = None
-    record: Path | None = None
-    export: Path | None = None
-    checkpoint: Path | None = None
-    checkpoint_every: int = EVERY
-    resume: bool = False
-    monitor: Path | None = None
-    prometheus: Path | None = None
-    tensorboard: Path | None = None
-    safe: bool = False
-    precision: Precision | None = None
-    fast: bool = False
-    allow_mismatch: bool = False
-    force: bool = False
-
-    @property
-    def outputs(self) -> dict[str, Path | None]:
-        """The files to write, by option."""
-        return {
-            "--predictions": self.predictions,
-            "--adapted-weights": self.adapted_weights,
-            "--diagnostics": self.diagnostics,
-            "--record": self.record,
-            "--export": self.export,
-            "--monitor": self.monitor,
-            "--prometheus": self.prometheus,
-        }
-
-    @property
-    def execution(self) -> Execution:
-        """How to run the model."""
-        plain = FAST if self.fast else PLAIN
-        return plain if self.precision is None else replace(plain, precision=self.precision)
-
-    @property
-    def monitored(self) -> MonitorFiles:
-        """What a monitor writes."""
-        return MonitorFiles(self.monitor, self.prometheus, self.tensorboard)
-
-
-@dataclass(frozen=True)
-class AdaptReport:
-    """What came of it.
-
-    Attributes:
-        method: its name.
-        protocol: whose predictions were written and scored.
-        samples: how many rows.
-        not_finite: how many predictions are NaN or infinite.
-        learned: batches learned from.
-        refused: how many batches were not, by reason, the most frequent first.
-        unscored: rows left out of the scores, since inputs or labels are missing there.
-        scores: of the unadapted model and of the predictions, where there were labels.
-        written: the files.
-        alarms: what the monitor has to say, a line each; empty without one.
-    """
-
-    method: str
-    protocol: str
-    samples: int
-    not_finite: int
-    learned: int
-    refused: Mapping[str, int]
-    unscored: int
-    scores: tuple[Scores, Scores] | None
-    written: tuple[Path, ...]
-    alarms: tuple[str, ...] = ()
 
 
 def adapt_model(options: AdaptOptions, progress: Progress | None = None, team: Team = ONE) -> AdaptReport:
@@ -205,7 +88,17 @@ def _adapt(options: AdaptOptions, progress: Progress | None, team: Team) -> Adap
         progress=progress,
     )
     model_files.write(adapter)
-    report = AdaptReport(
+    report = _report(options, chosen, tally, alarms_of(monitor))
+    if recorder is not None and options.record is not None:
+        from regtta.commands.recording import write_record
+
+        online = options.protocol is Protocol.online
+        write_record(options.record, recorder.record(_about(options, report), online=online))
+    return report
+
+
+def _report(options: AdaptOptions, chosen: Method, tally: Tally, alarms: tuple[str, ...]) -> AdaptReport:
+    return AdaptReport(
         method=chosen.name,
         protocol=options.protocol.value,
         samples=tally.predicted,
@@ -215,14 +108,8 @@ def _adapt(options: AdaptOptions, progress: Progress | None, team: Team) -> Adap
         unscored=tally.unscored,
         scores=tally.scores(),
         written=tuple(path for path in (*options.outputs.values(), options.tensorboard) if path is not None),
-        alarms=alarms_of(monitor),
+        alarms=alarms,
     )
-    if recorder is not None and options.record is not None:
-        from regtta.commands.recording import write_record
-
-        online = options.protocol is Protocol.online
-        write_record(options.record, recorder.record(_about(options, report), online=online))
-    return report
 
 
 def _recorder(options: AdaptOptions, model: nn.Module, adapter: Adapter) -> "Recorder | None":

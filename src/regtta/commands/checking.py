@@ -1,7 +1,6 @@
 """What must hold of an adaptation: of its options before any work is done, of its data on the way."""
 
-from typing import TYPE_CHECKING
-
+from regtta.commands.adaptations import AdaptOptions
 from regtta.commands.data.batches import Data
 from regtta.commands.exports import ModelFiles
 from regtta.commands.outputs import check_outputs, check_suffix
@@ -12,11 +11,8 @@ from regtta.commands.resuming import check_resumable
 from regtta.errors import BatchError, OptionError
 from regtta.methods import Method
 
-if TYPE_CHECKING:
-    from regtta.commands.adapt import AdaptOptions
 
-
-def check_files(options: "AdaptOptions", model_files: ModelFiles) -> None:
+def check_files(options: AdaptOptions, model_files: ModelFiles) -> None:
     """Raise, before any work is done, where options have no meaning together or a file could not be written."""
     if not any((*options.outputs.values(), options.tensorboard)):
         raise OptionError(f"Nothing to write. Pass at least one of {', '.join(options.outputs)}, --tensorboard.")
@@ -32,7 +28,7 @@ def check_files(options: "AdaptOptions", model_files: ModelFiles) -> None:
     options.monitored.check(options.stats, force=options.force)
 
 
-def check_passes(options: "AdaptOptions", data: Data) -> None:
+def check_passes(options: AdaptOptions, data: Data) -> None:
     """Raise where the protocol needs more passes than the data has."""
     if options.protocol is Protocol.offline and not data.again:
         raise OptionError(
@@ -47,7 +43,7 @@ def check_labels(chosen: Method, data: Data) -> None:
         raise OptionError(f"{chosen.name} learns from labels. Name them with --target.")
 
 
-def check_rows(options: "AdaptOptions", tally: Tally) -> None:
+def check_rows(options: AdaptOptions, tally: Tally) -> None:
     """Raise where there was nothing to adapt to, or a second pass brought other rows than the first."""
     if tally.visited == 0:
         raise BatchError(f"{options.data.data} has no rows: there is nothing to adapt to.")

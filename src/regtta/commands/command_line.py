@@ -2,7 +2,7 @@
 
 import shlex
 
-from regtta.commands.adapt import AdaptOptions
+from regtta.commands.adaptations import AdaptOptions
 
 
 def command_line(options: AdaptOptions) -> str:

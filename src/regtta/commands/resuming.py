@@ -16,7 +16,7 @@ from regtta.errors import MismatchError, OptionError
 from regtta.steps import Step
 
 if TYPE_CHECKING:
-    from regtta.commands.adapt import AdaptOptions
+    from regtta.commands.adaptations import AdaptOptions
 
 EVERY = 50
 

@@ -6,13 +6,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from regtta.commands.adaptations import AdaptOptions
 from regtta.commands.teams import Team
 from regtta.failing import failing_together
-
-if TYPE_CHECKING:
-    from regtta.commands.adapt import AdaptOptions
 
 # What an adaptation writes, by the name of its option.
 WRITTEN = (
@@ -29,7 +26,7 @@ WRITTEN = (
 
 
 @contextmanager
-def own_files(options: "AdaptOptions", team: Team) -> Iterator["AdaptOptions"]:
+def own_files(options: AdaptOptions, team: Team) -> Iterator[AdaptOptions]:
     """The options as they are for the first process; for the others with paths of their own.
 
     All processes follow a stream in the same way, writing included, and the user gets the files of one. A checkpoint to
@@ -45,7 +42,7 @@ def own_files(options: "AdaptOptions", team: Team) -> Iterator["AdaptOptions"]:
         yield own
 
 
-def _redirected(options: "AdaptOptions", folder: Path) -> "AdaptOptions":
+def _redirected(options: AdaptOptions, folder: Path) -> AdaptOptions:
     """The options with every path that is written to inside ``folder``, each with its ending."""
     given: dict[str, Path] = {name: path for name in WRITTEN if (path := getattr(options, name)) is not None}
     moved = {name: folder / f"{name}{path.suffix}" for name, path in given.items()}
@@ -54,6 +51,6 @@ def _redirected(options: "AdaptOptions", folder: Path) -> "AdaptOptions":
     return replace(options, **moved)  # type: ignore[arg-type]
 
 
-def _size(options: "AdaptOptions") -> str:
+def _size(options: AdaptOptions) -> str:
     there = options.checkpoint is not None and options.checkpoint.is_file()
     return str(options.checkpoint.stat().st_size) if there and options.checkpoint is not None else "none"

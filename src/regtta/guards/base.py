@@ -48,7 +48,8 @@ class Arrival:
     ) -> None:
         self.inputs = inputs
         self.processes = processes
-        self.size = len(inputs) if counts is None else sum(counts)
+        self._counts = [len(inputs)] if counts is None else counts
+        self.size = sum(self._counts)
         self.moved = moved
         self._run_current = current
         self._run_source = source
@@ -91,8 +92,7 @@ class Arrival:
     @cached_property
     def _first_sample(self) -> Tensor:
         """(1, ...) the first sample of all processes."""
-        own = self.inputs[:1]
-        return self.processes.gather(own, self.processes.counts(len(own)))[:1] if self.processes.size > 1 else own
+        return self.processes.gather(self.inputs[:1], [min(1, count) for count in self._counts])[:1]
 
     @cached_property
     def current(self) -> Forward:

@@ -126,7 +126,8 @@ def adapt(
     force: arguments.Force = False,
 ) -> None:
     """Adapt a model to target data."""
-    from regtta.commands.adapt import AdaptOptions, adapt_model
+    from regtta.commands.adapt import adapt_model
+    from regtta.commands.adaptations import AdaptOptions
     from regtta.commands.data.opening import DataOptions, split_names
     from regtta.commands.teams import joined
     from regtta.commands.terminal import show

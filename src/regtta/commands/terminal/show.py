@@ -20,7 +20,7 @@ from rich.text import Text
 from regtta.commands.terminal.sheets import show_sheet
 
 if TYPE_CHECKING:
-    from regtta.commands.adapt import AdaptReport
+    from regtta.commands.adaptations import AdaptReport
     from regtta.commands.collect import CollectReport
     from regtta.commands.inspect import StatisticsReport
     from regtta.commands.label_shift import LabelShiftReport

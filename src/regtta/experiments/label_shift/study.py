@@ -1,15 +1,14 @@
 """The whole study of one data set: source models one after the other, a line for everything measured."""
 
 import json
-import logging
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from regtta.errors import ForeignFileError
 from regtta.experiments.demo.study import one_thread
 from regtta.experiments.environment import device_name, versions
+from regtta.experiments.hushing import hushed
 from regtta.experiments.label_shift.benches import Bench
 from regtta.experiments.label_shift.cases import COUNTS
 from regtta.experiments.label_shift.caution import COUNT, compared
@@ -41,7 +40,8 @@ def study_lines(
     """
     lines: list[dict[str, Any]] = []
     fingerprints = {}
-    with one_thread(), _quiet():
+    # That k is cut to the rank is the same at every start, and no news.
+    with one_thread(), hushed("regtta.statistics"):
         for place, seed in enumerate(seeds):
             bench = make(seed)
             fingerprints[str(seed)] = bench.fingerprint
@@ -82,15 +82,3 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     except (ValueError, KeyError, IndexError, TypeError) as error:
         raise ForeignFileError(f"{path} does not hold the lines of regtta label-shift: {error}.") from error
     return lines
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """That k is cut to the rank is the same at every start, and no news."""
-    logger = logging.getLogger("regtta.statistics")
-    before = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(before)

@@ -1,8 +1,7 @@
 """Where the work is done: data, source models and their statistics, and runs on them, in one process."""
 
-import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -17,6 +16,7 @@ from regtta.experiments.analysis import weight_correlation
 from regtta.experiments.datasets import Domain
 from regtta.experiments.datasets.discretising import BINS
 from regtta.experiments.environment import device_name, versions
+from regtta.experiments.hushing import hushed
 from regtta.experiments.models import HEADS, model_of
 from regtta.experiments.protocol import evaluate
 from regtta.experiments.reproduce.arms import Arm
@@ -272,15 +272,6 @@ def gathers_more(method: Method) -> bool:
     return not isinstance(method, TTT) and bool(method.gatherers())
 
 
-@contextmanager
-def quiet() -> Iterator[None]:
+def quiet() -> AbstractContextManager[None]:
     """What is warned of at every start (that the oracle sees labels, that k is cut) is said once by the tables."""
-    loggers = [logging.getLogger(name) for name in _SAID_BY_TABLES]
-    before = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        for logger, level in zip(loggers, before, strict=True):
-            logger.setLevel(level)
+    return hushed(*_SAID_BY_TABLES)
