@@ -522,6 +522,19 @@ def test_a_rule_may_give_a_new_head_and_remember_things(bias):
     assert torch.equal(adapter.export()[1].weight, model[1].weight)
 
 
+def test_a_rule_that_gives_a_new_head_has_no_optimizer():
+    class Both(Halving):
+        @property
+        def schedule(self):
+            return Schedule(trainable="affine", optimizer=torch.optim.SGD)
+
+    model = nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Linear(4, 1))
+    adapter = regtta.Adapter(model, Both())
+    with pytest.raises(OptionError, match="halving gave a new head, and its schedule has an optimizer"):
+        adapter.adapt(zoo.table(8))
+    assert torch.equal(adapter.export()[2].weight, model[2].weight)
+
+
 def test_what_a_refused_step_taught_the_rule_is_forgotten():
     class No(Guard):
         def judge(self, outcome):

@@ -1,3 +1,5 @@
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -270,3 +272,59 @@ def test_ttts_second_pass_does_not_count_twice():
     np.testing.assert_allclose(zoo.numpy64(exported[1].running_mean), mean, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(zoo.numpy64(exported[1].running_var), variance, rtol=1e-4)
     assert adapter.state_dict()["learner"]["batch_norm"] == {"updates": 3, "samples": 24}
+
+
+KINDS = {"1d": (nn.BatchNorm1d, (6, 3)), "2d": (nn.BatchNorm2d, (6, 3, 4, 5)), "3d": (nn.BatchNorm3d, (2, 3, 2, 2, 2))}
+
+
+@pytest.mark.parametrize("affine", [True, False])
+@pytest.mark.parametrize("kind", KINDS)
+def test_batch_mode_is_torchs_layer_in_training_mode_bit_for_bit(kind, affine):
+    make, shape = KINDS[kind]
+    torch.manual_seed(0)
+    plain = make(3, affine=affine)
+    ours = copy.deepcopy(plain).eval()
+    switch = BatchNormSwitch([ours], "batch")
+    for _ in range(3):
+        inputs = torch.randn(shape)
+        switch.adapting(len(inputs))
+        found = ours(inputs)
+        switch.predicting()
+        assert torch.equal(found, plain(inputs))
+    for name, value in plain.state_dict().items():
+        assert torch.equal(ours.state_dict()[name], value), name
+    assert ours.state_dict()["num_batches_tracked"] == 3
+    assert "forward" not in vars(ours)
+
+
+class Loud(nn.BatchNorm1d):
+    def forward(self, inputs):
+        return super().forward(inputs) + 1
+
+
+@pytest.mark.parametrize(
+    "layer", [Loud(2), nn.BatchNorm1d(2, momentum=None), nn.BatchNorm1d(2, track_running_stats=False)]
+)
+def test_layers_that_are_more_than_torchs_own_run_as_they_are(layer):
+    plain, ours = copy.deepcopy(layer).train(), copy.deepcopy(layer).eval()
+    switch = BatchNormSwitch([ours], "batch")
+    for _ in range(2):
+        inputs = torch.randn(5, 2)
+        switch.adapting(5)
+        assert torch.equal(ours(inputs), plain(inputs))
+        switch.predicting()
+    for name, value in plain.state_dict().items():
+        assert torch.equal(ours.state_dict()[name], value), name
+
+
+def test_a_batch_of_the_wrong_shape_or_of_one_sample_gets_torchs_own_error():
+    layer = nn.BatchNorm2d(3).eval()
+    switch = BatchNormSwitch([layer], "batch")
+    switch.adapting(4)
+    with pytest.raises(ValueError, match="expected 4D input"):
+        layer(torch.zeros(4, 3))
+    switch.predicting()
+    switch.adapting(1)
+    with pytest.raises(ValueError, match="more than 1 value per channel"):
+        layer(torch.zeros(1, 3, 1, 1))
+    switch.predicting()

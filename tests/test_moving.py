@@ -1,3 +1,5 @@
+import copy
+
 import pytest
 import torch
 from torch import nn
@@ -64,6 +66,37 @@ def test_what_was_remembered_and_the_origin_come_back():
         model[6].bias += 1
     parts.load(parts.origin)
     assert all(torch.equal(value, start[name]) for name, value in model.state_dict().items())
+
+
+def test_a_head_that_stays_is_not_remembered_yet_part_of_what_the_model_is():
+    model = zoo.mlp()
+    parts = MovingParts(model, model[6], "affine", head_moves=False)
+    whole = parts_of()[1]
+    assert parts.tensors().keys() == whole.tensors().keys()
+    assert parts.began_norm == pytest.approx(whole.began_norm)
+    parts.remember()
+    with torch.no_grad():
+        model[6].bias += 1
+        model[1].weight += 1
+    assert parts.displacement() == pytest.approx(len(model[1].weight) ** 0.5 / parts.began_norm)
+    parts.restore()
+    torch.testing.assert_close(model[6].bias, parts.origin["6.bias"] + 1)
+    assert torch.equal(model[1].weight, parts.origin["1.weight"])
+
+
+def test_gradients_are_those_of_backward_and_nothing_where_the_loss_does_not_reach():
+    model, parts = parts_of()
+    twin = copy.deepcopy(model)
+    inputs = torch.randn(8, model[0].in_features)
+    for _ in range(2):  # those of before are not added to
+        parts.gradients.take(model[:3](inputs).square().sum())
+    parts.gradients.hand_out()
+    twin[:3](inputs).square().sum().backward()
+    for place in ("weight", "bias"):
+        torch.testing.assert_close(getattr(model[1], place).grad, getattr(twin[1], place).grad)
+        assert (getattr(model[4], place).grad == 0).all()
+    together = torch.cat([model[1].weight.grad, model[1].bias.grad])
+    torch.testing.assert_close(parts.gradients.norm(), together.norm())
 
 
 def test_loading_writes_into_the_live_tensors():

@@ -2,7 +2,8 @@
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from functools import wraps
+from typing import Any, Literal, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -26,8 +27,19 @@ from regtta.statistics import SourceStatistics, fingerprint
 from regtta.steps import Step
 from regtta.stream import Stream
 
-# Servers wrap their handlers in inference mode, and nothing made or moved there can learn.
-_able_to_learn = torch.inference_mode(False)
+_Given = ParamSpec("_Given")
+_Answer = TypeVar("_Answer")
+
+
+def _able_to_learn(function: Callable[_Given, _Answer]) -> Callable[_Given, _Answer]:
+    """Servers wrap their handlers in inference mode, and nothing made or moved there can learn."""
+    outside = torch.inference_mode(False)(function)
+
+    @wraps(function)
+    def call(*args: _Given.args, **kwargs: _Given.kwargs) -> _Answer:
+        return (outside if torch.is_inference_mode_enabled() else function)(*args, **kwargs)
+
+    return call
 
 
 class Adapter:
@@ -240,7 +252,8 @@ class Adapter:
         module = None if head is None else head_module(self._model, head)
         if head is not None and module is not None:
             check_width(self.source, head, module)
-        parts = MovingParts(self._model, module, self.method.schedule.trainable)
+        schedule = self.method.schedule
+        parts = MovingParts(self._model, module, schedule.trainable, head_moves=schedule.may_replace_head)
         forward = runner(self._model, head, self.execution)
         self._head = head
         self._passes = Passes(forward, parts.as_begun, self.execution, self._processes)

@@ -52,8 +52,9 @@ class BatchNormSwitch:
         self._blended = self._known = 0
         self._momenta = [layer.momentum for layer in layers]
         self._blends = [_Blend(layer) for layer in layers if layer.running_mean is not None]
+        self._direct = [partial(_normalised, layer) if _ordinary(layer) else None for layer in layers]
         self._hooks: list[torch.utils.hooks.RemovableHandle] = []
-        self._endings: list[Callable[[], None]] = []  # of what stands in while samples lie in several processes
+        self._endings: list[Callable[[], None]] = []  # of what stands in for layers in a pass that learns
 
     @property
     def needs_batches(self) -> bool:
@@ -82,12 +83,18 @@ class BatchNormSwitch:
             counts = (self._blended, self._known, size)
             self._hooks = [blend.watch(self.prior, counts, shares) for blend in self._blends]
             return
-        for layer, momentum in zip(self.layers, self._momenta, strict=True):
+        counters: list[Tensor] = []
+        for layer, momentum, direct in zip(self.layers, self._momenta, self._direct, strict=True):
             layer.__dict__["training"] = True  # as layer.train() does, in a tenth of the time
             if self.mode == "debiased":
                 layer.momentum = debiased_momentum(momentum, self.updates)
             if shares.processes.size > 1:
                 self._endings.append(stand_in(layer, partial(shares.normalise, layer)))
+            elif direct is not None and size > 1:  # on one sample the layer may have something to say
+                self._endings.append(stand_in(layer, direct))
+                counters += [] if layer.num_batches_tracked is None else [layer.num_batches_tracked]
+        if counters:
+            torch._foreach_add_(counters, 1)
 
     def predicting(self) -> None:
         """Back to eval mode and to each layer's own momentum."""
@@ -108,6 +115,29 @@ class BatchNormSwitch:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on counting from there."""
         self.updates, self.samples = state["updates"], state["samples"]
+
+
+def _ordinary(layer: _BatchNorm) -> bool:
+    """Whether torch's own layer is all that it is, and its batches are counted for nobody."""
+    own = type(layer) in (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+    return own and layer.track_running_stats and layer.running_mean is not None and layer.momentum is not None
+
+
+def _normalised(layer: _BatchNorm, inputs: Tensor) -> Tensor:
+    """What an ordinary layer gives in training mode, in half the time: it counts its batches one layer at a time."""
+    layer._check_input_dim(inputs)  # type: ignore[no-untyped-call]
+    parameters, buffers = layer._parameters, layer._buffers
+    return torch.batch_norm(
+        inputs,
+        parameters["weight"],
+        parameters["bias"],
+        buffers["running_mean"],
+        buffers["running_var"],
+        True,
+        layer.momentum or 0.0,
+        layer.eps,
+        torch.backends.cudnn.enabled,
+    )
 
 
 class _Blend:

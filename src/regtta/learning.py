@@ -1,7 +1,6 @@
 """One step of learning from a batch, which can be undone exactly. The adapter is the only one to use it."""
 
 import copy
-import inspect
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +12,8 @@ import torch
 from torch import Tensor
 
 from regtta.batch_norm import BatchNormSwitch, batch_norms
+from regtta.descending import bare_step
+from regtta.errors import OptionError
 from regtta.execution import PLAIN, Execution
 from regtta.features import Forward, RunForward
 from regtta.guards import Keep, Outcome, Rollback, Ruling
@@ -80,7 +81,7 @@ class Learner:
         self.method = method
         self.stage = stage
         self._processes = processes
-        schedule = method.schedule
+        self._schedule = schedule = method.schedule
         self.batch_norm = BatchNormSwitch(batch_norms(stage.model), schedule.batch_norm, schedule.prior)
         self.rule: Rule = method.start(stage)
         self._rule_at_first = copy.deepcopy(self.rule.state_dict())
@@ -96,7 +97,7 @@ class Learner:
         """Everything as it was at first."""
         self.batch_norm.load_state_dict({"updates": 0, "samples": 0})
         self.optimizer = self._new_optimizer()
-        fixed = self.method.schedule.elementwise
+        fixed = self._schedule.elementwise
         self._undo = None if self.optimizer is None else OptimizerMemory(self.optimizer, fixed_options=fixed)
         if self._replay is not None:
             self._replay.forget()  # it steps by the optimizer before
@@ -107,7 +108,7 @@ class Learner:
     def learn(self, dealt: Dealt, judge: Callable[[Outcome], Ruling]) -> Attempt:
         """The first of the batch's steps; the others follow as long as none is refused."""
         first = self._attempt(dealt, judge)
-        for _ in range(self.method.schedule.steps - 1):
+        for _ in range(self._schedule.steps - 1):
             if _refused(first.ruling):
                 break
             further = self._attempt(dealt, judge, again=True).ruling
@@ -136,7 +137,7 @@ class Learner:
             self.optimizer.load_state_dict(kept)
         self.rule.load_state_dict(copy.deepcopy(state["rule"]))
         self.batch_norm.load_state_dict(state["batch_norm"])
-        self.displacement = float(self.parts.displacement())
+        self.displacement = self.parts.displacement()
 
     # --- a step ----------------------------------------------------------------------------------
 
@@ -174,7 +175,7 @@ class Learner:
         why = ""
         if not self.rule.repeats:
             why = f"those of {self.method.name} with these options are not all the same"
-        elif self.method.schedule.optimizer is not None and not self.method.schedule.elementwise:
+        elif self._schedule.optimizer is not None and not self._schedule.elementwise:
             why = "the optimizer is one of your own, which may do something else at every step"
         if why:
             logger.warning("Steps are not captured: %s.", why)
@@ -228,8 +229,9 @@ class Learner:
         if not isinstance(update, Tensor) or self.optimizer is None:
             return []
         gradients, size = self.parts.gradients, self._processes.size
-        gradients.clear()
-        (update if size == 1 else update / size).backward()  # type: ignore[no-untyped-call]
+        gradients.take(update if size == 1 else update / size)
+        if not self._schedule.elementwise:
+            gradients.hand_out()
         if size > 1:
             for gradient in gradients:
                 gradient.copy_(self._processes.reduce(gradient))
@@ -239,19 +241,19 @@ class Learner:
 
     def _measured(self, forward: Forward, numbers: list[Tensor]) -> "Tensor | list[float]":
         """All numbers of a step, as one tensor where they are to be read from a device at once."""
-        # A sum is finite only if all of it is, or it is too large to be of use.
-        sound = forward.features.sum() + forward.outputs.sum()
-        read = [self.parts.displacement(), self.parts.largest(), sound, *numbers]
-        if sound.device.type == "cpu":  # where reading one by one costs less than putting them together
+        features, outputs = forward.features.sum(), forward.outputs.sum()
+        read = [self.parts.distance(), self.parts.largest(), features, outputs, *numbers]
+        if outputs.device.type == "cpu":  # where reading one by one costs less than putting them together
             return [float(number) for number in read]
-        return torch.stack([number.to(sound.device, torch.float64) for number in read])
+        return torch.stack([number.to(outputs.device) for number in read])
 
     def _outcome(self, taken: _Taken) -> Outcome:
         read = taken.numbers.tolist() if isinstance(taken.numbers, Tensor) else taken.numbers
-        displacement, largest, sound, *rest = read
+        distance, largest, features, outputs, *rest = read
         loss, gradient_norm = rest if rest else (None, None)
-        finite = math.isfinite(largest) and (math.isfinite(sound) or _finite(taken.forward))
-        return Outcome(loss, gradient_norm, displacement, finite, taken.forward)
+        # A sum is finite only if all of it is, or it is too large to be of use.
+        finite = math.isfinite(largest) and (math.isfinite(features + outputs) or _finite(taken.forward))
+        return Outcome(loss, gradient_norm, distance / self.parts.began_norm, finite, taken.forward)
 
     def _nothing_done(self, update: Update) -> str | None:
         """Why there was nothing to carry out, where there was nothing."""
@@ -262,6 +264,11 @@ class Learner:
         return None
 
     def _replace_head(self, new: NewHead) -> None:
+        if not self._schedule.may_replace_head:
+            raise OptionError(
+                f"The rule of {self.method.name} gave a new head, and its schedule has an optimizer: a head that is "
+                "replaced at a step could not be put back. Leave the optimizer out of the schedule."
+            )
         head = self.stage.require_head()
         with torch.no_grad():
             head.weight.copy_(new.weight)
@@ -269,15 +276,13 @@ class Learner:
                 head.bias.copy_(new.bias)
 
     def _new_optimizer(self) -> torch.optim.Optimizer | None:
-        schedule = self.method.schedule
+        schedule = self._schedule
         if schedule.optimizer is None:
             return None
         together = self.parts.gradients.steppable if schedule.elementwise else self.parts.trainable.values()
         optimizer = schedule.optimizer(together)
         self._make_capturable(optimizer.param_groups)
-        # What torch wraps around a step, for profilers and hooks, takes longer than the step of a small model.
-        bare = torch.no_grad()(inspect.unwrap(type(optimizer).step))
-        self._descend = partial(bare, optimizer) if schedule.elementwise else optimizer.step
+        self._descend = bare_step(optimizer) if schedule.elementwise else optimizer.step
         return optimizer
 
     def _make_capturable(self, groups: Sequence[dict[str, Any]]) -> None:

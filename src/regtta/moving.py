@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from regtta.flattening import Flat, bound_in_place, lay_together
 from regtta.parameters import Snapshot, Trainable, freeze_all_but, trainable_parameters
 
+_TINY = torch.finfo(torch.float32).tiny
 _IMMUTABLE = (bool, int, float, str, type(None))
 
 
@@ -19,13 +20,22 @@ class MovingParts:
     Made once for a copy; it freezes everything that does not move, lays what does end to end, and remembers how it
     began.
 
+    Args:
+        model: the copy.
+        head: its head, where it is known.
+        which: what the optimizer is to step.
+        head_moves: whether the head may be replaced; else it is neither remembered at every step nor looked at.
+
     Attributes:
         trainable: what the optimizer steps, by name.
         origin: all that can move as it was when the adapter was made, by name; never changed.
         as_begun: the same, to run the model with.
+        began_norm: ``‖θ₀‖₂`` of the parameters, more than 0.
     """
 
-    def __init__(self, model: nn.Module, head: nn.Linear | None, which: Trainable | None) -> None:
+    def __init__(
+        self, model: nn.Module, head: nn.Linear | None, which: Trainable | None, *, head_moves: bool = True
+    ) -> None:
         self.trainable = trainable_parameters(model, head, which)
         freeze_all_but(model, self.trainable.values())
         at_head = set() if head is None else set(head.parameters())
@@ -38,18 +48,18 @@ class MovingParts:
         self.origin = {name: tensor.detach().clone() for name, tensor in self._live.items()}
         # Apart from the origin: a model may change its buffers even in eval mode.
         self.as_begun = self.origin | {name: value.detach().clone() for name, value in model.named_buffers()}
-        self._lay_together(model, parameters)
+        self.began_norm = max(float(total_norm([p.detach() for p in parameters.values()])), _TINY)
+        self._lay_together(model, parameters if head_moves else self.trainable)
 
     def _lay_together(self, model: nn.Module, parameters: dict[str, nn.Parameter]) -> None:
-        still = [parameter for name, parameter in parameters.items() if name not in self.trainable]
-        everything = [*self.trainable.values(), *still, *model.buffers()]
+        replaced = [parameter for name, parameter in parameters.items() if name not in self.trainable]
+        everything = [*self.trainable.values(), *replaced, *model.buffers()]
         flats = lay_together(everything, bound_in_place(model))
         steppable = [flat.first(set(map(id, self.trainable.values()))) for flat in flats]
         moving = [flat.first(set(map(id, parameters.values()))) for flat in flats]
         self.gradients = Gradients([flat for flat in steppable if flat is not None])
         self._parameters = [flat.whole for flat in moving if flat is not None]
         self._began = [whole.clone() for whole in self._parameters]
-        self._began_norm = max(float(total_norm(self._began)), torch.finfo(torch.float32).tiny)
         self._floating = [flat.whole for flat in flats if flat.whole.is_floating_point()]
         self._before = Snapshot([flat.whole for flat in flats])
 
@@ -75,10 +85,14 @@ class MovingParts:
         """The largest magnitude of all that is a floating-point number, a scalar: finite if all of them are."""
         return total_norm(self._floating, order=float("inf"))
 
-    def displacement(self) -> Tensor:
-        """``‖θ − θ₀‖₂ / ‖θ₀‖₂`` over the parameters, a scalar; 0 where none can move."""
+    def distance(self) -> Tensor:
+        """``‖θ − θ₀‖₂`` over the parameters, a scalar; 0 where none can move."""
         gaps = [torch.dist(now, began) for now, began in zip(self._parameters, self._began, strict=True)]
-        return _combined(gaps, 2.0) / self._began_norm
+        return _combined(gaps, 2.0)
+
+    def displacement(self) -> float:
+        """``‖θ − θ₀‖₂ / ‖θ₀‖₂``."""
+        return float(self.distance()) / self.began_norm
 
 
 class Gradients:
@@ -92,17 +106,21 @@ class Gradients:
     def __init__(self, flats: list[Flat]) -> None:
         self.steppable = [nn.Parameter(flat.whole) for flat in flats]
         self._wholes = [torch.zeros_like(flat.whole) for flat in flats]
-        self._views: list[tuple[Tensor, Tensor]] = []
+        self._parts: list[Tensor] = []
+        self._views: list[Tensor] = []
         for flat, parameter, whole in zip(flats, self.steppable, self._wholes, strict=True):
             parameter.grad = whole
-            views = [whole] if len(flat.parts) == 1 and flat.parts[0].shape == whole.shape else flat.like(whole)
-            self._views += zip(flat.parts, views, strict=True)
+            self._parts += flat.parts
+            self._views += [whole] if len(flat.parts) == 1 and flat.parts[0].shape == whole.shape else flat.like(whole)
 
-    def clear(self) -> None:
-        """All zero, in place: the next backward pass adds to them where they are."""
-        if self._wholes:
-            torch._foreach_zero_(self._wholes)
-        for part, view in self._views:  # an optimizer of the user's own may have taken one away
+    def take(self, loss: Tensor) -> None:
+        """Make them those of ``loss``, 0 where it does not depend on a parameter."""
+        found = torch.autograd.grad(loss, self._parts, materialize_grads=True)
+        torch._foreach_copy_(self._views, found)
+
+    def hand_out(self) -> None:
+        """Give every parameter its own, for an optimizer that takes the parameters one by one."""
+        for part, view in zip(self._parts, self._views, strict=True):
             part.grad = view
 
     def norm(self) -> Tensor:

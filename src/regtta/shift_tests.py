@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -42,23 +43,21 @@ def shift_test(recent: RecentMoments, *, source_count: int, level: float, tolera
         level: probability of a false alarm, over both tests.
         tolerance: a shift too small to matter.
     """
-    mean, square = recent.mean, recent.square
+    mean, gap = recent.mean.numpy(), recent.square.numpy() - 1
     dimensions = len(mean)
     count = 1 / (1 / recent.count + 1 / source_count)
     by_mean = chi_square_limit(dimensions, count * dimensions * tolerance**2, level / 2) / count
-    covariance = recent.covariance_of_squares
+    entries = recent.covariance_of_squares.numpy().reshape(-1)
+    variances = entries[:: dimensions + 1]
     # A Gaussian's variance at the least: few samples of a heavy tail look as if they had none.
-    covariance.diagonal().clamp_min_(2.0)
-    entries, gap = covariance.flatten(), square - 1
-    # All four in one read from the device.
-    found = [covariance.trace(), entries.dot(entries), mean.dot(mean), gap.dot(gap)]
-    trace, squared, of_mean, of_square = torch.stack(found).tolist()
+    np.maximum(variances, 2.0, out=variances)
+    trace, squared = float(variances.sum()), float(entries @ entries)
     if not math.isfinite(squared):  # too far off for float64 to say how far
         return ShiftTest(math.inf, math.inf)
     scale, freedom = squared / trace, max(trace**2 / squared, 1.0)
     far = count * dimensions * (2 * tolerance) ** 2 / scale
     by_square = scale * chi_square_limit(freedom, far, level / 2) / count
-    return ShiftTest(of_mean / by_mean, of_square / by_square)
+    return ShiftTest(float(mean @ mean) / by_mean, float(gap @ gap) / by_square)
 
 
 def reweighting_needed(recent: RecentMoments) -> float:
@@ -87,12 +86,12 @@ def steadiness(values: Tensor, block: int, level: float, tolerance: float = 0.0)
         True
     """
     blocks = len(values) // block
-    values = values[-blocks * block :].double().reshape(blocks, block, -1)
-    means = values.mean(dim=1, keepdim=True)
-    residuals = (values - means).flatten(0, 1)
-    covariance = residuals.T @ residuals / (blocks * (block - 1))
-    within = covariance.trace().clamp_min(1e-300)
-    columns = max(1.0, float(within**2 / (covariance**2).sum().clamp_min(1e-300)))
-    between = block * means.squeeze(1).var(dim=0).sum()
+    rows = values[-blocks * block :].detach().to("cpu", torch.float64).numpy().reshape(blocks, block, -1)
+    means = rows.mean(axis=1)
+    residuals = (rows - means[:, None]).reshape(blocks * block, -1)
+    entries = (residuals.T @ residuals / (blocks * (block - 1))).reshape(-1)
+    within = max(float(entries[:: residuals.shape[1] + 1].sum()), 1e-300)
+    columns = max(1.0, within**2 / max(float(entries @ entries), 1e-300))
+    between = block * float(means.var(axis=0, ddof=1).sum())
     above, below = (blocks - 1) * columns, blocks * (block - 1) * columns
-    return float(between / within) / (f_limit(above, below, level) + block * tolerance)
+    return between / within / (f_limit(above, below, level) + block * tolerance)

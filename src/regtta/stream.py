@@ -103,9 +103,10 @@ class Stream:
             counts=dealt.counts,
         )
         ruling = self._panel.admits(arrival)
-        attempt = Attempt(Outcome(), stands=False, ruling=ruling)
         if ruling is None:
             attempt = self.learner.learn(dealt, self._panel.judge)
+        else:
+            attempt = Attempt(Outcome(), stands=False, ruling=ruling)
         at_source, returned = arrival.seen_at_source, ""
         if attempt.stands:
             self.moved = True

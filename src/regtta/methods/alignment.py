@@ -93,8 +93,7 @@ class AlignmentRule(Rule):
         """The alignment loss of the batch and the window before it."""
         method = self.method
         values = self.view(batch.features.to(self.dtype))
-        past = self.past[len(values) :] if batch.again else self.past
-        past = past[: max(0, method.window - len(values))]
+        past = self._past(values, again=batch.again) if method.window else self.past
         if method.window:
             self.past = torch.cat([values.detach(), past])[: method.window]
             least = max(2, method.window // 2)
@@ -106,6 +105,11 @@ class AlignmentRule(Rule):
             )
         mean, variance = moments_with_memory(values, past, unbiased=method.unbiased)
         return (self.alpha * METRICS[method.metric](mean, variance, self.mean, self.variance)).sum()
+
+    def _past(self, values: Tensor, *, again: bool) -> Tensor:
+        """What the window holds beside ``values``, which it holds already where they come again."""
+        past = self.past[len(values) :] if again else self.past
+        return past[: max(0, self.method.window - len(values))]
 
     def state_dict(self) -> dict[str, Any]:
         """The window, the newest first."""

@@ -178,7 +178,8 @@ class Stage:
 class Schedule:
     """How the adapter is to carry a method out: what moves, by which optimizer, how often.
 
-    An ``elementwise`` optimizer treats every number alike, whichever parameter it belongs to.
+    An ``elementwise`` optimizer treats every number alike, whichever parameter it belongs to. Without an optimizer the
+    rule may answer with a :class:`NewHead`.
     """
 
     trainable: Trainable | None = None
@@ -187,6 +188,11 @@ class Schedule:
     steps: int = 1
     optimizer: Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer] | None = None
     elementwise: bool = False
+
+    @property
+    def may_replace_head(self) -> bool:
+        """Whether a step can put another head in place of the model's."""
+        return self.optimizer is None
 
 
 class Method(ABC):
