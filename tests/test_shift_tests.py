@@ -5,10 +5,12 @@ import math
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import stats
 
 from regtta.recent import RecentMoments
-from regtta.shift_tests import reweighting_needed, shift_test, steadiness
+from regtta.shift_tests import reweighting_needed, shift_test, steadiness, unsteady
 
 LEVEL = 0.05
 
@@ -256,3 +258,31 @@ def test_only_whole_blocks_count_the_newest_first():
 
 def test_outputs_that_never_vary_are_steady():
     assert steadiness(torch.full((128, 2), 0.5), 32, 1e-3) == 0
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    st.integers(0, 2**31), st.integers(1, 12), st.floats(0, 1), st.floats(0, 0.6), st.sampled_from([1e-4, 1e-2, 0.2])
+)
+def test_unsteady_is_steadiness_above_one(seed, columns, together, moving, level):
+    """However much the columns vary together, and whether blocks move hardly at all or by a lot."""
+    generator = torch.Generator().manual_seed(seed)
+    common = torch.randn(256, 1, generator=generator)
+    values = (1 - together) * torch.randn(256, columns, generator=generator) + together * common
+    values += moving * torch.randn(8, 1, generator=generator).repeat_interleave(32, dim=0)
+    for tolerance in (0.0, 0.03):
+        assert unsteady(values, 32, level, tolerance) == (steadiness(values, 32, level, tolerance) > 1)
+
+
+def test_both_answers_and_all_three_ways_to_them_occur():
+    generator = torch.Generator().manual_seed(0)
+    common = torch.randn(256, 1, generator=generator).repeat(1, 8)
+    still = torch.randn(256, 8, generator=generator)
+    steps = torch.arange(8.0).repeat_interleave(32)[:, None]
+    assert not unsteady(still, 32, 1e-4)
+    assert unsteady(still + steps, 32, 1e-4)
+    # One column eight times over: a movement that eight columns could not have made by chance, and one can.
+    moved = common + 0.1 * steps
+    ratio = steadiness(moved, 32, 1e-2)
+    assert ratio < 1 < steadiness(still + 0.1 * steps, 32, 1e-2)
+    assert not unsteady(moved, 32, 1e-2)

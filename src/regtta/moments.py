@@ -81,7 +81,7 @@ def moments_of_all(moments: Moments | None, processes: Processes, device: torch.
 
 
 class RunningMoments:
-    """Moments of a stream as it goes, in memory that does not depend on its length.
+    """Moments of a stream as it goes, in place: nothing of size (D, D) is made after the first batch.
 
     Rows are gathered into a block, and the block is multiplied with itself once it is full. On a GPU nothing is
     waited for.
@@ -122,7 +122,11 @@ class RunningMoments:
             return None
         if self._filled:
             self._multiply(self._block[: self._filled])
-        moments = Moments(self.count, self._reference + self._mean, self._scatter)
+        scatter = self._scatter
+        for start in range(0, len(scatter), self._width):
+            end = start + self._width
+            scatter[end:, start:end] = scatter[start:end, end:].T
+        moments = Moments(self.count, self._reference + self._mean, scatter)
         self.count, self._block = 0, None
         return moments
 
@@ -132,6 +136,8 @@ class RunningMoments:
         self._block = torch.empty(rows, columns, dtype=torch.float64, device=home)
         self._mean = self._block.new_zeros(columns)
         self._scatter = self._block.new_zeros(columns, columns)
+        # The scatter is symmetric. A CPU leaves half of it out, strip by strip; a GPU is quicker with one product.
+        self._width = max(64, columns // 16) if home.type == "cpu" else columns
         # Where the first row lies is where all rows lie, more or less: around it little is lost to rounding.
         self._reference = features[0].to(home, torch.float64, copy=True)
         return self._block
@@ -147,11 +153,9 @@ class RunningMoments:
         mean = rows.mean(dim=0)
         gap = mean - self._mean
         rows -= mean - gap * math.sqrt(self.count / count)
-        if rows.device.type == "cpu":
-            array = rows.numpy()
-            self._scatter += torch.from_numpy(array.T @ array)  # numpy leaves out the half that mirrors the other
-        else:
-            self._scatter.addmm_(rows.T, rows)
+        for start in range(0, rows.shape[1], self._width):
+            strip = rows[:, start : start + self._width]
+            self._scatter[start : start + self._width, start:].addmm_(strip.T, rows[:, start:])
         self._mean += gap * (len(rows) / count)
         self.count, self._filled = count, 0
 

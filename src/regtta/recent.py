@@ -14,7 +14,7 @@ class RecentMoments:
     """Moments of the samples of late, up to the covariance of their squares; older ones fade by ``exp(−age/memory)``.
 
     Memory is counted in samples, so that a stream is seen alike in small batches and in large ones. The sums are
-    numpy's, on the CPU: what is done with so few numbers costs a third of what it costs in torch.
+    numpy's, on the CPU, where so few numbers cost less than in torch.
 
     Args:
         memory: samples after which one counts e times less.
@@ -57,7 +57,7 @@ class RecentMoments:
             sums[0] += rows.sum(axis=0)
             sums[1] += totals
             if self.products:
-                sums[2:] += squares.T @ squares
+                sums[2:] += _product(squares)
         self._weight = self._weight * fading + len(rows)
         self._squared_weight = self._squared_weight * fading**2 + len(rows)
 
@@ -114,3 +114,10 @@ class RecentMoments:
         if self._sums is None:
             raise ValueError("Nothing has been added yet.")
         return self._sums
+
+
+def _product(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(K, K) ``rowsᵀ rows``, by torch: numpy would ask for more threads than torch was given."""
+    given = torch.from_numpy(rows)
+    product: NDArray[np.float64] = (given.T @ given).numpy()
+    return product

@@ -3,12 +3,13 @@
 import math
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from regtta.quantiles import chi_square_limit, f_limit
 from regtta.recent import RecentMoments
+
+_TINY = 1e-300
 
 
 @dataclass(frozen=True)
@@ -47,11 +48,11 @@ def shift_test(recent: RecentMoments, *, source_count: int, level: float, tolera
     dimensions = len(mean)
     count = 1 / (1 / recent.count + 1 / source_count)
     by_mean = chi_square_limit(dimensions, count * dimensions * tolerance**2, level / 2) / count
-    entries = recent.covariance_of_squares.numpy().reshape(-1)
+    entries = recent.covariance_of_squares.flatten()
     variances = entries[:: dimensions + 1]
     # A Gaussian's variance at the least: few samples of a heavy tail look as if they had none.
-    np.maximum(variances, 2.0, out=variances)
-    trace, squared = float(variances.sum()), float(entries @ entries)
+    variances.clamp_min_(2.0)
+    trace, squared = float(variances.sum()), float(entries.dot(entries))
     if not math.isfinite(squared):  # too far off for float64 to say how far
         return ShiftTest(math.inf, math.inf)
     scale, freedom = squared / trace, max(trace**2 / squared, 1.0)
@@ -85,13 +86,39 @@ def steadiness(values: Tensor, block: int, level: float, tolerance: float = 0.0)
         >>> steadiness(torch.arange(64.0)[:, None], 16, 0.001) > 1
         True
     """
-    blocks = len(values) // block
-    rows = values[-blocks * block :].detach().to("cpu", torch.float64).numpy().reshape(blocks, block, -1)
-    means = rows.mean(axis=1)
-    residuals = (rows - means[:, None]).reshape(blocks * block, -1)
-    entries = (residuals.T @ residuals / (blocks * (block - 1))).reshape(-1)
-    within = max(float(entries[:: residuals.shape[1] + 1].sum()), 1e-300)
-    columns = max(1.0, within**2 / max(float(entries @ entries), 1e-300))
-    between = block * float(means.var(axis=0, ddof=1).sum())
-    above, below = (blocks - 1) * columns, blocks * (block - 1) * columns
-    return between / within / (f_limit(above, below, level) + block * tolerance)
+    blocks = _Blocks(values, block)
+    return blocks.over_limit(blocks.columns(), level, tolerance)
+
+
+def unsteady(values: Tensor, block: int, level: float, tolerance: float = 0.0) -> bool:
+    """Whether :func:`steadiness` is above 1, which is mostly plain before it is known how columns vary together."""
+    blocks = _Blocks(values, block)
+    ends = [blocks.over_limit(columns, level, tolerance) > 1 for columns in (1.0, float(values.shape[1]))]
+    return ends[0] if ends[0] == ends[1] else blocks.over_limit(blocks.columns(), level, tolerance) > 1
+
+
+class _Blocks:
+    """Rows (N, K) in consecutive blocks, the last at the end."""
+
+    def __init__(self, values: Tensor, block: int) -> None:
+        self.size, self.count = block, len(values) // block
+        rows = values[-self.count * block :].detach().to("cpu", torch.float64).reshape(self.count, block, -1)
+        means = rows.mean(dim=1)
+        self.residuals = (rows - means[:, None]).flatten(0, 1)
+        entries = self.residuals.flatten()
+        self.within = max(float(entries.dot(entries)) / self._freedom, _TINY)
+        self.between = block * float(means.var(dim=0).sum())
+
+    @property
+    def _freedom(self) -> int:
+        return self.count * (self.size - 1)
+
+    def columns(self) -> float:
+        """How many columns that vary apart would vary as these do."""
+        entries = (self.residuals.T @ self.residuals).flatten().div_(self._freedom)
+        return max(1.0, self.within**2 / max(float(entries.dot(entries)), _TINY))
+
+    def over_limit(self, columns: float, level: float, tolerance: float) -> float:
+        """F over what chance and ``tolerance`` allow for so many columns."""
+        limit = f_limit((self.count - 1) * columns, self._freedom * columns, level)
+        return self.between / self.within / (limit + self.size * tolerance)

@@ -78,13 +78,15 @@ class Arrival:
 
         A sum is finite only if all of it is; where it is not, or the samples look alike, more is looked at.
         """
-        inputs = self.inputs
-        if inputs.device.type == "cpu" and self.processes.size == 1:
+        inputs, alone = self.inputs, self.processes.size == 1
+        if alone and inputs.device.type == "cpu":
             return float(_total(inputs)), len(inputs) > 0 and not torch.equal(inputs[-1], inputs[0])
-        first = self._first_sample
-        apart = (inputs[-1:] != first).any() if len(inputs) else torch.zeros((), device=inputs.device, dtype=torch.bool)
-        total, differ = self.processes.reduce(torch.stack([_total(inputs), apart.float()])).tolist()
-        return total, bool(differ)
+        if alone and inputs.is_floating_point() and len(inputs):
+            gap = torch.dist(inputs[-1], inputs[0], p=math.inf)
+        else:
+            gap = (inputs[-1:] != self._first_sample).sum()
+        total, differ = self.processes.reduce(torch.stack([_total(inputs), gap.float()])).tolist()
+        return total, differ != 0
 
     @cached_property
     def _first_sample(self) -> Tensor:

@@ -10,7 +10,7 @@ from regtta.errors import OptionError
 from regtta.guards.base import Arrival, Guard, Post, Rollback, Watch
 from regtta.options import check_count, check_not_negative, check_positive, check_share
 from regtta.recent import RecentMoments
-from regtta.shift_tests import reweighting_needed, steadiness
+from regtta.shift_tests import reweighting_needed, unsteady
 from regtta.whitening import Whitening
 
 
@@ -134,9 +134,9 @@ class _SteadyWatch(Watch):
 
     def _unsteady(self) -> str:
         block, level = self.guard.block, self.guard.level
-        if steadiness(self.seen @ self.outputs, block, level) > 1:
+        if unsteady(self.seen @ self.outputs, block, level):
             return "outputs"
-        return "features" if steadiness(self.seen, block, level, self.guard.tolerance) > 1 else ""
+        return "features" if unsteady(self.seen, block, level, self.guard.tolerance) else ""
 
     def state_dict(self) -> dict[str, Any]:
         return {"seen": self.seen.clone(), "steady_for": self.steady_for}
