@@ -53,9 +53,12 @@ MISSING = (
 NOTES = {
     "What a step costs": "Times as fast as the straightforward step with torch's defaults, where nothing else is said. On a "
     "GPU these let convolutions round to TF32; float32 throughout is what the paper's words ask for.",
-    "What being ready to adapt costs": "Times the time of a bare forward pass in the same arithmetic, on a stream without a shift.",
+    "What being ready to adapt costs": "Times the time of a bare forward pass in the same arithmetic, on a stream without a "
+    "shift. A guard's look at a batch costs a constant few tenths of a millisecond (some thirty calls of torch, few numbers "
+    "each), whatever the model: little beside a network for images, more than the whole pass of a small one for tables.",
     "What collecting costs": "A whole pass, with the spectrum at its end, whose share falls as samples grow in number; so do "
-    "those of copying the model and of its fingerprint.",
+    "those of copying the model and of its fingerprint. What is left is the features' product with themselves, in float64: "
+    "in float32 directions without any variance would be given one by rounding, and SSA divides by it.",
     "Where the time goes": "Shares of the time that kernels took, by torch's profiler.",
     "What the floor is": "What a step must move and compute at the least, with everything fused that can be "
     "(`benchmarks/speed/traffic.py` says what is counted), over what this GPU moves and computes in a second.",

@@ -99,6 +99,16 @@ def test_gradients_are_those_of_backward_and_nothing_where_the_loss_does_not_rea
     torch.testing.assert_close(parts.gradients.norm(), together.norm())
 
 
+def test_gradients_that_come_sparse_are_taken_as_they_are_meant():
+    model = nn.Sequential(nn.Embedding(5, 3, sparse=True), nn.Flatten(), nn.Linear(6, 1))
+    parts = MovingParts(model, model[2], "extractor")
+    parts.gradients.take(model(torch.tensor([[0, 1], [1, 4]])).sum())
+    parts.gradients.hand_out()
+    first, second = model[2].weight.detach()[0].split(3)
+    expected = torch.stack([first, first + second, torch.zeros(3), torch.zeros(3), second])
+    torch.testing.assert_close(model[0].weight.grad, expected)
+
+
 def test_loading_writes_into_the_live_tensors():
     model, parts = parts_of()
     values = {name: torch.full_like(tensor, 2) for name, tensor in parts.tensors().items()}

@@ -286,3 +286,10 @@ def test_both_answers_and_all_three_ways_to_them_occur():
     ratio = steadiness(moved, 32, 1e-2)
     assert ratio < 1 < steadiness(still + 0.1 * steps, 32, 1e-2)
     assert not unsteady(moved, 32, 1e-2)
+
+
+@pytest.mark.parametrize("size", [1e100, 1e160, 1e300])
+def test_rows_so_large_that_their_squares_overflow_raise_nothing(size):
+    values = torch.randn(128, 3, generator=torch.Generator().manual_seed(0)).double() * size
+    assert not steadiness(values, 32, 1e-3) > 1
+    assert not unsteady(values, 32, 1e-3)

@@ -8,7 +8,7 @@ from torch import nn
 import zoo
 from regtta.moments import Moments
 from regtta.statistics import SourceStatistics
-from regtta.whitening import MOST, Whitening
+from regtta.whitening import Whitening
 
 
 def features(rows=600, width=6, seed=0):
@@ -114,16 +114,3 @@ def test_features_that_never_vary_are_a_clear_error():
 
     with pytest.raises(RegttaError):
         whitened(torch.ones(50, 6, dtype=torch.float64), head_of(torch.ones(1, 6)))
-
-
-def test_a_wide_source_is_looked_at_along_its_leading_directions_alone():
-    generator = torch.Generator().manual_seed(0)
-    scale = torch.linspace(2, 1, 300)
-    z = torch.randn(2000, 300, generator=generator) * scale
-    whitening, y = whitened(z, head_of(torch.ones(1, 300)))
-    assert whitening.dimensions == MOST < 300
-    np.testing.assert_allclose(np.cov(y.T), np.eye(MOST), atol=1e-4)
-    _, vectors = np.linalg.eigh(np.cov(zoo.numpy64(z).T))
-    leading = vectors[:, ::-1][:, :MOST]
-    inside = leading @ leading.T @ zoo.numpy64(whitening.map)
-    np.testing.assert_allclose(inside, zoo.numpy64(whitening.map), atol=1e-5)

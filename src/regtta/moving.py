@@ -116,7 +116,8 @@ class Gradients:
     def take(self, loss: Tensor) -> None:
         """Make them those of ``loss``, 0 where it does not depend on a parameter."""
         found = torch.autograd.grad(loss, self._parts, materialize_grads=True)
-        torch._foreach_copy_(self._views, found)
+        dense = [gradient.to_dense() if gradient.is_sparse else gradient for gradient in found]  # of embeddings
+        torch._foreach_copy_(self._views, dense)
 
     def hand_out(self) -> None:
         """Give every parameter its own, for an optimizer that takes the parameters one by one."""

@@ -4,17 +4,14 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 
 class RecentMoments:
     """Moments of the samples of late, up to the covariance of their squares; older ones fade by ``exp(−age/memory)``.
 
-    Memory is counted in samples, so that a stream is seen alike in small batches and in large ones. The sums are
-    numpy's, on the CPU, where so few numbers cost less than in torch.
+    Memory is counted in samples, so that a stream is seen alike in small batches and in large ones.
 
     Args:
         memory: samples after which one counts e times less.
@@ -36,30 +33,26 @@ class RecentMoments:
     def forget(self) -> None:
         """Begin anew."""
         self._weight = self._squared_weight = 0.0
-        self._sums: NDArray[np.float64] | None = None
+        self._sums: Tensor | None = None
 
     def add(self, values: Tensor) -> None:
         """Take in a batch (B, K); samples that are not finite are left out."""
-        rows = values.detach().to("cpu", torch.float64).numpy()
-        with np.errstate(over="ignore", invalid="ignore"):
-            squares = rows * rows
-            totals = squares.sum(axis=0)
-            if not math.isfinite(totals.sum()):
-                finite = np.isfinite(squares).all(axis=1)
-                rows, squares = rows[finite], squares[finite]
-                totals = squares.sum(axis=0)
-            if len(rows) == 0:
-                return
-            # Samples of one batch are of one age: a batch far longer than the memory would else be lost but for its
-            # end.
-            fading = math.exp(-len(rows) / self.memory)
-            sums = self._faded(fading, rows.shape[1])
-            sums[0] += rows.sum(axis=0)
-            sums[1] += totals
-            if self.products:
-                sums[2:] += _product(squares)
-        self._weight = self._weight * fading + len(rows)
-        self._squared_weight = self._squared_weight * fading**2 + len(rows)
+        values = values.detach().double()
+        squares = values * values
+        totals = squares.sum(dim=0, keepdim=True)
+        if not math.isfinite(float(totals.sum())):
+            finite = squares.isfinite().all(dim=1)
+            values, squares = values[finite], squares[finite]
+            totals = squares.sum(dim=0, keepdim=True)
+        if len(values) == 0:
+            return
+        # Samples of one batch are of one age: a batch far longer than the memory would else be lost but for its end.
+        fading = math.exp(-len(values) / self.memory)
+        rows = [values.sum(dim=0, keepdim=True), totals]
+        sums = torch.cat([*rows, squares.T @ squares] if self.products else rows)
+        self._sums = sums if self._sums is None else sums.add_(self._sums.to(sums.device), alpha=fading)
+        self._weight = self._weight * fading + len(values)
+        self._squared_weight = self._squared_weight * fading**2 + len(values)
 
     @property
     def count(self) -> float:
@@ -84,40 +77,23 @@ class RecentMoments:
     @property
     def covariance_of_squares(self) -> Tensor:
         """(K, K) of ``y²``: how uncertain the second moments are, and how much they vary together."""
-        square = self._rows()[1] / self._weight
-        with np.errstate(over="ignore", invalid="ignore"):
-            return torch.from_numpy(self._rows()[2:] / self._weight - square[:, None] * square)
+        square = self.square
+        return torch.addr(self._rows()[2:] / self._weight, square, square, alpha=-1)
 
     def state_dict(self) -> dict[str, Any]:
         """All that is remembered."""
-        sums = torch.empty(0) if self._sums is None else torch.from_numpy(self._sums.copy())
+        sums = torch.empty(0) if self._sums is None else self._sums.clone()
         return {"weight": self._weight, "squared_weight": self._squared_weight, "sums": sums}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from there."""
         self._weight, self._squared_weight = state["weight"], state["squared_weight"]
-        sums = state["sums"]
-        self._sums = sums.to("cpu", torch.float64, copy=True).numpy() if sums.numel() else None
-
-    def _faded(self, fading: float, columns: int) -> NDArray[np.float64]:
-        """The sums, those of before faded, to add to."""
-        if self._sums is None:
-            self._sums = np.zeros((2 + columns if self.products else 2, columns))
-        else:
-            self._sums *= fading
-        return self._sums
+        self._sums = state["sums"].clone() if state["sums"].numel() else None
 
     def _moment(self, row: int) -> Tensor:
-        return torch.from_numpy(self._rows()[row] / self._weight)
+        return self._rows()[row] / self._weight
 
-    def _rows(self) -> NDArray[np.float64]:
+    def _rows(self) -> Tensor:
         if self._sums is None:
             raise ValueError("Nothing has been added yet.")
         return self._sums
-
-
-def _product(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(K, K) ``rowsᵀ rows``, by torch: numpy would ask for more threads than torch was given."""
-    given = torch.from_numpy(rows)
-    product: NDArray[np.float64] = (given.T @ given).numpy()
-    return product

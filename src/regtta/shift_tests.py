@@ -44,21 +44,23 @@ def shift_test(recent: RecentMoments, *, source_count: int, level: float, tolera
         level: probability of a false alarm, over both tests.
         tolerance: a shift too small to matter.
     """
-    mean, gap = recent.mean.numpy(), recent.square.numpy() - 1
+    mean, square = recent.mean, recent.square
     dimensions = len(mean)
     count = 1 / (1 / recent.count + 1 / source_count)
     by_mean = chi_square_limit(dimensions, count * dimensions * tolerance**2, level / 2) / count
-    entries = recent.covariance_of_squares.flatten()
-    variances = entries[:: dimensions + 1]
+    covariance = recent.covariance_of_squares
     # A Gaussian's variance at the least: few samples of a heavy tail look as if they had none.
-    variances.clamp_min_(2.0)
-    trace, squared = float(variances.sum()), float(entries.dot(entries))
+    covariance.diagonal().clamp_min_(2.0)
+    entries, gap = covariance.flatten(), square - 1
+    # All four in one read from the device.
+    found = [covariance.trace(), entries.dot(entries), mean.dot(mean), gap.dot(gap)]
+    trace, squared, of_mean, of_square = torch.stack(found).tolist()
     if not math.isfinite(squared):  # too far off for float64 to say how far
         return ShiftTest(math.inf, math.inf)
     scale, freedom = squared / trace, max(trace**2 / squared, 1.0)
     far = count * dimensions * (2 * tolerance) ** 2 / scale
     by_square = scale * chi_square_limit(freedom, far, level / 2) / count
-    return ShiftTest(float(mean @ mean) / by_mean, float(gap @ gap) / by_square)
+    return ShiftTest(of_mean / by_mean, of_square / by_square)
 
 
 def reweighting_needed(recent: RecentMoments) -> float:
@@ -102,12 +104,14 @@ class _Blocks:
 
     def __init__(self, values: Tensor, block: int) -> None:
         self.size, self.count = block, len(values) // block
-        rows = values[-self.count * block :].detach().to("cpu", torch.float64).reshape(self.count, block, -1)
+        rows = values[-self.count * block :].detach().double().reshape(self.count, block, -1)
         means = rows.mean(dim=1)
         self.residuals = (rows - means[:, None]).flatten(0, 1)
         entries = self.residuals.flatten()
-        self.within = max(float(entries.dot(entries)) / self._freedom, _TINY)
-        self.between = block * float(means.var(dim=0).sum())
+        # Both in one read from the device.
+        squares, between = torch.stack([entries.dot(entries), means.var(dim=0).sum()]).tolist()
+        self.within: float = max(squares / self._freedom, _TINY)
+        self.between: float = block * between
 
     @property
     def _freedom(self) -> int:
@@ -116,7 +120,8 @@ class _Blocks:
     def columns(self) -> float:
         """How many columns that vary apart would vary as these do."""
         entries = (self.residuals.T @ self.residuals).flatten().div_(self._freedom)
-        return max(1.0, self.within**2 / max(float(entries.dot(entries)), _TINY))
+        square = self.within * self.within  # ``**`` raises where a product is just infinite
+        return max(1.0, square / max(float(entries.dot(entries)), _TINY))
 
     def over_limit(self, columns: float, level: float, tolerance: float) -> float:
         """F over what chance and ``tolerance`` allow for so many columns."""

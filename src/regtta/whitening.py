@@ -15,7 +15,6 @@ from regtta.errors import StatisticsError
 from regtta.statistics import SourceStatistics
 
 SHARE = 0.99  # of the source's variance: the rest is too small to tell a shift from rounding
-MOST = 128  # directions: what looking at a batch costs has a bound, however wide the model is
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ class Whitening:
 
     @classmethod
     def of(cls, source: SourceStatistics, head: nn.Linear, share: float = SHARE) -> "Whitening":
-        """The leading directions that carry ``share`` of the source's variance, 128 at most, on the head's device.
+        """The leading directions that carry ``share`` of the source's variance, on the head's device.
 
         Example:
             >>> import regtta
@@ -49,7 +48,7 @@ class Whitening:
             raise StatisticsError(
                 "The source's features do not vary: nothing can be compared with them. Collect again."
             )
-        k = min(source.dimensions_for(share), source.rank, MOST)
+        k = min(source.dimensions_for(share), source.rank)
         subspace = source.top(k)
         scale = subspace.variances.sqrt()
         effect = head.weight.detach().cpu().double() @ subspace.basis * scale

@@ -21,6 +21,8 @@ from regtta.processes import ALONE, Processes
 from regtta.statistics import SourceStatistics
 from regtta.whitening import Whitening
 
+FEW = 64  # coordinates whose products a CPU makes sooner than a GPU is asked for them
+
 
 class Arrival:
     """A batch before it is learned from. Forward passes are made when first asked for, in eval mode, and once.
@@ -52,6 +54,7 @@ class Arrival:
         self._run_current = current
         self._run_source = source
         self._whitened: dict[tuple[int, int], Tensor] = {}
+        self._here: dict[tuple[int, int], Tensor] = {}
 
     @cached_property
     def not_finite(self) -> int:
@@ -106,14 +109,19 @@ class Arrival:
         return self.current if not self.moved or self._run_source is None else self._run_source()
 
     def coordinates(self, whitening: Whitening, forward: Forward) -> Tensor:
-        """Whitened coordinates (B, k) of one of the two passes, made once however many guards look at them.
-
-        In float64 on the CPU, where many small sums cost less than on a GPU.
-        """
+        """Whitened coordinates (B, k) of one of the two passes, made once however many guards look at them."""
         place = (id(whitening), id(forward))
         if place not in self._whitened:
-            self._whitened[place] = whitening(forward.features).to("cpu", torch.float64)
+            self._whitened[place] = whitening(forward.features)
         return self._whitened[place]
+
+    def coordinates_here(self, whitening: Whitening, forward: Forward) -> Tensor:
+        """The same in float64, and on the CPU where they are few: many small sums cost less there than on a GPU."""
+        place = (id(whitening), id(forward))
+        if place not in self._here:
+            values = self.coordinates(whitening, forward)
+            self._here[place] = (values.cpu() if values.shape[1] <= FEW else values).double()
+        return self._here[place]
 
     @property
     def seen_at_source(self) -> Forward | None:

@@ -59,14 +59,14 @@ class _GateWatch(Watch):
 
     def admits(self, arrival: Arrival) -> str | Rollback | None:
         """Look at the batch with the source model, and once that has moved with the adapted one as well."""
-        self.at_source.add(arrival.coordinates(self.whitening, arrival.source))
+        self.at_source.add(arrival.coordinates_here(self.whitening, arrival.source))
         if self.at_source.count < self.gate.least:
             return f"fewer than {self.gate.least} samples to tell a shift by"
         if not self._shifted(self.at_source):
             return Rollback(NO_SHIFT, "source") if arrival.moved else NO_SHIFT
         if not arrival.moved:
             return None
-        self.at_current.add(arrival.coordinates(self.whitening, arrival.current))
+        self.at_current.add(arrival.coordinates_here(self.whitening, arrival.current))
         return None if self._shifted(self.at_current) else ALIGNED
 
     def returned(self) -> None:

@@ -49,8 +49,8 @@ class _HealthWatch(Watch):
     def admits(self, arrival: Arrival) -> None:
         """Look at the batch with both models, once there are two."""
         if arrival.moved:
-            self.at_source.add(arrival.coordinates(self.whitening, arrival.source))
-            self.at_current.add(arrival.coordinates(self.whitening, arrival.current))
+            self.at_source.add(arrival.coordinates_here(self.whitening, arrival.source))
+            self.at_current.add(arrival.coordinates_here(self.whitening, arrival.current))
 
     def judge(self, outcome: Outcome) -> Keep | Rollback | None:  # noqa: ARG002 - every step counts alike
         """At every so many steps, compare the two."""

@@ -51,7 +51,7 @@ class _MixWatch(Watch):
 
     def admits(self, arrival: Arrival) -> str | Rollback | None:
         """Look at the batch as the source model sees it."""
-        self.recent.add(arrival.coordinates(self.whitening, arrival.source))
+        self.recent.add(arrival.coordinates_here(self.whitening, arrival.source))
         needed = reweighting_needed(self.recent) if self.recent.count else 0.0
         if needed > self.guard.limit:
             return None
@@ -113,8 +113,7 @@ class _SteadyWatch(Watch):
     def __init__(self, guard: SteadyStream, whitening: Whitening) -> None:
         self.guard = guard
         self.whitening = whitening
-        self.outputs = whitening.outputs.to("cpu", torch.float64)
-        self.seen = torch.empty(0, whitening.dimensions, dtype=torch.float64)
+        self.seen = whitening.map.new_empty(0, whitening.dimensions)
         self.steady_for = 0
 
     def admits(self, arrival: Arrival) -> str | Rollback | None:
@@ -134,7 +133,7 @@ class _SteadyWatch(Watch):
 
     def _unsteady(self) -> str:
         block, level = self.guard.block, self.guard.level
-        if unsteady(self.seen @ self.outputs, block, level):
+        if unsteady(self.seen @ self.whitening.outputs, block, level):
             return "outputs"
         return "features" if unsteady(self.seen, block, level, self.guard.tolerance) else ""
 
