@@ -91,7 +91,7 @@ def test_no_data_in_any_process_is_the_usual_error_in_all(tmp_path):
 
 class _Unmerged(Gatherer):
     def see(self, forward: Forward, number: int) -> None:
-        pass
+        raise AssertionError("no batch is run before the error is known")
 
     def result(self) -> dict[str, torch.Tensor]:
         return {}

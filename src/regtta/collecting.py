@@ -62,6 +62,8 @@ def collect(
         moments = _FeatureMoments(features.device)
         extra = {name: gatherer for method in methods for name, gatherer in method.gatherers().items()}
         gatherers = [moments, *extra.values()]
+        for gatherer in gatherers:
+            gatherer.check(processes)
         passes = max(gatherer.passes for gatherer in gatherers)
         _check_passes(loader, passes, extra)
     processes.check_same("model", features.fingerprint)

@@ -20,12 +20,15 @@ class Gatherer(ABC):
     def see(self, forward: Forward, number: int) -> None:
         """Take in one batch of pass ``number``, counted from 0."""
 
-    def merge(self, processes: Processes, number: int) -> None:  # noqa: ARG002 - of use to those that can
+    def merge(self, processes: Processes, number: int) -> None:  # noqa: B027 - one process has nothing to merge
         """Make what pass ``number`` gathered that of all processes, the same in each; called after each pass.
 
         One that saw no batch takes part in every exchange as well.
         """
-        if processes.size > 1:
+
+    def check(self, processes: Processes) -> None:
+        """Raise where several processes are to gather what does not say how it is merged."""
+        if processes.size > 1 and type(self).merge is Gatherer.merge:
             raise ProcessError(
                 f"{type(self).__name__} cannot be gathered by several processes: it has no merge(processes, number). "
                 "Write one, or collect in one process."

@@ -84,7 +84,7 @@ class Arrival:
         inputs, alone = self.inputs, self.processes.size == 1
         if alone and inputs.device.type == "cpu":
             return float(_total(inputs)), len(inputs) > 0 and not torch.equal(inputs[-1], inputs[0])
-        if alone and inputs.is_floating_point() and len(inputs):
+        if alone and inputs.is_cuda and inputs.is_floating_point() and len(inputs):
             gap = torch.dist(inputs[-1], inputs[0], p=math.inf)
         else:
             gap = (inputs[-1:] != self._first_sample).sum()
