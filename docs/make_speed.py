@@ -54,8 +54,9 @@ NOTES = {
     "What a step costs": "Times as fast as the straightforward step with torch's defaults, where nothing else is said. On a "
     "GPU these let convolutions round to TF32; float32 throughout is what the paper's words ask for.",
     "What being ready to adapt costs": "Times the time of a bare forward pass in the same arithmetic, on a stream without a "
-    "shift. A guard's look at a batch costs a constant few tenths of a millisecond (some thirty calls of torch, few numbers "
-    "each), whatever the model: little beside a network for images, more than the whole pass of a small one for tables.",
+    "shift. A guard's look at 64 samples costs a few tenths of a millisecond, some thirty calls of torch on few numbers each, "
+    "and more where there are more samples: little beside a network for images, more than the whole pass of a small one for "
+    "tables.",
     "What collecting costs": "A whole pass, with the spectrum at its end, whose share falls as samples grow in number; so do "
     "those of copying the model and of its fingerprint. What is left is the features' product with themselves, in float64: "
     "in float32 directions without any variance would be given one by rounding, and SSA divides by it.",
