@@ -92,7 +92,8 @@ class BatchNormSwitch:
                 self._endings.append(stand_in(layer, partial(shares.normalise, layer)))
             elif direct is not None and size > 1:  # on one sample the layer may have something to say
                 self._endings.append(stand_in(layer, direct))
-                counters += [] if layer.num_batches_tracked is None else [layer.num_batches_tracked]
+                if layer.num_batches_tracked is not None:
+                    counters.append(layer.num_batches_tracked)
         if counters:
             torch._foreach_add_(counters, 1)
 

@@ -448,7 +448,7 @@ def test_who_stops_it_is_told_that_nothing_is_lost(data, here, monkeypatch, regt
     def stopped(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("regtta.commands.reproduce.sweep", stopped)
+    monkeypatch.setattr("regtta.commands.results_folder.sweep", stopped)
     result = regtta("reproduce", "california", "--quick", "--data", str(data), "--out", str(here / "out"))
     assert result.exit_code == 130
     assert "the same command goes on where it was" in result.stderr

@@ -137,7 +137,7 @@ def test_control_c_says_that_nothing_is_lost(tmp_path, monkeypatch):
     def stopped(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("regtta.commands.stress.sweep", stopped)
+    monkeypatch.setattr("regtta.commands.results_folder.sweep", stopped)
     result = CliRunner().invoke(app, [*SMALL, "--out", str(tmp_path / "new")])
     assert result.exit_code == 130
     assert "All runs so far are kept" in result.stderr

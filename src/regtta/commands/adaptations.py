@@ -11,6 +11,9 @@ from regtta.commands.resuming import EVERY
 from regtta.execution import FAST, PLAIN, Execution, Precision
 from regtta.metrics import Scores
 
+# The options that name a file to write.
+FILES = ("predictions", "adapted_weights", "diagnostics", "record", "export", "monitor", "prometheus")
+
 
 @dataclass(frozen=True)
 class AdaptOptions:
@@ -75,15 +78,7 @@ class AdaptOptions:
     @property
     def outputs(self) -> dict[str, Path | None]:
         """The files to write, by option."""
-        return {
-            "--predictions": self.predictions,
-            "--adapted-weights": self.adapted_weights,
-            "--diagnostics": self.diagnostics,
-            "--record": self.record,
-            "--export": self.export,
-            "--monitor": self.monitor,
-            "--prometheus": self.prometheus,
-        }
+        return {f"--{name.replace('_', '-')}": getattr(self, name) for name in FILES}
 
     @property
     def execution(self) -> Execution:

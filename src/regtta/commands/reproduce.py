@@ -7,7 +7,7 @@ from typing import Any
 
 from regtta.commands.explaining import told
 from regtta.commands.imports import import_name, is_import_name
-from regtta.commands.results_folder import MODELS, RUNS, absolute, check_results, make_results
+from regtta.commands.results_folder import RUNS, absolute, check_results, make_runs, models_folder
 from regtta.errors import ForeignFileError, OptionError
 from regtta.experiments.models import FROM_IMAGENET
 from regtta.experiments.reproduce.arms import Arm, ArmMaker, arm_of, fits, parts_of
@@ -20,7 +20,6 @@ from regtta.experiments.reproduce.rendering import Sheet, as_csv, as_latex, as_m
 from regtta.experiments.reproduce.roles import Listener
 from regtta.experiments.reproduce.settings import SETTINGS
 from regtta.experiments.reproduce.specs import FULL, QUICK, Plan, check_weights
-from regtta.experiments.reproduce.sweep import sweep
 from regtta.experiments.reproduce.workshop import Tools
 from regtta.experiments.store import RunStore, key_of
 from regtta.files import written_whole
@@ -201,13 +200,11 @@ def _run(options: ReproduceOptions, plan: Plan, layouts: Mapping[str, tuple[Layo
     with hired(options.jobs, options.ray) as crew:
         tools = Tools(
             place=Place(absolute(options.data), options.download, absolute(options.genders)),
-            models=(options.models or options.out / MODELS).absolute(),
+            models=models_folder(options.out, options.models),
             device=options.device or crew.best_device(),
             weights={model: path.absolute() for model, path in options.weights},
         )
-        crew.check(runs, tools)
-        make_results(options.out)
-        sweep(runs, RunStore(options.out / RUNS), tools, listener, crew=crew)
+        make_runs(options.out, runs, tools, listener, crew)
 
 
 def _written(

@@ -1,9 +1,13 @@
 """The folder that a sweep writes to: its runs, its source models and its tables, and nothing of anyone else's."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from regtta.errors import ExistingFileError, FileError, MissingFileError, OptionError
+from regtta.experiments.reproduce.roles import Crew, Kit, Listener, S
+from regtta.experiments.reproduce.sweep import sweep
+from regtta.experiments.store import RunStore
 
 RUNS = "runs.jsonl"
 MODELS = "models"
@@ -20,8 +24,19 @@ def check_results(out: Path, *, tables_only: bool = False) -> None:
         raise ExistingFileError(f"{out} holds other files and no {RUNS}. Name a new or empty folder by --out.")
 
 
-def make_results(out: Path) -> None:
-    """Make the folder where it is missing."""
+def models_folder(out: Path, named: Path | None) -> Path:
+    """Where source models lie: in the folder that was named, else in that of the results."""
+    return (named or out / MODELS).absolute()
+
+
+def make_runs(out: Path, runs: Sequence[S], tools: Kit[S], listener: Listener, crew: Crew) -> None:
+    """Have ``crew`` make the runs that the folder lacks; it is not touched where what they need is missing."""
+    crew.check(runs, tools)
+    _make_folder(out)
+    sweep(runs, RunStore(out / RUNS), tools, listener, crew=crew)
+
+
+def _make_folder(out: Path) -> None:
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -45,12 +45,13 @@ class _Share:
             raise TypeError(f"expected the inputs of a batch, found {type(x).__name__}")
         self._processes = processes
         self.whole = x
-        self.inputs = self.of(x)
-        self._counts = [len(part) for part in x.tensor_split(processes.size)]
+        parts = x.tensor_split(processes.size)
+        self.inputs = parts[processes.rank]
+        self._counts = [len(part) for part in parts]
 
     def of(self, rows: Tensor) -> Tensor:
         """Those of ``rows`` (B, ...) that belong to it."""
-        return rows.tensor_split(self._processes.size)[self._processes.rank]
+        return self._processes.own(rows, self._counts)
 
     def joined(self, rows: Tensor) -> Tensor:
         """The rows of all processes, where this one has ``rows``."""

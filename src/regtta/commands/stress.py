@@ -5,14 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from regtta.commands.results_folder import MODELS, RUNS, absolute, check_results, make_results
+from regtta.commands.results_folder import RUNS, absolute, check_results, make_runs, models_folder
 from regtta.errors import ForeignFileError, OptionError
 from regtta.experiments.numerals import source_models
 from regtta.experiments.reproduce.crews.hiring import hired
 from regtta.experiments.reproduce.loading import Place
 from regtta.experiments.reproduce.rendering import Sheet
 from regtta.experiments.reproduce.roles import Listener
-from regtta.experiments.reproduce.sweep import sweep
 from regtta.experiments.reproduce.workshop import Tools
 from regtta.experiments.store import RunStore
 from regtta.experiments.stress.arms import ADAPTING, SOURCE
@@ -161,13 +160,11 @@ def _run(options: StressOptions, plan: Plan, listener: Listener) -> None:
         tools = StressTools(
             Tools(
                 place=Place(absolute(options.data)),
-                models=(options.models or options.out / MODELS).absolute(),
+                models=models_folder(options.out, options.models),
                 device=options.device or crew.best_device(),
             )
         )
-        crew.check(runs, tools)
-        make_results(options.out)
-        sweep(runs, RunStore(options.out / RUNS), tools, listener, crew=crew)
+        make_runs(options.out, runs, tools, listener, crew)
 
 
 def _tables(options: StressOptions, records: Iterable[Mapping[str, Any]]) -> list[Path]:

@@ -7,22 +7,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from regtta.commands.adaptations import AdaptOptions
+from regtta.commands.adaptations import FILES, AdaptOptions
 from regtta.commands.teams import Team
 from regtta.failing import failing_together
 
-# What an adaptation writes, by the name of its option.
-WRITTEN = (
-    "predictions",
-    "adapted_weights",
-    "diagnostics",
-    "record",
-    "export",
-    "monitor",
-    "prometheus",
-    "tensorboard",
-    "checkpoint",
-)
+WRITTEN = (*FILES, "tensorboard", "checkpoint")  # all that an adaptation writes, by the name of its option
 
 
 @contextmanager

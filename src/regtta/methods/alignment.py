@@ -93,8 +93,9 @@ class AlignmentRule(Rule):
         """The alignment loss of the batch and the window before it."""
         method = self.method
         values = self.view(batch.features.to(self.dtype))
-        past = self._past(values, again=batch.again) if method.window else self.past
+        past = self.past  # nothing, without a window
         if method.window:
+            past = self._past(values, again=batch.again)
             self.past = torch.cat([values.detach(), past])[: method.window]
             least = max(2, method.window // 2)
             if len(self.past) < min(least, method.window):
