@@ -26,7 +26,10 @@ def page() -> str:
 
     calls = faults.PREDICTING_THREADS * faults.PREDICTIONS_A_THREAD + faults.ADAPTING_THREADS * faults.UPDATES_A_THREAD
     rows: list[tuple[str, int, str, str]] = [
-        *((fault, streams.INJECTED, "nothing", "test_faults.py") for fault in (*streams.SPOILING, *streams.BREAKING)),
+        *(
+            (fault, streams.INJECTED, "nothing", "test_faults.py")
+            for fault in (*streams.SINGLE, *streams.SPOILING, *streams.BREAKING)
+        ),
         ("killed with SIGKILL at a random moment, and resumed", faults.KILLS, "nothing", "test_checkpointing.py"),
         *(
             (f"{fault}, while a checkpoint is written", 1, "nothing", "test_checkpointing.py")

@@ -14,7 +14,7 @@ def not_a_number(batch: Tensor) -> Tensor:
 
 
 def infinite(batch: Tensor) -> Tensor:
-    return batch.masked_fill(torch.arange(len(batch))[:, None] == 3, torch.inf)
+    return batch.masked_fill(torch.arange(batch.shape[1]) == 2, torch.inf)
 
 
 def single(batch: Tensor) -> Tensor:
@@ -34,9 +34,28 @@ def overflowing(batch: Tensor) -> Tensor:
     return batch * 3e38
 
 
+def with_samples(bad: float) -> Callable[[Tensor], Tensor]:
+    """A batch with two copies more of its first sample, one number of each of them ``bad``."""
+
+    def spoil(batch: Tensor) -> Tensor:
+        more = batch[:1].repeat(2, 1)
+        more[:, 1] = bad
+        return torch.cat([batch, more])
+
+    return spoil
+
+
+SINGLE: dict[str, Callable[[Tensor], Tensor]] = {
+    "a sample with a NaN": with_samples(torch.nan),
+    "a sample with an infinity": with_samples(-torch.inf),
+    "a sample with a sentinel of 65535": with_samples(65535.0),
+    "a sample a million times too large": with_samples(1e6),
+}
+"""Each adds two bad samples to a batch: the others are learned from."""
+
 SPOILING: dict[str, Callable[[Tensor], Tensor]] = {
-    "a batch with a NaN": not_a_number,
-    "a batch with an infinity": infinite,
+    "a batch with nothing but NaN": not_a_number,
+    "a batch with nothing but infinities": infinite,
     "a batch of one sample": single,
     "a batch of one sample many times": constant,
     "an empty batch": empty,

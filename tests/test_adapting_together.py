@@ -154,11 +154,40 @@ def test_guards_rule_alike_everywhere(tmp_path):
     for which, expected in alone.items():
         assert_follows([theirs[which] for theirs in results], expected)
     reasons = {which: [told[4] for told in steps] for which, (steps, _) in alone.items()}
-    assert reasons["bad", "default"][1] == "1 of 24 samples is not finite"
+    assert reasons["bad", "default"][1] == ""  # the sample that is not finite is left out, in whichever process it lies
     assert reasons["same", "default"] == ["all samples are the same"]
     assert reasons["alike", "default"] != ["all samples are the same"]
     assert reasons["calm", "default"][-1] == "no shift"
     assert reasons["tiny", "default"] == ["a batch of 1 has no variance"]
+
+
+def _left_out(group):
+    model, source, stream = scene()
+    adapters = [regtta.Adapter(model, METHODS["ssa"], source, guards=guards, group=group) for guards in (DEFAULT, SAFE)]
+    found, share = [], dealt([0.75, 0.25])
+    for number, batch in enumerate(stream):
+        x = batch.clone()
+        x[number % 7, 1] = torch.nan  # in the first process
+        x[-1 - number % 3, 2] = 1e7  # in the last
+        mine = share(x, group.rank()) if group else x
+        first = 0 if not group or group.rank() == 0 else len(x) - len(mine)
+        for adapter in adapters:
+            step = adapter.adapt(mine)
+            rows = [row + first for row in step.excluded_rows]
+            found.append((rows, step.predictions, step.diagnostics.loss, step.diagnostics.verdict.reason))
+    return found
+
+
+def test_samples_are_left_out_alike_wherever_they_lie(tmp_path):
+    results, alone = in_processes(2, _left_out, tmp_path), _left_out(None)
+    for number, (rows, predictions, loss, reason) in enumerate(alone):
+        parts = [theirs[number] for theirs in results]
+        assert [row for part in parts for row in part[0]] == rows
+        assert len(rows) == 2
+        torch.testing.assert_close(torch.cat([part[1] for part in parts]), predictions, equal_nan=True)
+        for part in parts:
+            assert part[2] == pytest.approx(loss)
+            assert part[3] == reason
 
 
 def _other_models(group):

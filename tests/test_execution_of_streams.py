@@ -241,8 +241,53 @@ def test_a_compiled_stream_is_the_eager_one(device):
     )
     expected = followed(regtta.Adapter(model, regtta.SSA(k=3, lr=1e-2), source), stream)
     assert_same_stream(followed(compiled, stream), expected)
-    assert compiled._stream.learner.forward._compiled is not None
+    assert compiled._stream.learner._runners.usual._compiled is not None
     assert "forward" not in compiled._model[6].__dict__
+
+
+def _with_bad_samples(stream):
+    """Every second batch with one, two or three samples that are not finite."""
+    struck = [x.clone() for x in stream]
+    for number, x in enumerate(struck[1::2]):
+        x[: 1 + number % 3, 2] = torch.nan
+    return struck
+
+
+def test_batches_that_samples_were_left_out_of_are_not_compiled(monkeypatch):
+    shapes = []
+
+    def compiled(function, **_):
+        def run(inputs):
+            shapes.append(len(inputs))
+            return function(inputs)
+
+        return run
+
+    model, source, stream = scene()
+    struck = _with_bad_samples(stream[:-1])
+    expected = followed(regtta.Adapter(model, regtta.SSA(k=3, lr=1e-2), source), struck)
+    monkeypatch.setattr(torch, "compile", compiled)
+    adapter = regtta.Adapter(model, regtta.SSA(k=3, lr=1e-2), source, execution=Execution(compile=True))
+    found = followed(adapter, struck)
+    for (predictions, *numbers), (wanted, *others) in zip(found, expected, strict=True):
+        torch.testing.assert_close(predictions, wanted, equal_nan=True)
+        assert numbers == others
+    assert set(shapes) == {24}  # a compiler takes a minute for each size
+
+
+@gpu
+def test_captured_streams_learn_from_what_is_left_of_a_batch():
+    model, source, stream = scene("cuda")
+    struck = _with_bad_samples([x for _ in range(3) for x in stream[:-1]])
+    plain, captured = (
+        regtta.Adapter(model, regtta.SSA(k=3, lr=1e-2), source, execution=execution)
+        for execution in (Execution(), CAPTURED)
+    )
+    assert_same_stream(
+        [(p.nan_to_num(), *rest) for p, *rest in followed(captured, struck)],
+        [(p.nan_to_num(), *rest) for p, *rest in followed(plain, struck)],
+    )
+    assert replays(captured) == 1
 
 
 def test_what_cannot_be_compiled_is_run_as_before(caplog, monkeypatch):

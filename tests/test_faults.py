@@ -5,7 +5,7 @@ import torch
 
 import regtta
 import zoo
-from faulty_streams import BREAKING, INJECTED, SPOILING
+from faulty_streams import BREAKING, INJECTED, SINGLE, SPOILING
 from regtta.guards import DEFAULT, BoundedDisplacement, Guard
 
 BATCHES = 100
@@ -40,9 +40,23 @@ def test_a_spoiled_batch_is_predicted_and_costs_nothing(source, fault):
             step = struck.adapt(spoiled)
             assert not step.diagnostics.verdict.learned
             assert len(step.predictions) == len(spoiled)
-            assert torch.equal(step.predictions.nan_to_num(), struck.predict(spoiled).nan_to_num())
+            torch.testing.assert_close(step.predictions, struck.predict(spoiled), rtol=1e-4, atol=0.0, equal_nan=True)
             survived += 1
         assert torch.equal(struck.adapt(batch).predictions, spared.adapt(batch).predictions)
+    assert survived == INJECTED
+
+
+@pytest.mark.parametrize("fault", SINGLE)
+def test_bad_samples_cost_the_rest_of_their_batch_nothing(source, fault):
+    before = places()
+    spared, struck = adapter_of(source), adapter_of(source)
+    survived = 0
+    for number, batch in enumerate(healthy()):
+        given = SINGLE[fault](batch) if number in before else batch
+        step, expected = struck.adapt(given), spared.adapt(batch)
+        assert step.diagnostics == expected.diagnostics
+        assert torch.equal(step.predictions[: len(batch)], expected.predictions)
+        survived += step.excluded_rows == (16, 17)
     assert survived == INJECTED
 
 

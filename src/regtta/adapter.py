@@ -18,10 +18,10 @@ from regtta.locking import SharedLock
 from regtta.methods import Method, Stage
 from regtta.moving import MovingParts
 from regtta.options import described, replace
-from regtta.parameters import private_copy
+from regtta.parameters import BufferSlots, private_copy
 from regtta.processes import processes_of
 from regtta.provenance import Provenance
-from regtta.running import Dealt, Passes, laid_out, runner, settled
+from regtta.running import Dealt, Passes, laid_out, runners, settled
 from regtta.sight import Sight
 from regtta.statistics import SourceStatistics, fingerprint
 from regtta.steps import Step
@@ -95,6 +95,7 @@ class Adapter:
         self._lock = SharedLock()
         self._inputs_key = inputs
         self._model = laid_out(private_copy(model).eval(), execution)
+        self._slots = BufferSlots(self._model)
         self._device = model_device(self._model)
         self._processes = processes_of(group)
         self.execution = settled(execution, self._model, self.method.schedule.batch_norm, self._processes)
@@ -140,11 +141,16 @@ class Adapter:
 
     def predict(self, x: object) -> Tensor:
         """Predict in eval mode; nothing changes. Threads may predict side by side."""
-        if self.execution != PLAIN and self._stream is not None:
-            with self._lock.writing():  # a captured pass has one place for its input
-                return self._passes.here(self._on_device(x)).outputs
+        inputs = self._on_device(x)
+        # A captured pass has one place for its input, and a model that assigns its buffers one place for each.
+        if self._stream is not None and (self.execution != PLAIN or self._slots.reassigned):
+            with self._lock.writing():
+                return self._passes.here(inputs).outputs
         with self._lock.reading(), torch.no_grad():
-            return run_model(self._model, self._on_device(x))
+            try:
+                return run_model(self._model, inputs)
+            finally:
+                self._slots.put_back()
 
     @property
     def head(self) -> str | None:
@@ -243,6 +249,7 @@ class Adapter:
     def _found_head(self, inputs: Tensor) -> str:
         """The head that the first process with samples finds."""
         found = self._processes.first(find_head(self._model, inputs) if len(inputs) else None)
+        self._slots.put_back()
         if found is None:
             raise MismatchError("The first batch has no samples to find the head by. Pass head=<name>.")
         return found
@@ -254,11 +261,13 @@ class Adapter:
             check_width(self.source, head, module)
         schedule = self.method.schedule
         parts = MovingParts(self._model, module, schedule.trainable, head_moves=schedule.may_replace_head)
-        forward = runner(self._model, head, self.execution)
+        ways = runners(self._model, head, self.execution)
         self._head = head
-        self._passes = Passes(forward, parts.as_begun, self.execution, self._processes)
+        self._passes = Passes(ways, parts.as_begun, self.execution, self._processes, self._slots)
         stage = Stage(self._model, module, self.source)
-        learner = Learner(forward, parts, self.method, stage, processes=self._processes, execution=self.execution)
+        learner = Learner(
+            ways, parts, self.method, stage, self._slots, processes=self._processes, execution=self.execution
+        )
         self._stream = Stream(learner, self._passes, self.guards, self._processes)
 
     @property

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +14,7 @@ from regtta.failing import failing_together
 from regtta.features import FeatureModel, Forward, find_head, inputs_of, model_device
 from regtta.gathering import Gatherer, Gathers
 from regtta.moments import Moments, RunningMoments, moments_of_all
+from regtta.outliers import LEAST_ROWS, column_values, is_table, outlier_scores
 from regtta.parameters import private_copy
 from regtta.processes import Processes, processes_of
 from regtta.statistics import SourceStatistics, fingerprint
@@ -59,9 +61,9 @@ def collect(
     processes = processes_of(group)
     with failing_together(processes):
         features = _SourceFeatures(model, head, inputs, device)
-        moments = _FeatureMoments(features.device)
+        moments, furthest = _FeatureMoments(features.device), _FurthestFeatures(features.device)
         extra = {name: gatherer for method in methods for name, gatherer in method.gatherers().items()}
-        gatherers = [moments, *extra.values()]
+        gatherers = [moments, furthest, *extra.values()]
         for gatherer in gatherers:
             gatherer.check(processes)
         passes = max(gatherer.passes for gatherer in gatherers)
@@ -83,7 +85,12 @@ def collect(
         for gatherer in at_work:
             gatherer.merge(processes, number)
     results = {f"{name}/{key}": value for name, g in extra.items() for key, value in g.result().items()}
-    return features.statistics(moments.merged, results)
+    source = features.statistics(moments.merged, results)
+    return dataclasses.replace(
+        source,
+        largest_input_score=float(processes.reduce(features.largest_score, "max")),
+        largest_feature_norm=float(source.whitened_norms(furthest.rows).max()) if source.rank else 0.0,
+    )
 
 
 class _FeatureMoments(Gatherer):
@@ -114,6 +121,37 @@ class _FeatureMoments(Gatherer):
         return {}
 
 
+class _FurthestFeatures(Gatherer):
+    """Keeps the features of the samples furthest from the first batch's mean, to know how far the source reaches."""
+
+    kept: ClassVar[int] = 64
+    rows: Tensor
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._centre = torch.empty(0, device=device)
+        self.rows = torch.empty(0, 0, device=device)
+
+    def see(self, forward: Forward, number: int) -> None:  # noqa: ARG002 - there is one pass
+        """Keep the furthest of those kept and of a batch's."""
+        features = forward.features.float()
+        if len(self.rows) == 0:
+            self._centre, self.rows = features.mean(dim=0), features[:0]
+        rows = torch.cat([self.rows, features])
+        energy = (rows - self._centre).square().sum(dim=1)
+        self.rows = rows[energy.topk(min(self.kept, len(rows))).indices]
+
+    def merge(self, processes: Processes, number: int) -> None:  # noqa: ARG002 - there is one pass
+        """Bring the rows of all processes together; those without data have none of the right width."""
+        width = int(processes.reduce(torch.tensor(self.rows.shape[1]), "max"))
+        rows = self.rows if len(self.rows) else self.rows.new_empty(0, width)
+        self.rows = processes.gather(rows, processes.counts(len(rows)))
+
+    def result(self) -> dict[str, Tensor]:
+        """Nothing extra: only the largest norm of :attr:`rows` is kept."""
+        return {}
+
+
 class _SourceFeatures:
     """The features of a private copy of the model, batch by batch."""
 
@@ -125,6 +163,7 @@ class _SourceFeatures:
         self._forward = None if head is None else FeatureModel(self._model, head)
         self._head = ""
         self._key = key
+        self.largest_score = torch.zeros((), device=self.device)
 
     @torch.no_grad()
     def over(self, loader: Iterable[object]) -> Iterator[Forward]:
@@ -139,9 +178,17 @@ class _SourceFeatures:
             if self._forward is None:
                 self._forward = FeatureModel(self._model, find_head(self._model, inputs))
             forward = self._forward(inputs)
+            self._score(inputs)
             watch.see(forward.features, index)
             yield forward
         watch.check()
+
+    def _score(self, inputs: Tensor) -> None:
+        """Remember how far samples lie from the others of their batch, so that a stream's outliers can be told."""
+        if inputs.is_floating_point() and len(inputs) >= LEAST_ROWS:
+            largest = outlier_scores(column_values(inputs), table=is_table(inputs)).max().float()
+            known = self.largest_score
+            self.largest_score = torch.where(largest.isfinite(), torch.fmax(known, largest), known)
 
     def agree_on_head(self, processes: Processes) -> None:
         """Take over the head from the other processes where no batch has shown it here; raise where they differ."""

@@ -15,13 +15,14 @@ from regtta.batch_norm import BatchNormSwitch, batch_norms
 from regtta.descending import bare_step
 from regtta.errors import OptionError
 from regtta.execution import PLAIN, Execution
-from regtta.features import Forward, RunForward
+from regtta.features import Forward
 from regtta.guards import Keep, Outcome, Rollback, Ruling
 from regtta.methods import Batch, Method, NewHead, Remember, Rule, Skip, Stage, Update
 from regtta.moving import MovingParts, OptimizerMemory
+from regtta.parameters import BufferSlots
 from regtta.processes import ALONE, Processes
 from regtta.replaying import Replay
-from regtta.running import TOLERANCES, Dealt, on_rows
+from regtta.running import TOLERANCES, Dealt, Runners, on_rows
 from regtta.shared_batch_norm import Shares
 
 logger = logging.getLogger(__name__)
@@ -55,10 +56,11 @@ class Learner:
     """Carries a method out on one model: its rule, its optimizer, BatchNorm. Made while the model is as trained.
 
     Args:
-        forward: runs the model.
+        runners: run the model.
         parts: what may move.
         method: how to adapt.
         stage: what a stream begins with.
+        slots: of the model's buffers.
         processes: who else has samples of each batch.
         execution: how it is carried out.
 
@@ -68,15 +70,17 @@ class Learner:
 
     def __init__(
         self,
-        forward: RunForward,
+        runners: Runners,
         parts: MovingParts,
         method: Method,
         stage: Stage,
+        slots: BufferSlots,
         *,
         processes: Processes = ALONE,
         execution: Execution = PLAIN,
     ) -> None:
-        self.forward = forward
+        self._runners = runners
+        self._slots = slots
         self.parts = parts
         self.method = method
         self.stage = stage
@@ -165,7 +169,7 @@ class Learner:
         return Attempt(outcome, stands, ruling)
 
     def _take(self, dealt: Dealt, *, again: bool) -> _Taken:
-        if self._replay is None:
+        if self._replay is None or not dealt.whole:
             return self._take_plainly(dealt, again=again)
         features, outputs, numbers = self._replay(dealt.inputs)
         return _Taken(Forward(features, outputs), None if self.optimizer is None else numbers[-2], numbers)
@@ -203,23 +207,26 @@ class Learner:
     def _ask_rule(self, dealt: Dealt, *, again: bool) -> tuple[Forward, Update]:
         processes, counts = self._processes, dealt.counts
         self.batch_norm.switch(sum(counts), Shares(processes, empty=len(dealt.inputs) == 0))
-        run = self.forward if processes.size == 1 else partial(on_rows, self.forward)
+        forward = self._runners.usual if dealt.whole else self._runners.odd
+        run = forward if processes.size == 1 else partial(on_rows, forward)
         try:
             with torch.set_grad_enabled(bool(self.parts.trainable)):
                 local = run(dealt.inputs)
-                forward = Forward(processes.gather(local.features, counts), processes.gather(local.outputs, counts))
+                self._slots.take_over()
+                seen = Forward(processes.gather(local.features, counts), processes.gather(local.outputs, counts))
                 targets = None if dealt.targets is None else processes.gather(dealt.targets, counts)
                 batch = Batch(
                     dealt.inputs,
-                    forward.features,
-                    forward.outputs,
+                    seen.features,
+                    seen.outputs,
                     targets,
                     run,
                     again,
                     everywhere=lambda values: processes.gather(values, counts),
                 )
-                return forward, self.rule.update(batch)
+                return seen, self.rule.update(batch)
         finally:
+            self._slots.put_back()  # what further passes on the batch assigned
             self.batch_norm.predicting()
 
     def _carry_out(self, update: Update) -> list[Tensor]:

@@ -20,6 +20,12 @@ def check_choice(name: str, value: object, choices: Collection[object]) -> None:
         )
 
 
+def check_bool(name: str, value: object) -> None:
+    """Raise unless ``value`` is True or False."""
+    if not isinstance(value, bool):
+        raise OptionError(f"Expected {name} to be True or False, found {value!r}.")
+
+
 def check_positive(name: str, value: float) -> None:
     """Raise unless ``value`` is a number above zero."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:

@@ -5,6 +5,7 @@ head. Everything else is frozen, which also saves a third of the backward pass.
 """
 
 import copy
+import logging
 from collections.abc import Iterable
 from typing import Literal, get_args
 
@@ -18,6 +19,8 @@ from regtta.errors import ModelError
 Trainable = Literal["affine", "extractor", "all"]
 
 TRAINABLE: tuple[str, ...] = get_args(Trainable)
+
+logger = logging.getLogger(__name__)
 
 _NORMS = (_BatchNorm, _InstanceNorm, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
 
@@ -71,6 +74,63 @@ def freeze_all_but(model: nn.Module, moving: Iterable[nn.Parameter]) -> None:
     for parameter in model.parameters():
         parameter.requires_grad_(id(parameter) in kept)
         parameter.grad = None
+
+
+class BufferSlots:
+    """Where the modules of a model hold their buffers, for models that assign new tensors to them in ``forward``.
+
+    Everything that remembers, undoes and resets works on the tensors that were registered when the adapter was made. A
+    model that runs ``self.ema = 0.9 * self.ema + 0.1 * x.mean(0)`` puts another tensor in their place; after each pass
+    the registered one is put back, with or without the new values.
+
+    Args:
+        model: the adapter's copy.
+
+    Attributes:
+        reassigned: whether a pass has assigned a buffer so far.
+
+    Example:
+        >>> layer = nn.BatchNorm1d(2)
+        >>> slots, registered = BufferSlots(layer), layer.running_mean
+        >>> layer.running_mean = torch.ones(2)
+        >>> slots.take_over(); layer.running_mean is registered, registered
+        (True, tensor([1., 1.]))
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self._slots = [
+            (module._buffers, name, value, f"{place}.{name}".lstrip("."))
+            for place, module in model.named_modules()
+            for name, value in module._buffers.items()
+        ]
+        self.reassigned = False
+        self._told: set[str] = set()
+
+    def put_back(self) -> None:
+        """Put the registered tensors back as they are: for passes that change nothing."""
+        for buffers, name, registered, _ in self._slots:
+            if buffers.get(name) is not registered:
+                self.reassigned = True
+                buffers[name] = registered
+
+    @torch.no_grad()
+    def take_over(self) -> None:
+        """Put the registered tensors back with the values that the pass assigned: for passes that learn."""
+        for buffers, name, registered, place in self._slots:
+            assigned = buffers.get(name)
+            if assigned is registered:
+                continue
+            if isinstance(registered, Tensor) and isinstance(assigned, Tensor) and _same_kind(registered, assigned):
+                registered.copy_(assigned.detach())
+            elif place not in self._told:
+                self._told.add(place)
+                logger.warning("forward() gives the buffer %s another shape or dtype: it is put back.", place)
+            self.reassigned = True
+            buffers[name] = registered
+
+
+def _same_kind(a: Tensor, b: Tensor) -> bool:
+    return a.shape == b.shape and a.dtype == b.dtype
 
 
 class Snapshot:

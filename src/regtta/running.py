@@ -12,11 +12,14 @@ from torch import Tensor, nn
 from regtta.batch_norm import BatchNormMode, batch_norms, steady
 from regtta.execution import PLAIN, Execution, Precision
 from regtta.features import FeatureModel, Forward, RunForward, model_device, run_model, without_features
+from regtta.parameters import BufferSlots
 from regtta.processes import Processes
 from regtta.replaying import FIRST, Replay
 
 # How far two ways of running a model in one precision may be apart, relative to the largest number of a result.
 TOLERANCES: Mapping[Precision, float] = types.MappingProxyType({"float32": 1e-3, "tf32": 1e-2, "bfloat16": 5e-2})
+
+_Pass = Callable[[Tensor], tuple[Tensor, ...]]
 
 logger = logging.getLogger(__name__)
 
@@ -44,11 +47,25 @@ def settled(execution: Execution, model: nn.Module, mode: BatchNormMode, process
     return execution
 
 
-def runner(model: nn.Module, head: str | None, execution: Execution) -> RunForward:
+@dataclass(frozen=True)
+class Runners:
+    """Two ways to run one model.
+
+    Attributes:
+        usual: as the execution says.
+        odd: without compiling, for batches of sizes that may not come again.
+    """
+
+    usual: RunForward
+    odd: RunForward
+
+
+def runners(model: nn.Module, head: str | None, execution: Execution) -> Runners:
     """What runs ``model`` and sees its features at ``head``, as the execution says."""
     exact = execution.precision == "bfloat16"
     plain = without_features(model) if head is None else FeatureModel(model, head, exact_head=exact)
-    return plain if execution == PLAIN else _Executed(model, plain, execution)
+    usual = plain if execution == PLAIN else _Executed(model, plain, execution)
+    return Runners(usual, _Executed(model, plain, replace(execution, compile=False)) if execution.compile else usual)
 
 
 class _Executed:
@@ -96,11 +113,14 @@ class Dealt:
         inputs: (B, ...) this process's samples; all of them where there is one process.
         targets: (B, ...) their labels, for the one method that takes them.
         counts: how many samples each process has.
+        whole: whether these are all samples of the batch that came. A batch that samples were left out of has a size
+            that may not come again, and is run without compiling or capturing.
     """
 
     inputs: Tensor
     targets: Tensor | None
     counts: Sequence[int]
+    whole: bool = True
 
 
 def _compiled(model: nn.Module) -> Callable[[Tensor], Tensor]:
@@ -116,28 +136,39 @@ class Passes:
     """Passes in eval mode that leave everything as it is: of the model as it is now, and as it was at first.
 
     Args:
-        forward: runs the model.
+        runners: run the model.
         as_begun: tensors that make it what it was.
         execution: as settled.
         processes: who else has samples of each batch.
+        slots: of the model's buffers.
     """
 
     def __init__(
-        self, forward: RunForward, as_begun: Mapping[str, Tensor], execution: Execution, processes: Processes
+        self,
+        runners: "Runners",
+        as_begun: Mapping[str, Tensor],
+        execution: Execution,
+        processes: Processes,
+        slots: BufferSlots,
     ) -> None:
-        def now(inputs: Tensor) -> tuple[Tensor, Tensor]:
-            return _both(forward(inputs))
+        def passing(forward: RunForward, tensors: Mapping[str, Tensor] | None) -> _Pass:
+            def run(inputs: Tensor) -> tuple[Tensor, Tensor]:
+                try:
+                    return _both(forward(inputs, tensors))
+                finally:
+                    slots.put_back()
 
-        def at_first(inputs: Tensor) -> tuple[Tensor, Tensor]:
-            return _both(forward(inputs, as_begun))
+            return run
 
-        self._now: Callable[[Tensor], tuple[Tensor, ...]] = now
-        self._at_first: Callable[[Tensor], tuple[Tensor, ...]] = at_first
         self._processes = processes
+        self._now = passing(runners.usual, None)
+        self._at_first = passing(runners.usual, as_begun)
+        self._odd_now = passing(runners.odd, None)
+        self._odd_at_first = passing(runners.odd, as_begun)
         if execution.capture:
             tolerance = TOLERANCES[execution.precision]
-            self._now = Replay(now, "A prediction", tolerance=tolerance)
-            self._at_first = Replay(at_first, "A pass of the source model", tolerance=tolerance)
+            self._now = Replay(self._now, "A prediction", tolerance=tolerance)
+            self._at_first = Replay(self._at_first, "A pass of the source model", tolerance=tolerance)
 
     @torch.no_grad()
     def here(self, inputs: Tensor) -> Forward:
@@ -146,11 +177,11 @@ class Passes:
 
     def current(self, dealt: Dealt) -> Forward:
         """By the model as it is, of the samples of all processes."""
-        return self._together(self._now, dealt)
+        return self._together(self._now if dealt.whole else self._odd_now, dealt)
 
     def source(self, dealt: Dealt) -> Forward:
         """By the model as it was, of the samples of all processes."""
-        return self._together(self._at_first, dealt)
+        return self._together(self._at_first if dealt.whole else self._odd_at_first, dealt)
 
     def own(self, outputs: Tensor, dealt: Dealt) -> Tensor:
         """Those of this process's samples."""

@@ -14,8 +14,9 @@ Two counts describe how much of the feature space the source uses, as in Table 1
 import hashlib
 import json
 import logging
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -38,6 +39,7 @@ from regtta.reading import parse_json
 FORMAT_VERSION = 1
 RANK_TOLERANCE = torch.finfo(torch.float32).eps
 VALID_TOLERANCE = 1e-12
+SHARE = 0.99  # of the source's variance: the rest is too small to tell a shift from rounding
 
 logger = logging.getLogger(__name__)
 
@@ -83,6 +85,9 @@ class SourceStatistics:
         head: name of the linear layer whose input the features are.
         fingerprint: of the model they were collected on.
         extras: what single methods gathered beyond the moments, by ``"method/name"``.
+        largest_input_score: of all samples, see :func:`regtta.outliers.outlier_scores`; 0 where it is not known.
+        largest_feature_norm: of all samples, ``‖y‖²`` in the whitened subspace that carries 99 % of the variance; 0
+            where it is not known.
     """
 
     mean: Tensor
@@ -93,6 +98,8 @@ class SourceStatistics:
     head: str
     fingerprint: str
     extras: Mapping[str, Tensor] = field(default_factory=dict)
+    largest_input_score: float = 0.0
+    largest_feature_norm: float = 0.0
 
     @classmethod
     def from_moments(
@@ -158,6 +165,12 @@ class SourceStatistics:
         carried = self.variances.cumsum(0) / self.variances.sum()
         return min(int((carried < share).sum()) + 1, self.dimensions)
 
+    def whitened_norms(self, features: Tensor) -> Tensor:
+        """(B,) ``‖Λ^(−1/2) Vᵀ (z − μ)‖²`` of features (B, D), over the directions that carry 99 % of the variance."""
+        subspace = self.top(min(self.dimensions_for(SHARE), self.rank))
+        coordinates = subspace.project(features.cpu().double())
+        return (coordinates.square() / subspace.variances).sum(dim=1)
+
     def top(self, k: int | Literal["auto"], clip: bool = True) -> Subspace:
         """The ``k`` leading directions; ``"auto"`` takes the rank.
 
@@ -196,8 +209,13 @@ class SourceStatistics:
         self.check_fingerprint(other.fingerprint)
         if self.extras or other.extras:
             logger.warning("Merging keeps the moments alone; dropped: %s.", sorted({*self.extras, *other.extras}))
-        return SourceStatistics.from_moments(
+        merged = SourceStatistics.from_moments(
             self._moments().merge(other._moments()), head=self.head, fingerprint=self.fingerprint
+        )
+        return replace(
+            merged,
+            largest_input_score=max(self.largest_input_score, other.largest_input_score),
+            largest_feature_norm=max(self.largest_feature_norm, other.largest_feature_norm),
         )
 
     def check_fingerprint(self, fingerprint: str) -> None:
@@ -225,6 +243,7 @@ class SourceStatistics:
             "count": self.count,
             "head": self.head,
             "fingerprint": self.fingerprint,
+            **{name: getattr(self, name) for name in _LARGEST},
         }
         tensors = {name: getattr(self, name) for name in _TENSORS}
         tensors |= {f"{_EXTRA}{name}": value for name, value in self.extras.items()}
@@ -238,11 +257,16 @@ class SourceStatistics:
         about = _about(Path(path), metadata)
         _check_tensors(Path(path), tensors)
         return cls(
-            **{name: tensors[name] for name in _TENSORS},
+            mean=tensors["mean"],
+            variances=tensors["variances"],
+            basis=tensors["basis"],
+            feature_variances=tensors["feature_variances"],
             count=about["count"],
             head=str(about["head"]),
             fingerprint=str(about["fingerprint"]),
             extras={name.removeprefix(_EXTRA): value for name, value in tensors.items() if name.startswith(_EXTRA)},
+            largest_input_score=float(about.get("largest_input_score", 0.0)),
+            largest_feature_norm=float(about.get("largest_feature_norm", 0.0)),
         )
 
     def _moments(self) -> Moments:
@@ -251,6 +275,7 @@ class SourceStatistics:
 
 _TENSORS = ("mean", "variances", "basis", "feature_variances")
 _EXTRA = "extra/"
+_LARGEST = ("largest_input_score", "largest_feature_norm")
 
 
 def fingerprint(model: nn.Module) -> str:
@@ -296,6 +321,10 @@ def _about(path: Path, metadata: Mapping[str, str]) -> dict[str, Any]:
         raise ForeignFileError(f"{path} lacks {sorted(wanted)}: it was not written by regtta.")
     if type(about["count"]) is not int or about["count"] < 1:
         raise ForeignFileError(f"{path}: expected a count of samples, found {about['count']!r}. Collect it again.")
+    for name in _LARGEST:
+        value = about.get(name, 0.0)
+        if type(value) not in (int, float) or not 0 <= value < math.inf:
+            raise ForeignFileError(f"{path}: expected {name} of at least 0, found {value!r}. Collect it again.")
     return about
 
 

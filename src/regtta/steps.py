@@ -47,8 +47,11 @@ class Step:
         predictions: from the forward pass whose loss then updates the model (the paper's online
             protocol); from eval mode where the batch was not learned from.
         diagnostics: what learning from it did.
+        excluded_rows: indices of the samples that were left out of learning, such as those with a NaN in them. They are
+            predicted in eval mode.
     """
 
     index: int
     predictions: Tensor
     diagnostics: Diagnostics
+    excluded_rows: tuple[int, ...] = ()

@@ -1,18 +1,37 @@
 """One stream of batches through an adapter: what guards say, what is learned, where it stands. The adapter's alone."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
+import torch
 from torch import Tensor
 
 from regtta.features import Forward
-from regtta.guards import Arrival, Guard, Keep, Outcome, Panel, Post, Rollback
+from regtta.guards import Arrival, Guard, Keep, Outcome, Panel, Post, Rollback, Screened
 from regtta.learning import Attempt, Learner
 from regtta.processes import Processes
 from regtta.provenance import utc_now
 from regtta.running import Dealt, Passes
 from regtta.sight import Sight
 from regtta.steps import Diagnostics, Step, Verdict
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """What came of a batch.
+
+    Attributes:
+        step: for the user.
+        part: the samples that guards did not leave out.
+        forward: the pass of that part which the predictions are of.
+        at_source: the pass of that part by the source model, where a guard made one.
+    """
+
+    step: Step
+    part: Dealt
+    forward: Forward
+    at_source: Forward | None = None
 
 
 class Stream:
@@ -51,14 +70,14 @@ class Stream:
 
     def step(self, dealt: Dealt, *, frozen: bool, sight: bool) -> tuple[Step, Sight | None]:
         """Learn from a batch if the guards let it be; and, where asked for, how both models see it."""
-        step, answered, at_source = self._frozen_step(dealt) if frozen else self._guarded_step(dealt)
+        answer = self._frozen_step(dealt) if frozen else self._guarded_step(dealt)
         self.batches += 1
-        self.learned += step.diagnostics.verdict.learned
+        self.learned += answer.step.diagnostics.verdict.learned
         if not sight:
-            return step, None
+            return answer.step, None
         # The source model's pass is made anew only where nobody has made it.
-        source = answered if not self.moved else at_source or self._passes.source(dealt)
-        return step, Sight(step, answered, source)
+        source = answer.forward if not self.moved else answer.at_source or self._passes.source(answer.part)
+        return answer.step, Sight(answer.step, answer.forward, source)
 
     def return_to(self, where: Literal["source", "good"]) -> Literal["source", "good"]:
         """Take the model back; says to where, since there may be no good one."""
@@ -92,19 +111,15 @@ class Stream:
         self.moved = state["moved"]
         self._good = dict(state["good"])
 
-    def _guarded_step(self, dealt: Dealt) -> tuple[Step, Forward, Forward | None]:
-        """The step, the pass that its predictions are of, and the source model's where a guard made one."""
-        arrival = Arrival(
-            dealt.inputs,
-            lambda: self._passes.current(dealt),
-            lambda: self._passes.source(dealt),
-            moved=self.moved,
-            processes=self._processes,
-            counts=dealt.counts,
-        )
+    def _guarded_step(self, dealt: Dealt) -> _Answer:
+        screened = self._panel.screen(self._arrived(dealt))
+        if screened.nothing_left:
+            return self._refused_step(dealt, screened.reasons[0], screened.excluded_rows)
+        arrival, part, left_out = screened.arrival, *_split(dealt, screened)
+        unlearned = None if left_out is None else self._predicted(left_out)
         ruling = self._panel.admits(arrival)
         if ruling is None:
-            attempt = self.learner.learn(dealt, self._panel.judge)
+            attempt = self.learner.learn(part, self._panel.judge)
         else:
             attempt = Attempt(Outcome(), stands=False, ruling=ruling)
         at_source, returned = arrival.seen_at_source, ""
@@ -114,19 +129,60 @@ class Stream:
             self._good = self.learner.state_dict()
         if isinstance(attempt.ruling, Rollback):
             returned = self.return_to(attempt.ruling.to)
-            arrival = Arrival(dealt.inputs, lambda: self._passes.current(dealt))
+            arrival = self._arrived(part)
+            unlearned = None if left_out is None else self._predicted(left_out)
         learned_from = attempt.outcome.forward if attempt.stands else None
         answered = learned_from or arrival.current
-        return self._described(attempt, self._passes.own(answered.outputs, dealt), returned), answered, at_source
+        predictions = screened.joined(self._passes.own(answered.outputs, part), unlearned)
+        step = self._described(attempt, predictions, returned, screened.excluded_rows)
+        return _Answer(step, part, answered, at_source)
 
-    def _frozen_step(self, dealt: Dealt) -> tuple[Step, Forward, None]:
-        answered = self._passes.current(dealt)
-        attempt = Attempt(Outcome(), stands=False, ruling="frozen by hand")
-        return self._described(attempt, self._passes.own(answered.outputs, dealt), ""), answered, None
+    def _arrived(self, dealt: Dealt) -> Arrival:
+        def part(inputs: Tensor, counts: Sequence[int]) -> Dealt:
+            return Dealt(inputs, None, counts, whole=dealt.whole and sum(counts) == sum(dealt.counts))
 
-    def _described(self, attempt: Attempt, predictions: Tensor, returned: str) -> Step:
+        return Arrival(
+            dealt.inputs,
+            lambda inputs, counts: self._passes.current(part(inputs, counts)),
+            lambda inputs, counts: self._passes.source(part(inputs, counts)),
+            moved=self.moved,
+            processes=self._processes,
+            counts=dealt.counts,
+        )
+
+    def _predicted(self, dealt: Dealt) -> Tensor:
+        """Predictions of this process's samples in eval mode."""
+        return self._passes.own(self._passes.current(dealt).outputs, dealt)
+
+    def _frozen_step(self, dealt: Dealt) -> _Answer:
+        return self._refused_step(dealt, "frozen by hand")
+
+    def _refused_step(self, dealt: Dealt, reason: str, excluded_rows: tuple[int, ...] = ()) -> _Answer:
+        """Predict a batch that is not learned from, and that no guard has to look at."""
+        forward = self._passes.current(dealt)
+        attempt = Attempt(Outcome(), stands=False, ruling=reason)
+        predictions = self._passes.own(forward.outputs, dealt)
+        return _Answer(self._described(attempt, predictions, "", excluded_rows), dealt, forward)
+
+    def _described(
+        self, attempt: Attempt, predictions: Tensor, returned: str, excluded_rows: tuple[int, ...] = ()
+    ) -> Step:
         ruling, outcome = attempt.ruling, attempt.outcome
         reason = ruling.reason if isinstance(ruling, Rollback) else ruling if isinstance(ruling, str) else ""
         verdict = Verdict(learned=not reason, reason=reason, returned=returned)
         diagnostics = Diagnostics(outcome.loss, outcome.gradient_norm, self.learner.displacement, verdict)
-        return Step(self.batches, predictions, diagnostics)
+        return Step(self.batches, predictions, diagnostics, excluded_rows)
+
+
+def _split(dealt: Dealt, screened: Screened) -> tuple[Dealt, Dealt | None]:
+    """The samples of a batch that are learned from, and those that are left out, where there are any."""
+    if screened.kept is None:
+        return dealt, None
+    kept, counts = screened.kept, screened.arrival.counts
+    others = [all_ - left for all_, left in zip(dealt.counts, counts, strict=True)]
+    rows = torch.tensor(screened.excluded_rows, dtype=torch.int64, device=kept.device)
+    targets = dealt.targets
+    if targets is not None and len(targets) == len(dealt.inputs):  # else the method says what is wrong with them
+        targets = targets[kept.to(targets.device)]
+    part = Dealt(screened.arrival.inputs, targets, counts, whole=False)
+    return part, Dealt(dealt.inputs[rows], None, others, whole=False)

@@ -12,9 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from regtta.errors import StatisticsError
-from regtta.statistics import SourceStatistics
-
-SHARE = 0.99  # of the source's variance: the rest is too small to tell a shift from rounding
+from regtta.statistics import SHARE, SourceStatistics
 
 
 @dataclass(frozen=True)

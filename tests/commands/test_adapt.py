@@ -145,7 +145,7 @@ def test_missing_values_keep_their_row_and_stay_out_of_the_scores(workspace: Pat
     report = adapt_model(options("holes.csv", target="y"))
     assert np.flatnonzero(written().isnan().numpy()).tolist() == [3]
     assert (report.samples, report.not_finite, report.unscored) == (70, 1, 2)
-    assert (report.learned, report.refused) == (4, {"1 of 16 samples is not finite": 1})
+    assert (report.learned, report.refused, report.excluded) == (5, {}, 1)
     whole = table.dropna().index.to_numpy()
     expected = r2_score(table["y"][whole], written().double().numpy()[whole])
     assert report.scores[1].r2 == pytest.approx(expected, abs=1e-5)

@@ -25,6 +25,7 @@ def test_every_line_is_json_whatever_the_numbers(tmp_path: Path):
     assert found[0] == {
         "index": 0,
         "samples": 4,
+        "excluded": 0,
         "loss": 0.5,
         "gradient_norm": 2.0,
         "displacement": 0.25,

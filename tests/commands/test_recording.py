@@ -156,7 +156,8 @@ def holes(workspace):
 def test_missing_values_are_left_out_of_the_rows_looked_at(statistics, holes, recorded):
     content, _ = recorded("--target", "y")
     assert content["sample"] == {"rows": 68, "seen": 68}
-    assert (content["not_finite"], content["unscored"], content["learned"]) == (2, 3, 3)
+    assert (content["not_finite"], content["unscored"], content["learned"]) == (2, 3, 5)
+    assert content["excluded"] == 2
     for name in ("before", "after"):
         assert content["predictions"][name]["scores"]["count"] == 67
         assert np.isfinite(content["predictions"][name]["predictions"]).all()

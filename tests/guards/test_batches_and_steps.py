@@ -1,14 +1,25 @@
 import pytest
 import torch
 
-from regtta.guards import DEFAULT, Arrival, FiniteInputs, FiniteStep, Guard, Outcome, SeveralSamples, VariedInputs
+from regtta.guards import (
+    DEFAULT,
+    Arrival,
+    FiniteInputs,
+    FiniteStep,
+    Guard,
+    Outcome,
+    OutlierRows,
+    SeveralSamples,
+    VariedInputs,
+)
 
 
 def arriving(inputs):
-    return Arrival(inputs, lambda: pytest.fail("nobody needs a forward pass for this"))
+    return Arrival(inputs, lambda *_: pytest.fail("nobody needs a forward pass for this"))
 
 
 def test_a_guard_by_itself_lets_everything_pass():
+    assert Guard().exclude_rows(arriving(torch.full((1, 1), torch.nan))) is None
     assert Guard().admits(arriving(torch.full((1, 1), torch.nan))) is None
     assert Guard().judge(Outcome(float("nan"), None)) is None
 
@@ -16,12 +27,15 @@ def test_a_guard_by_itself_lets_everything_pass():
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
 def test_finite_inputs_counts_samples_not_values(bad):
     x = torch.zeros(4, 2, 3)
-    assert FiniteInputs().admits(arriving(x)) is None
+    assert FiniteInputs().exclude_rows(arriving(x)) is None
     x[1, 0, 0] = x[1, 1, 2] = x[3, 0, 1] = bad
-    assert FiniteInputs().admits(arriving(x)) == "2 of 4 samples are not finite"
-    assert FiniteInputs().admits(arriving(x[:2])) == "1 of 2 samples is not finite"
-    assert FiniteInputs().admits(arriving(torch.tensor([1.0, bad]))) == "1 of 2 samples is not finite"
-    assert FiniteInputs().admits(arriving(torch.zeros(2, 3, dtype=torch.long))) is None
+    exclusion = FiniteInputs().exclude_rows(arriving(x))
+    assert exclusion.rows.tolist() == [False, True, False, True]
+    assert exclusion.reason == "2 of 4 samples are not finite"
+    assert FiniteInputs().exclude_rows(arriving(x[:2])).reason == "1 of 2 samples is not finite"
+    assert FiniteInputs().exclude_rows(arriving(torch.tensor([1.0, bad]))).rows.tolist() == [False, True]
+    assert FiniteInputs().exclude_rows(arriving(torch.zeros(2, 3, dtype=torch.long))) is None
+    assert FiniteInputs().exclude_rows(arriving(torch.full((2, 3), 3e38))) is None  # though their sum is infinite
 
 
 def test_several_samples():
@@ -48,4 +62,4 @@ def test_finite_step():
 
 
 def test_the_default_refuses_only_what_cannot_be_learned_from():
-    assert {type(guard) for guard in DEFAULT} == {FiniteInputs, SeveralSamples, VariedInputs, FiniteStep}
+    assert {type(guard) for guard in DEFAULT} == {FiniteInputs, OutlierRows, SeveralSamples, VariedInputs, FiniteStep}

@@ -156,7 +156,7 @@ def test_a_refusal_is_a_rollback_only_where_something_has_moved():
     watch = Gate(least=8).start(Post(2, source, model[6]))
     forward, x = FeatureModel(model, "6"), stream(1)[0]
     with torch.no_grad():
-        still = Arrival(x, lambda: forward(x), lambda: pytest.fail("not while nothing has moved"))
+        still = Arrival(x, lambda *_: forward(x), lambda *_: pytest.fail("not while nothing has moved"))
         assert watch.admits(still) == "no shift"
-        moved = Arrival(x, lambda: pytest.fail("not where there is no shift"), lambda: forward(x), moved=True)
+        moved = Arrival(x, lambda *_: pytest.fail("not where there is no shift"), lambda *_: forward(x), moved=True)
         assert watch.admits(moved) == Rollback("no shift", "source")

@@ -56,7 +56,7 @@ def outcome(features, **numbers):
 def arrival(features, now=None, moved=False):
     at_source = Forward(features, features)
     return Arrival(
-        features, lambda: at_source if now is None else Forward(now, now), lambda: at_source, moved=moved
+        features, lambda *_: at_source if now is None else Forward(now, now), lambda *_: at_source, moved=moved
     )  # fmt: skip
 
 
@@ -343,7 +343,7 @@ def test_how_many_forward_passes_a_guard_adds(guard, at_first, moved):
         x = regressor.draw(64, torch.Generator().manual_seed(3), shift=4.0)
         calls.clear()
 
-        def run(x=x):
+        def run(x, counts):
             calls.append(1)
             with torch.no_grad():
                 return Forward(model[:6](x), model(x))

@@ -173,16 +173,28 @@ def test_bad_batches_are_survived_and_cost_nothing(name, kind, outputs):
     good, later = case.stream(2)
     for each in (adapter, spared):
         case.adapt(each, good)
-    poisoned = later.clone()
-    poisoned[2].fill_(torch.nan)
-    for bad in (poisoned, later[:1], later[:1].expand_as(later)):
+    for bad in (torch.full_like(later, torch.nan), later[:1], later[:1].expand_as(later)):
         expected = adapter.predict(bad)
         step = case.adapt(adapter, bad)
-        rows = bad.flatten(1).isfinite().all(dim=1)
         assert not step.diagnostics.verdict.learned
         assert step.diagnostics.verdict.reason
-        assert torch.equal(step.predictions[rows], expected[rows])
+        assert torch.equal(step.predictions.nan_to_num(), expected.nan_to_num())
     assert torch.equal(case.adapt(adapter, later).predictions, case.adapt(spared, later).predictions)
+
+
+@every_case
+def test_a_bad_sample_is_as_if_it_had_not_come(name, kind, outputs):
+    case = Case(name, kind, outputs)
+    struck, spared = case.adapter(), case.adapter()
+    for batch in case.stream(3):
+        poisoned = batch.clone()
+        poisoned[2].fill_(torch.nan)
+        others = [row for row in range(len(batch)) if row != 2]
+        step, expected = case.adapt(struck, poisoned), case.adapt(spared, batch[others])
+        assert step.excluded_rows == (2,)
+        assert step.diagnostics == expected.diagnostics
+        assert torch.equal(step.predictions[others], expected.predictions)
+    assert torch.equal(struck.predict(batch), spared.predict(batch))
 
 
 @every_case

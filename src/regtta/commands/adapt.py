@@ -109,6 +109,7 @@ def _report(options: AdaptOptions, chosen: Method, tally: Tally, alarms: tuple[s
         scores=tally.scores(),
         written=tuple(path for path in (*options.outputs.values(), options.tensorboard) if path is not None),
         alarms=alarms,
+        excluded=tally.excluded,
     )
 
 
@@ -133,6 +134,7 @@ def _about(options: AdaptOptions, report: AdaptReport) -> dict[str, object]:
         "not_finite": report.not_finite,
         "learned": report.learned,
         "refused": dict(report.refused),
+        "excluded": report.excluded,
         "unscored": report.unscored,
         "scores": None
         if report.scores is None

@@ -103,6 +103,7 @@ class AdaptReport:
         not_finite: how many predictions are NaN or infinite.
         learned: batches learned from.
         refused: how many batches were not, by reason, the most frequent first.
+        excluded: samples left out of learning, in whatever batches.
         unscored: rows left out of the scores, since inputs or labels are missing there.
         scores: of the unadapted model and of the predictions, where there were labels.
         written: the files.
@@ -119,3 +120,4 @@ class AdaptReport:
     scores: tuple[Scores, Scores] | None
     written: tuple[Path, ...]
     alarms: tuple[str, ...] = ()
+    excluded: int = 0

@@ -35,6 +35,7 @@ def diagnostics_of(step: Step) -> dict[str, object]:
     return {
         "index": step.index,
         "samples": len(step.predictions),
+        "excluded": len(step.excluded_rows),
         "loss": _finite(told.loss),
         "gradient_norm": _finite(told.gradient_norm),
         "displacement": _finite(told.displacement),

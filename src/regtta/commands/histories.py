@@ -1,6 +1,7 @@
 """The steps of a stream so far, kept beside its checkpoint so that a resumed command writes all of them."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -26,7 +27,7 @@ class StepHistory:
     def see(self, step: Step) -> None:
         """Add a step."""
         # On the CPU, and a copy: a batch's predictions may be a view of more.
-        self.steps.append(Step(step.index, step.predictions.detach().cpu().clone(), step.diagnostics))
+        self.steps.append(replace(step, predictions=step.predictions.detach().cpu().clone()))
 
     def state_dict(self) -> dict[str, Any]:
         """All of it, as tensors and plain values."""
@@ -37,6 +38,7 @@ class StepHistory:
             "about": self.about,
             "indices": torch.tensor([step.index for step in self.steps], dtype=torch.int64),
             "sizes": torch.tensor([len(step.predictions) for step in self.steps], dtype=torch.int64),
+            "excluded": [list(step.excluded_rows) for step in self.steps],
             "predictions": torch.cat([step.predictions for step in self.steps]) if self.steps else torch.empty(0),
             "numbers": torch.tensor([[0.0 if n is None else n for n in row] for row in numbers], dtype=torch.float64),
             "known": torch.tensor([[n is not None for n in row] for row in numbers], dtype=torch.bool),
@@ -56,12 +58,18 @@ class StepHistory:
         rows = zip(state["numbers"].tolist(), state["known"].tolist(), strict=True)
         numbers = [[n if known else None for n, known in zip(*row, strict=True)] for row in rows]
         self.steps = [
-            Step(index, predictions.clone(), Diagnostics(loss, norm, 0.0 if moved is None else moved, verdicts[which]))
-            for index, predictions, (loss, norm, moved), which in zip(
+            Step(
+                index,
+                predictions.clone(),
+                Diagnostics(loss, norm, 0.0 if moved is None else moved, verdicts[which]),
+                tuple(excluded),
+            )
+            for index, predictions, (loss, norm, moved), which, excluded in zip(
                 state["indices"].tolist(),
                 state["predictions"].split(state["sizes"].tolist()) if len(state["sizes"]) else (),
                 numbers,
                 state["verdict"].tolist(),
+                state.get("excluded", [()] * len(numbers)),  # files of 0.1.0 have none
                 strict=True,
             )
         ]

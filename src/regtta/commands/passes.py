@@ -68,6 +68,7 @@ class Tally:
         self.learned = 0
         self.refused: Counter[str] = Counter()
         self.visited = 0
+        self.excluded = 0
         self.predicted = 0
         self.not_finite = 0
         self.unscored = 0
@@ -76,6 +77,7 @@ class Tally:
         """Count a batch that was adapted to."""
         verdict = step.diagnostics.verdict
         self.visited += len(step.predictions)
+        self.excluded += len(step.excluded_rows)
         if verdict.learned:
             self.learned += 1
         else:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import torch
 from torch import Tensor
 
 from regtta.adapter import Adapter
@@ -23,7 +24,7 @@ class SharedAdapter(Adapter):
         own_targets = None if targets is None else share.of(targets)
         seen: list[Sight] = []
         own = super().adapt(share.inputs, own_targets, look=None if look is None else seen.append)
-        step = Step(own.index, share.joined(own.predictions), own.diagnostics)
+        step = Step(own.index, share.joined(own.predictions), own.diagnostics, share.joined_rows(own.excluded_rows))
         if look is not None:
             for sight in seen:
                 look(Sight(step, sight.answered, sight.source))
@@ -56,3 +57,9 @@ class _Share:
     def joined(self, rows: Tensor) -> Tensor:
         """The rows of all processes, where this one has ``rows``."""
         return self._processes.gather(rows.detach(), self._counts)
+
+    def joined_rows(self, rows: tuple[int, ...]) -> tuple[int, ...]:
+        """The indices in the whole batch of the rows of all processes, where this one has ``rows`` of its part."""
+        marked = torch.zeros(len(self.inputs), dtype=torch.uint8)
+        marked[list(rows)] = 1
+        return tuple(self.joined(marked).nonzero().flatten().tolist())

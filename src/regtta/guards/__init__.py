@@ -1,19 +1,21 @@
 """What refuses a batch or a step, and what undoes one. A guard is one class here; users combine them as they like."""
 
-from regtta.guards.base import Arrival, Guard, Keep, Outcome, Post, Rollback, Ruling, Watch
+from regtta.guards.base import Arrival, Exclusion, Guard, Keep, Outcome, Post, Rollback, Ruling, Watch
 from regtta.guards.batches import FiniteInputs, SeveralSamples, VariedInputs
 from regtta.guards.gate import Gate
 from regtta.guards.health import HealthCheck
-from regtta.guards.panel import Panel
+from regtta.guards.outlier_rows import OutlierRows
+from regtta.guards.panel import Panel, Screened
 from regtta.guards.runaway import OutputRange, SubspaceEnergy
 from regtta.guards.steps import BoundedDisplacement, BoundedLoss, FiniteStep
 from regtta.guards.streams import BeyondReweighting, SteadyStream
 
-DEFAULT: tuple[Guard, ...] = (FiniteInputs(), SeveralSamples(), VariedInputs(), FiniteStep())
-"""Refuses what cannot be learned from, and nothing else."""
+DEFAULT: tuple[Guard, ...] = (FiniteInputs(), OutlierRows(), SeveralSamples(), VariedInputs(), FiniteStep())
+"""Leaves out samples that are not finite or absurdly far from the others; refuses only what cannot be learned from."""
 
 SAFE: tuple[Guard, ...] = (
     FiniteInputs(),
+    OutlierRows(features=True),
     SeveralSamples(16),
     VariedInputs(),
     Gate(),
@@ -36,6 +38,7 @@ __all__ = [
     "BeyondReweighting",
     "BoundedDisplacement",
     "BoundedLoss",
+    "Exclusion",
     "FiniteInputs",
     "FiniteStep",
     "Gate",
@@ -43,11 +46,13 @@ __all__ = [
     "HealthCheck",
     "Keep",
     "Outcome",
+    "OutlierRows",
     "OutputRange",
     "Panel",
     "Post",
     "Rollback",
     "Ruling",
+    "Screened",
     "SeveralSamples",
     "SteadyStream",
     "SubspaceEnergy",

@@ -1,9 +1,10 @@
 """What every guard is made of.
 
 A guard is a frozen type of thresholds; ``start`` gives the :class:`Watch` of one stream, where what it remembers
-lives. A watch has two questions. ``admits`` comes before a batch is learned from, ``judge`` after the step: either
-answers ``None`` for yes, or says why not. What is refused leaves weights, running statistics, optimizer and the
-method's own memory exactly as they were, and the batch is predicted in eval mode.
+lives. A watch has three questions. ``exclude_rows`` comes first and names samples to leave out: nothing is learned from
+them, and no other guard sees them. ``admits`` comes before the rest of the batch is learned from, ``judge`` after the
+step: either answers ``None`` for yes, or says why not. What is refused leaves weights, running statistics, optimizer
+and the method's own memory exactly as they were, and the batch is predicted in eval mode.
 """
 
 import math
@@ -17,9 +18,12 @@ from torch import Tensor, nn
 
 from regtta.errors import StatisticsError
 from regtta.features import Forward
+from regtta.outliers import column_values
 from regtta.processes import ALONE, Processes
 from regtta.statistics import SourceStatistics
 from regtta.whitening import Whitening
+
+RunPass = Callable[[Tensor, Sequence[int]], Forward]
 
 FEW = 64  # coordinates whose products a CPU makes sooner than a GPU is asked for them
 
@@ -29,7 +33,7 @@ class Arrival:
 
     Args:
         inputs: (B, ...) on the model's device; where samples lie in several processes, those of this one.
-        current: runs the model as it is now, on the samples of all processes.
+        current: runs the model as it is now on samples of this process and, by how many each has, of all others.
         source: runs the model as it was when the stream began; the same pass while nothing has moved.
         moved: whether anything has.
         processes: who has samples of the batch.
@@ -39,8 +43,8 @@ class Arrival:
     def __init__(
         self,
         inputs: Tensor,
-        current: Callable[[], Forward],
-        source: Callable[[], Forward] | None = None,
+        current: RunPass,
+        source: RunPass | None = None,
         *,
         moved: bool = False,
         processes: Processes = ALONE,
@@ -48,8 +52,8 @@ class Arrival:
     ) -> None:
         self.inputs = inputs
         self.processes = processes
-        self._counts = [len(inputs)] if counts is None else counts
-        self.size = sum(self._counts)
+        self.counts = [len(inputs)] if counts is None else counts
+        self.size = sum(self.counts)
         self.moved = moved
         self._run_current = current
         self._run_source = source
@@ -57,14 +61,40 @@ class Arrival:
         self._here: dict[tuple[int, int], Tensor] = {}
 
     @cached_property
-    def not_finite(self) -> int:
-        """How many samples, in all processes, have a NaN or an infinity in them."""
+    def not_finite(self) -> Tensor | None:
+        """(B,) true where a sample of this process has a NaN or an infinity in it; None if none of any process has."""
         total, _ = self._glance
         if math.isfinite(total):
-            return 0
+            return None
         finite = self.inputs.isfinite()
-        rows = finite.flatten(1).all(dim=1) if self.inputs.ndim > 1 else finite
-        return int(self.processes.reduce((~rows).sum()))
+        rows = ~(finite.flatten(1).all(dim=1) if self.inputs.ndim > 1 else finite)
+        return rows if bool(self.processes.reduce(rows.sum())) else None
+
+    @cached_property
+    def column_values(self) -> Tensor | None:
+        """(B, C) the samples of all processes in a few columns, see :mod:`regtta.outliers`; None for whole numbers."""
+        if not self.inputs.is_floating_point():
+            return None
+        return self.processes.gather(column_values(self.inputs), self.counts)
+
+    def without(self, rows: Tensor) -> "Arrival":
+        """Return the batch less the samples of this process that ``rows`` (B,) marks.
+
+        Passes that were made stay made: their rows of the other samples are taken.
+        """
+        kept = self.inputs[~rows]
+        counts = self.processes.counts(len(kept))
+        rest = Arrival(
+            kept, self._run_current, self._run_source, moved=self.moved, processes=self.processes, counts=counts
+        )
+        made = {name: self.__dict__[name] for name in ("source", "current") if name in self.__dict__}
+        if made:
+            everywhere = ~self.processes.gather(rows.to(torch.uint8), self.counts).bool()
+            for name, forward in made.items():
+                rest.__dict__[name] = Forward(forward.features[everywhere], forward.outputs[everywhere])
+        if not self.moved and made:  # both names are of one pass
+            rest.__dict__["source"] = rest.current
+        return rest
 
     @cached_property
     def varied(self) -> bool:
@@ -94,19 +124,21 @@ class Arrival:
     @cached_property
     def _first_sample(self) -> Tensor:
         """(1, ...) the first sample of all processes."""
-        return self.processes.gather(self.inputs[:1], [min(1, count) for count in self._counts])[:1]
+        return self.processes.gather(self.inputs[:1], [min(1, count) for count in self.counts])[:1]
 
     @cached_property
     def current(self) -> Forward:
         """Features and outputs of the model as it is now."""
         if not self.moved and "source" in self.__dict__:
             return self.source
-        return self._run_current()
+        return self._run_current(self.inputs, self.counts)
 
     @cached_property
     def source(self) -> Forward:
         """Features and outputs of the model as it was when the stream began."""
-        return self.current if not self.moved or self._run_source is None else self._run_source()
+        if not self.moved or self._run_source is None:
+            return self.current
+        return self._run_source(self.inputs, self.counts)
 
     def coordinates(self, whitening: Whitening, forward: Forward) -> Tensor:
         """Whitened coordinates (B, k) of one of the two passes, made once however many guards look at them."""
@@ -162,6 +194,19 @@ class Rollback:
 
 
 @dataclass(frozen=True)
+class Exclusion:
+    """Samples to leave out of learning.
+
+    Attributes:
+        rows: (B,) true for those samples of this process.
+        reason: why, such as ``"2 of 64 samples are not finite"``; counted over all processes.
+    """
+
+    rows: Tensor
+    reason: str
+
+
+@dataclass(frozen=True)
 class Keep:
     """A ruling that the model as it is now is worth returning to."""
 
@@ -207,6 +252,10 @@ class Watch:
 
     unusable: ClassVar[bool] = False
     """Whether its refusal means that nobody should look at the batch any further."""
+
+    def exclude_rows(self, arrival: Arrival) -> "Exclusion | None":  # noqa: ARG002 - the question is the same for all
+        """Name the samples to leave out of learning, or ``None`` for none; where one process does, all must."""
+        return None
 
     def admits(self, arrival: Arrival) -> Ruling:  # noqa: ARG002 - the question is the same for all
         """Why the batch must not be learned from, or ``None``."""

@@ -3,26 +3,27 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from regtta.guards.base import Arrival, Guard, Post, Watch
+from regtta.guards.base import Arrival, Exclusion, Guard, Post, Watch
 from regtta.options import check_count
 
 
 @dataclass(frozen=True)
 class FiniteInputs(Guard):
-    """Refuses a batch with a NaN or an infinity in it.
+    """Leaves out samples with a NaN or an infinity in them.
 
     Example:
         >>> from torch import tensor
-        >>> FiniteInputs().admits(Arrival(tensor([[1.0], [float("nan")]]), lambda: None))
-        '1 of 2 samples is not finite'
+        >>> arrival = Arrival(tensor([[1.0], [float("nan")]]), lambda *_: None)
+        >>> FiniteInputs().exclude_rows(arrival)
+        Exclusion(rows=tensor([False,  True]), reason='1 of 2 samples is not finite')
     """
 
-    unusable: ClassVar[bool] = True
-
-    def admits(self, arrival: Arrival) -> str | None:
-        """Count the samples that are not finite."""
-        bad = arrival.not_finite
-        return f"{bad} of {arrival.size} samples {'is' if bad == 1 else 'are'} not finite" if bad else None
+    def exclude_rows(self, arrival: Arrival) -> Exclusion | None:
+        """Name the samples that are not finite."""
+        rows = arrival.not_finite
+        if rows is None:
+            return None
+        return Exclusion(rows, counted(int(arrival.processes.reduce(rows.sum())), arrival.size, "not finite"))
 
 
 @dataclass(frozen=True)
@@ -62,3 +63,13 @@ class VariedInputs(Guard):
     def admits(self, arrival: Arrival) -> str | None:
         """Compare every sample with the first."""
         return "all samples are the same" if arrival.size > 1 and not arrival.varied else None
+
+
+def counted(found: int, size: int, what: str) -> str:
+    """Return a sentence on how many samples of a batch are ``what``.
+
+    Example:
+        >>> counted(1, 8, "not finite")
+        '1 of 8 samples is not finite'
+    """
+    return f"{found} of {size} samples {'is' if found == 1 else 'are'} {what}"

@@ -2,10 +2,50 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from regtta.guards.base import Arrival, Guard, Keep, Outcome, Post, Rollback, Ruling
+import torch
+from torch import Tensor
+
+from regtta.guards.base import Arrival, Guard, Keep, Outcome, Post, Rollback, Ruling, Watch
 from regtta.processes import ALONE, Processes
+
+
+@dataclass(frozen=True)
+class Screened:
+    """A batch less the samples that guards left out.
+
+    Attributes:
+        arrival: the batch to learn from.
+        size: how many samples this process was given.
+        kept: indices of those to learn from; ``None`` where no process left one out.
+        reasons: why others were left out.
+    """
+
+    arrival: Arrival
+    size: int
+    kept: Tensor | None = None
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def nothing_left(self) -> bool:
+        """Whether every sample of every process was left out."""
+        return bool(self.reasons) and self.arrival.size == 0
+
+    @property
+    def excluded_rows(self) -> tuple[int, ...]:
+        """Indices of the samples that were left out."""
+        return () if self.kept is None else tuple(sorted(set(range(self.size)) - set(self.kept.tolist())))
+
+    def joined(self, kept: Tensor, excluded: Tensor | None) -> Tensor:
+        """Return the predictions of all samples in their order, given those of both parts."""
+        if self.kept is None or excluded is None:
+            return kept
+        predictions = kept.new_empty(self.size, *kept.shape[1:])
+        predictions[self.kept] = kept
+        predictions[list(self.excluded_rows)] = excluded.to(kept.dtype)
+        return predictions
 
 
 class Panel:
@@ -19,7 +59,20 @@ class Panel:
 
     def __init__(self, guards: Sequence[Guard], post: Post, processes: Processes = ALONE) -> None:
         self.watches = [guard.start(post) for guard in guards]
+        self._excluding = [watch for watch in self.watches if type(watch).exclude_rows is not Watch.exclude_rows]
         self._processes = processes
+
+    def screen(self, arrival: Arrival) -> Screened:
+        """Leave out the samples that any watch names; each sees what the ones before it left."""
+        screened = Screened(arrival, len(arrival.inputs))
+        for watch in self._excluding:
+            exclusion = watch.exclude_rows(screened.arrival)
+            if exclusion is not None:
+                rows, kept = exclusion.rows, screened.kept
+                kept = torch.arange(len(rows), device=rows.device) if kept is None else kept
+                reasons = (*screened.reasons, exclusion.reason)
+                screened = Screened(screened.arrival.without(rows), screened.size, kept[~rows], reasons)
+        return screened
 
     def admits(self, arrival: Arrival) -> Ruling:
         """Ask every watch, for each has its memory to keep; an order to go back outweighs a mere no."""

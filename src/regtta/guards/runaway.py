@@ -10,8 +10,7 @@ from torch import Tensor, nn
 
 from regtta.guards.base import Guard, Outcome, Post, Rollback, Watch
 from regtta.options import check_count, check_positive
-from regtta.statistics import SourceStatistics
-from regtta.whitening import SHARE
+from regtta.statistics import SHARE, SourceStatistics
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from regtta.experiments.analysis import record_stream
 def batches():
     parts = list(zoo.table(130, shift=1.0, scale=1.5, seed=2).split(40))
     parts[1] = parts[1].clone()
-    parts[1][0, 0] = torch.nan
+    parts[1][:, 0] = torch.nan
     return parts
 
 
@@ -33,7 +33,7 @@ def test_steps_are_those_of_the_adapter(case, batches):
     assert record.displacement.tolist() == [one.displacement for one in told]
     assert np.isnan(record.loss[1])
     assert record.learned.tolist() == [True, False, True, True]
-    assert record.reasons == ("", "1 of 40 samples is not finite", "", "")
+    assert record.reasons == ("", "40 of 40 samples are not finite", "", "")
     assert record.sizes.tolist() == [40, 40, 40, 10]
     assert record.method == "ssa"
     assert np.isnan(record.online_r2).all()
@@ -69,7 +69,7 @@ def test_online_r2_is_over_all_finite_predictions_so_far(case, batches, labels):
         y, p = torch.cat(labels[:seen]), torch.cat(predictions[:seen])
         finite = p.isfinite().all(dim=1)
         assert record.online_r2[seen - 1] == pytest.approx(r2_score(y[finite].double(), p[finite].double()))
-    assert record.unpredicted.tolist() == [0, 1, 0, 0]
+    assert record.unpredicted.tolist() == [0, 40, 0, 0]
 
 
 def test_nothing_to_score_yet_is_not_scored(case, labels):

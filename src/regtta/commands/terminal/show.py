@@ -76,6 +76,8 @@ def adapted(report: "AdaptReport") -> None:
     if len(reasons) > _REASONS_SHOWN:
         rest = sum(count for _, count in reasons[_REASONS_SHOWN:])
         _facts(("refused", f"{rest:,}: for other reasons"))
+    if report.excluded:
+        _facts(("left out", f"{_counted(report.excluded, 'sample', 'samples')}, not finite or an outlier"))
     if report.not_finite:
         _facts(("not finite", f"{_counted(report.not_finite, 'prediction', 'predictions')}"))
     if report.scores is not None:

@@ -1,7 +1,7 @@
 """What happens over a stream: loss, steps taken and refused, and how far each batch is from the source."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 
 import numpy as np
@@ -121,7 +121,7 @@ class StreamRecorder:
         """Take down what a step did; the labels score its predictions."""
         # Predictions are scored here and let go: a long stream has many.
         self._online.see(step.predictions, labels)
-        self._steps.append(Step(step.index, step.predictions.new_empty(0), step.diagnostics))
+        self._steps.append(replace(step, predictions=step.predictions.new_empty(0)))
 
     def record(self) -> StreamRecord:
         """All that was seen so far."""

@@ -160,6 +160,8 @@ def warnings_of(record: Mapping[str, Any]) -> tuple[str, ...]:
     found = []
     if record["not_finite"]:
         found.append(f"{record['not_finite']} predictions are not finite.")
+    if record.get("excluded"):  # records of 0.1.0 have no such field
+        found.append(f"{record['excluded']} samples were left out of learning: not finite, or far from all others.")
     refused = sum(record["refused"].values())
     if refused:
         reasons = "; ".join(record["refused"])
