@@ -102,7 +102,7 @@ class Stream:
             processes=self._processes,
             counts=dealt.counts,
         )
-        ruling = self._panel.admits(arrival)
+        ruling = self._panel.admits(arrival) or self.learner.never_learns
         if ruling is None:
             attempt = self.learner.learn(dealt, self._panel.judge)
         else:
