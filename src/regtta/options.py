@@ -67,6 +67,21 @@ def check_whole(name: str, value: object) -> None:
         raise OptionError(f"Expected {name} to be a whole number of at least 0, found {value!r}.")
 
 
+def instances_of(kind: type[T], name: str, values: object, example: str) -> tuple[T, ...]:
+    """Return ``values`` as a tuple, or raise unless they are several instances of ``kind``; ``example`` shows some."""
+    wrong = values
+    if isinstance(values, Iterable) and not isinstance(values, str):
+        items = tuple(values)
+        others = [item for item in items if not isinstance(item, kind)]
+        if not others:
+            return items
+        wrong = others[0]
+    found = (
+        f"the class {wrong.__name__}, of which {wrong.__name__}() is one" if isinstance(wrong, type) else repr(wrong)
+    )
+    raise OptionError(f"Expected {name} to be a tuple of instances of {kind.__name__}, found {found}. Pass {example}.")
+
+
 def replace(options: T, changes: Mapping[str, object]) -> T:
     """A copy of the dataclass ``options`` with ``changes``; an unknown name is an error.
 

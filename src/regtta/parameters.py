@@ -33,7 +33,10 @@ _NEVER_NORMS = (nn.Linear, nn.Bilinear, _ConvNd, nn.Embedding, nn.EmbeddingBag)
 def private_copy(model: nn.Module) -> nn.Module:
     """A deep copy of ``model``, or the error that says why there can be none."""
     if not isinstance(model, nn.Module):
-        raise ModelError(f"Expected a torch.nn.Module, found {type(model).__name__}.")
+        raise ModelError(
+            f"Expected a torch.nn.Module, found {_kind(model)}. Pass the trained module itself: an instance, with its "
+            "weights loaded by load_state_dict."
+        )
     try:
         return copy.deepcopy(model)
     except Exception as error:  # deepcopy passes on whatever a member raises
@@ -109,6 +112,10 @@ class Snapshot:
 def _copy(into: list[Tensor], values: list[Tensor]) -> None:
     if into:
         torch._foreach_copy_(into, values)
+
+
+def _kind(value: object) -> str:
+    return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
 
 
 def _affine(model: nn.Module) -> set[int]:
