@@ -6,7 +6,7 @@ import json
 import logging
 import sys
 import zipfile
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import onnx
@@ -511,6 +511,13 @@ def test_metadata_is_read_as_the_package_onnx_reads_it(tmp_path, props, text, in
 # --- the provenance itself ---------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, kw_only=True)
+class Endless(regtta.SSA):
+    """A method of a user's own with an option that JSON has no number for."""
+
+    limit: float = float("inf")
+
+
 @pytest.mark.parametrize(
     "method",
     [
@@ -518,7 +525,7 @@ def test_metadata_is_read_as_the_package_onnx_reads_it(tmp_path, props, text, in
         regtta.BNAdapt(),
         regtta.method("tent+0.5*ssa"),
         regtta.SSA(k=4, optimizer=torch.optim.SGD),
-        regtta.SSA(k=4, lr=float("inf")),
+        Endless(k=4),
     ],
     ids=lambda method: method.name,
 )

@@ -7,7 +7,7 @@ from torch import nn
 import regtta
 import zoo
 from regtta.errors import BatchError, HeadError, ModelError
-from regtta.features import FeatureModel, find_head, inputs_of, model_device, without_features
+from regtta.features import FeatureModel, find_head, model_device, run_model, without_features
 
 
 class Custom(nn.Module):
@@ -218,27 +218,94 @@ def test_without_features_runs_any_model():
     assert forward.features.shape == (4, 0)
 
 
-def test_inputs_of_every_kind_of_batch():
-    x, y = torch.randn(3, 2), torch.randn(3)
-    for batch, key in [(x, None), ((x, y), None), ([x, y], None), ({"a": x}, None), ({"a": x, "b": y}, "a")]:
-        assert inputs_of(batch, key) is x
+DTYPES = {
+    "linear": lambda: nn.Linear(5, 1),
+    "convolution": lambda: nn.Sequential(nn.Unflatten(1, (1, 5)), nn.Conv1d(1, 2, 3), nn.Flatten()),
+    "batch norm": lambda: nn.Sequential(nn.BatchNorm1d(5), nn.Linear(5, 1)),
+    "layer norm": lambda: nn.Sequential(nn.LayerNorm(5), nn.Linear(5, 1)),
+    "recurrent": lambda: Last(nn.LSTM(5, 4, batch_first=True)),
+    "attention": lambda: nn.Sequential(nn.Unflatten(1, (1, 5)), nn.TransformerEncoderLayer(5, 1, 4), nn.Flatten()),
+}
+
+
+class Last(nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, x):
+        return self.model(x[:, None])[0][:, -1]
+
+
+@pytest.mark.parametrize("layer", DTYPES)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.int64, torch.uint8, torch.bool, torch.complex64])
+def test_inputs_of_another_dtype_than_the_parameters(layer, dtype):
+    torch.manual_seed(0)
+    model, x = DTYPES[layer]().eval(), torch.ones(4, 5)
+    assert run_model(model, x).dtype == torch.float32
+    with pytest.raises(
+        BatchError, match=rf"inputs of {dtype}: its parameters are of torch.float32 .*x\.float\(\)"
+    ) as told:
+        run_model(model, x.to(dtype))
+    assert isinstance(told.value.__cause__, (RuntimeError, ValueError))
 
 
 @pytest.mark.parametrize(
-    ("batch", "key", "message"),
-    [
-        ({"a": 1, "b": 2}, None, r"no inputs=<key> was given.*\['a', 'b'\]"),
-        ({"a": 1, "b": 2}, "c", r"no key 'c'.*\['a', 'b'\]"),
-        ((torch.zeros(2), 1), "a", "names a key, but the batch is a tuple"),
-        ((), None, "found tuple"),
-        ("text", None, "found str"),
-        ({"a": [[1.0]]}, "a", "found list"),
-        (torch.tensor(1.0), None, "found a single number"),
-    ],
+    ("dtype", "fix"),
+    [(torch.float64, r"x\.double\(\)"), (torch.bfloat16, r"x\.bfloat16\(\)"), (torch.float16, r"x\.half\(\)")],
 )
-def test_inputs_that_cannot_be_read(batch, key, message):
-    with pytest.raises(BatchError, match=message):
-        inputs_of(batch, key)
+def test_the_fix_names_the_dtype_of_the_parameters(dtype, fix):
+    with pytest.raises(BatchError, match=rf"inputs of torch.float32: its parameters are of {dtype} .*{fix}"):
+        run_model(nn.Linear(5, 1).to(dtype), torch.ones(4, 5))
+
+
+def test_tensors_put_in_for_the_models_own_say_the_same():
+    model = nn.Linear(5, 1)
+    tensors = {name: tensor.detach() for name, tensor in model.named_parameters()}
+    with pytest.raises(BatchError, match="inputs of torch.float64"):
+        run_model(model, torch.ones(4, 5).double(), tensors)
+
+
+def test_integers_are_the_inputs_of_embeddings():
+    model = nn.Sequential(nn.EmbeddingBag(10, 4), nn.Linear(4, 1))
+    ids = torch.arange(12).reshape(4, 3) % 10
+    assert torch.equal(run_model(model, ids), model(ids))
+
+
+class Raises(nn.Module):
+    def __init__(self, error):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(1))
+        self.error = error
+
+    def forward(self, x):
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("mat1 and mat2 shapes cannot be multiplied (4x7 and 5x12)"),
+        RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB."),
+        TypeError("unsupported operand type(s) for +: 'int' and 'NoneType'"),
+        ValueError("expected 2D or 3D input (got 1D input)"),
+        KeyError("dtype"),
+        IndexError("index out of range in self"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
+def test_other_errors_of_the_model_are_raised_as_they_are(error, dtype):
+    with pytest.raises(type(error)) as told:
+        run_model(Raises(error), torch.ones(4, 5).to(dtype))
+    assert told.value is error
+
+
+def test_an_error_about_dtypes_on_inputs_of_the_parameters_dtype_is_the_models_own():
+    error = RuntimeError("expected scalar type Long but found Float")
+    with pytest.raises(RuntimeError) as told:
+        run_model(Raises(error), torch.ones(4, 5))
+    assert told.value is error
 
 
 def test_model_device():

@@ -3,15 +3,18 @@ import functools
 from collections.abc import Callable
 from typing import Literal
 
+import numpy as np
 import pytest
 import torch
 
 from regtta.errors import OptionError
 from regtta.options import (
+    check_bool,
     check_choice,
     check_count,
     check_not_negative,
     check_positive,
+    check_share,
     describe,
     described,
     field_types,
@@ -81,14 +84,28 @@ def test_checks():
     check_choice("metric", "kl", ("kl", "w2"))
     with pytest.raises(OptionError, match=r"metric to be one of \['kl', 'w2'\], found 'kll'. Did you mean 'kl'"):
         check_choice("metric", "kll", ("kl", "w2"))
+    for wrong in (["kl"], {"kl": 1}, np.array(["kl", "w2"]), None):
+        with pytest.raises(OptionError, match="metric to be one of"):
+            check_choice("metric", wrong, {"kl": 1, "w2": 2}.keys())
+        with pytest.raises(OptionError, match="metric to be one of"):
+            check_choice("metric", wrong, ("kl", "w2"))
     check_positive("lr", 1e-9)
-    for wrong in (0, -1.0, float("nan"), True, "1"):
+    for wrong in (0, -1.0, float("nan"), float("inf"), 10**400, True, "1", None):
         with pytest.raises(OptionError, match="lr to be a number above 0"):
             check_positive("lr", wrong)
     check_not_negative("mismatch", 0)
-    for wrong in (-1e-9, float("nan"), True, "1"):
+    for wrong in (-1e-9, float("nan"), float("inf"), 10**400, True, "1", None):
         with pytest.raises(OptionError, match="mismatch to be a number of at least 0"):
             check_not_negative("mismatch", wrong)
+    check_share("level", 0.5)
+    for wrong in (0, 1, float("nan"), float("inf"), True, "0.5"):
+        with pytest.raises(OptionError, match="level to be a number between 0 and 1"):
+            check_share("level", wrong)
+    check_bool("clip", True)
+    check_bool("clip", False)
+    for wrong in ("no", "", 0, 1, None, np.True_, torch.tensor(True)):
+        with pytest.raises(OptionError, match="clip to be True or False"):
+            check_bool("clip", wrong)
     check_count("steps", 1)
     for wrong in (0, 1.0, True, "1"):
         with pytest.raises(OptionError, match="steps to be a whole number"):

@@ -1,7 +1,9 @@
 import pytest
+import timm.layers
 import torch
 from torch import nn
 
+import regtta
 import zoo
 from regtta.errors import ModelError
 from regtta.parameters import (
@@ -33,6 +35,106 @@ def test_affine_parameters_of_every_norm_layer_and_of_nothing_else():
     assert set(trainable_parameters(model, model["head"], "all")) == {n for n, _ in model.named_parameters()}
     assert trainable_parameters(model, model["head"], None) == {}
     assert "head.weight" in trainable_parameters(model, None, "extractor")
+
+
+def layer(name, bases=(nn.Module,), child=None, **shapes):
+    """A module of class ``name`` with parameters of these shapes."""
+    module = type(name, bases, {})()
+    for key, shape in shapes.items():
+        module.register_parameter(key, nn.Parameter(torch.ones(shape)))
+    if child is not None:
+        module.inner = child
+    return module
+
+
+def affine_names(module):
+    model = nn.ModuleDict({"layer": module, "ln": nn.LayerNorm(4)})
+    found = set(trainable_parameters(model, None, "affine"))
+    assert {"ln.weight", "ln.bias"} <= found
+    return {name.removeprefix("layer.") for name in found if name.startswith("layer.")}
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("RmsNorm", {"weight"}),
+        ("RmsNorm2d", {"weight"}),
+        ("RmsNormAct2d", {"weight"}),
+        ("RmsNormFp32", {"weight"}),
+        ("SimpleNorm", {"weight"}),
+        ("SimpleNorm2d", {"weight"}),
+        ("LayerNorm2d", {"weight", "bias"}),
+        ("LayerNormAct2d", {"weight", "bias"}),
+        ("GroupNorm1", {"weight", "bias"}),
+        ("BatchNormAct2d", {"weight", "bias"}),
+        ("EvoNorm2dB0", {"weight", "bias"}),
+        ("EvoNorm2dS0", {"weight", "bias"}),
+        ("FilterResponseNormTlu2d", {"weight", "bias"}),
+        ("FilterResponseNormAct2d", {"weight", "bias"}),
+        ("GlobalResponseNorm", {"weight", "bias"}),
+        ("FrozenBatchNormAct2d", set()),
+    ],
+)
+def test_affine_parameters_of_timms_norm_layers(name, expected):
+    cls = getattr(timm.layers, name, None) or getattr(timm.layers.grn, name)
+    assert affine_names(cls(32)) == expected
+
+
+@pytest.mark.parametrize(
+    "name", ["ConvNormAct", "SeparableConvNormAct", "NormMlpClassifierHead", "GlobalResponseNormMlp"]
+)
+def test_blocks_called_after_a_norm_give_the_parameters_of_their_norm_layers_alone(name):
+    module = getattr(timm.layers, name)(32, 32)
+    norms = {
+        n
+        for n, m in module.named_modules()
+        if type(m).__name__ in ("BatchNormAct2d", "LayerNorm2d", "GlobalResponseNorm")
+    }
+    assert norms
+    assert affine_names(module) == {f"{norm}.{kind}" for norm in norms for kind in ("weight", "bias")}
+
+
+@pytest.mark.parametrize(
+    ("module", "expected"),
+    [
+        (layer("T5LayerNorm", weight=8), {"weight"}),
+        (layer("LlamaRMSNorm", weight=8), {"weight"}),
+        (layer("LayerNormalization", gamma=8, beta=8), {"gamma", "beta"}),
+        (layer("ChannelNorm", scale=(8, 1, 1), bias=(8, 1, 1)), {"scale", "bias"}),
+        (layer("ChannelRMSNorm", gamma=(1, 8, 1, 1)), {"gamma"}),
+        (layer("ScaleNorm", g=()), {"g"}),
+        (layer("RMSNormWithThreshold", weight=8, threshold=8), {"weight"}),
+        (layer("Renamed", bases=(type("MyRMSNorm", (nn.Module,), {}),), weight=8), {"weight"}),
+        (layer("EvoNormWithAct", weight=8, child=nn.ReLU()), {"weight"}),
+        (layer("NormalizedLinear", weight=(1, 8), bias=1), set()),
+        (layer("NormalizedScale", weight=8), set()),
+        (layer("NormLinear", weight=(8, 8), bias=8), set()),
+        (layer("NormLinearToOne", weight=(1, 8)), set()),
+        (layer("NormConv", weight=(8, 8, 1, 1), bias=8), set()),
+        (layer("LayerNormLSTM", weight=(32, 8), bias=32), set()),
+        (layer("PreNormBlock", gamma=8, child=nn.Linear(8, 8)), set()),
+        (layer("BatchNorm2dAndPReLU", weight=8, child=nn.PReLU(8)), set()),
+        (layer("LayerScale", gamma=8), set()),
+        (type("NormHead", (nn.Linear,), {})(8, 1), set()),
+        (type("NormConv1x1", (nn.Conv2d,), {})(8, 1, 1), set()),
+        (type("NormEmbedding", (nn.Embedding,), {})(8, 1), set()),
+        (nn.utils.parametrizations.weight_norm(nn.Linear(8, 8)), set()),
+        (nn.utils.parametrizations.spectral_norm(nn.Linear(8, 8)), set()),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, nn.Module) else "",
+)
+def test_norm_layers_are_told_by_class_and_parameters(module, expected):
+    assert affine_names(module) == expected
+
+
+def test_a_timm_model_with_rms_norms_adapts():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(5, 8), timm.layers.RmsNorm(8), nn.GELU(), nn.Linear(8, 1)).eval()
+    source = regtta.collect(model, zoo.table(400).split(50))
+    adapter = regtta.Adapter(model, regtta.SSA(k=2), source)
+    assert adapter.adapt(zoo.table(32, shift=1.0)).diagnostics.verdict.learned
+    adapted = dict(adapter.export().named_parameters())
+    assert [name for name, p in model.named_parameters() if not torch.equal(p, adapted[name])] == ["1.weight"]
 
 
 def test_a_model_with_nothing_to_move():

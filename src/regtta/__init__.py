@@ -1,16 +1,20 @@
 """Test-time adaptation for regression models.
 
-The names below are imported when they are first used, so that the command line answers before torch
-has loaded.
+The names below and all submodules, such as ``regtta.guards``, are imported when they are first used, so that the
+command line answers before torch has loaded.
 """
 
 import importlib
+import importlib.util
 import logging
+import pkgutil
 from typing import TYPE_CHECKING
 
 from regtta._version import __version__
 
 if TYPE_CHECKING:
+    # Type checkers know the modules that are named in this block, and no others, as attributes of the package.
+    from regtta import checkpoints, divergences, experiments, exporting, features, label_shift  # noqa: F401
     from regtta.adapter import Adapter
     from regtta.checkpointing import Checkpoints
     from regtta.collecting import collect
@@ -109,8 +113,11 @@ def __getattr__(name: str) -> object:
         value = getattr(importlib.import_module(f"regtta.{_HOMES[name]}"), name)
         globals()[name] = value
         return value
+    if name.isidentifier() and not name.startswith("_") and importlib.util.find_spec(f"regtta.{name}") is not None:
+        return importlib.import_module(f"regtta.{name}")
     raise AttributeError(f"module 'regtta' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return __all__
+    modules = (module.name for module in pkgutil.iter_modules(__path__))
+    return sorted({*__all__, *(name for name in modules if not name.startswith("_"))})

@@ -8,16 +8,25 @@ from typing import Any, Literal, ParamSpec, TypeVar
 import torch
 from torch import Tensor, nn
 
-from regtta.belonging import check_needs, check_state, check_targets, check_width
-from regtta.errors import MismatchError, OptionError
+from regtta.batches import inputs_of
+from regtta.belonging import (
+    check_arguments,
+    check_complex,
+    check_head_name,
+    check_needs,
+    check_state,
+    check_targets,
+    check_width,
+)
+from regtta.errors import MismatchError
 from regtta.execution import PLAIN, Execution
-from regtta.features import find_head, head_module, inputs_of, model_device, run_model
+from regtta.features import find_head, head_module, model_device, run_model
 from regtta.guards import DEFAULT, Guard
 from regtta.learning import Learner
 from regtta.locking import SharedLock
 from regtta.methods import Method, Stage
 from regtta.moving import MovingParts
-from regtta.options import described, replace
+from regtta.options import described, instances_of, replace
 from regtta.parameters import BufferSlots, private_copy
 from regtta.processes import processes_of
 from regtta.provenance import Provenance
@@ -85,16 +94,14 @@ class Adapter:
         group: "torch.distributed.ProcessGroup | None" = None,
         **overrides: object,
     ) -> None:
-        if not isinstance(method, Method):
-            raise OptionError(
-                f"Expected a method such as regtta.SSA(), found {method!r}. regtta.method(name) makes one."
-            )
+        check_arguments(method=method, source=source, inputs=inputs, execution=execution, allow_mismatch=allow_mismatch)
         self.method = replace(method, overrides)
         self.source = source
-        self.guards = tuple(guards)
+        self.guards = instances_of(Guard, "guards", guards, "regtta.SAFE, (regtta.guards.Gate(),), or () for none")
         self._lock = SharedLock()
         self._inputs_key = inputs
         self._model = laid_out(private_copy(model).eval(), execution)
+        check_head_name(self._model, head)
         self._slots = BufferSlots(self._model)
         self._device = model_device(self._model)
         self._processes = processes_of(group)
@@ -261,6 +268,7 @@ class Adapter:
             check_width(self.source, head, module)
         schedule = self.method.schedule
         parts = MovingParts(self._model, module, schedule.trainable, head_moves=schedule.may_replace_head)
+        check_complex(self.method, parts.trainable)
         ways = runners(self._model, head, self.execution)
         self._head = head
         self._passes = Passes(ways, parts.as_begun, self.execution, self._processes, self._slots)

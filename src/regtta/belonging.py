@@ -3,12 +3,59 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from torch import Tensor, nn
 
-from regtta.errors import BatchError, HeadMismatchError, MismatchError, StatisticsError
+from regtta.errors import (
+    BatchError,
+    HeadError,
+    HeadMismatchError,
+    MismatchError,
+    ModelError,
+    OptionError,
+    StatisticsError,
+)
+from regtta.execution import Execution
+from regtta.features import linear_layers
 from regtta.guards import Guard
-from regtta.methods import Method
+from regtta.methods import GradientMethod, Method
+from regtta.methods.base import OPTIMIZERS
+from regtta.options import check_bool
 from regtta.statistics import SourceStatistics
+
+
+def check_arguments(
+    *, method: object, source: object, inputs: object, execution: object, allow_mismatch: object
+) -> None:
+    """Raise unless the arguments of an adapter are of their types; each message shows how to make one that is."""
+    if not isinstance(method, Method):
+        found = f"the class {method.__name__} without its ()" if isinstance(method, type) else repr(method)
+        raise OptionError(f"Expected a method such as regtta.SSA(), found {found}. regtta.method(name) makes one.")
+    if source is not None and not isinstance(source, SourceStatistics):
+        raise StatisticsError(
+            f"Expected source to be SourceStatistics, found {source!r:.80}. regtta.SourceStatistics.load(path) reads "
+            "them from their file, and regtta.collect(model, loader) makes them."
+        )
+    if inputs is not None and not isinstance(inputs, str):
+        raise OptionError(
+            f"Expected inputs to be the key of the input in dict batches, a text, found {inputs!r}. Leave it out for "
+            "batches that are tensors or tuples."
+        )
+    if not isinstance(execution, Execution):
+        raise OptionError(
+            f"Expected execution to be a regtta.Execution, found {execution!r}. Pass regtta.FAST or "
+            "regtta.Execution(precision=...), or leave it out."
+        )
+    check_bool("allow_mismatch", allow_mismatch)
+
+
+def check_head_name(model: nn.Module, head: object) -> None:
+    """Raise unless ``head`` is a text, or None to find it."""
+    if head is not None and not isinstance(head, str):
+        raise HeadError(
+            f"Expected head to be the name of a layer, found {head!r}. Pass its name in model.named_modules(); linear "
+            f"layers here: {linear_layers(model)}."
+        )
 
 
 def check_needs(method: Method, guards: Sequence[Guard], source: SourceStatistics | None) -> None:
@@ -36,12 +83,27 @@ def check_width(source: SourceStatistics | None, name: str, head: nn.Linear) -> 
         )
 
 
-def check_targets(method: Method, targets: Tensor | None) -> None:
-    """Raise where labels are given to a method that takes none, or none to one that does."""
+def check_complex(method: Method, moving: Mapping[str, nn.Parameter]) -> None:
+    """Raise where a fused optimizer would have to move complex parameters, which torch has none for."""
+    found = [name for name, parameter in moving.items() if parameter.is_complex()]
+    chosen = method.optimizer if isinstance(method, GradientMethod) else None
+    if found and isinstance(chosen, str) and getattr(OPTIMIZERS[chosen], "keywords", {}).get("fused"):
+        raise ModelError(
+            f"The parameters {found} are complex, and torch's fused optimizers such as {chosen!r} move real ones "
+            "alone. Pass one that is not fused, such as optimizer=torch.optim.Adam, or leave those parameters as they "
+            'are with trainable="affine".'
+        )
+
+
+def check_targets(method: Method, targets: object) -> None:
+    """Raise where labels are given to a method that takes none, or none to one that does, or not as a tensor."""
     if targets is not None and not method.takes_targets:
         raise BatchError(f"{method.name} adapts without labels, but was given targets. Leave them out.")
     if targets is None and method.takes_targets:
         raise BatchError(f"{method.name} learns from labels: call adapt(x, targets=y).")
+    if targets is not None and not isinstance(targets, Tensor):
+        remedy = "torch.from_numpy(targets)" if isinstance(targets, np.ndarray) else "torch.tensor(targets)"
+        raise BatchError(f"Expected targets to be a tensor, found {type(targets).__name__}. Pass {remedy}.")
 
 
 def check_state(state: Mapping[str, Any], own: Mapping[str, object], moving: Collection[str]) -> None:

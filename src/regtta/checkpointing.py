@@ -11,7 +11,7 @@ from torch import Tensor
 from regtta.adapter import Adapter
 from regtta.checkpoints import read_state, write_state
 from regtta.errors import ExistingFileError, FileError, ForeignFileError, RegttaError
-from regtta.options import check_count
+from regtta.options import check_bool, check_count
 from regtta.steps import Step
 
 _LOG = logging.getLogger(__name__)
@@ -85,6 +85,7 @@ class Checkpoints:
         overwrite: bool = False,
     ) -> None:
         check_count("every", every)
+        check_bool("overwrite", overwrite)
         self.adapter = adapter
         self.path = Path(path)
         self.every = every

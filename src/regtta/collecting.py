@@ -9,9 +9,10 @@ from torch import Tensor, nn
 from torch import distributed as dist
 from torch.utils.data import DataLoader
 
-from regtta.errors import StatisticsError
+from regtta.batches import inputs_of
+from regtta.errors import BatchError, OptionError, StatisticsError
 from regtta.failing import failing_together
-from regtta.features import FeatureModel, Forward, find_head, inputs_of, model_device
+from regtta.features import FeatureModel, Forward, find_head, model_device
 from regtta.gathering import Gatherer, Gathers
 from regtta.moments import Moments, RunningMoments, moments_of_all
 from regtta.outliers import LEAST_ROWS, column_values, is_table, outlier_scores
@@ -60,6 +61,8 @@ def collect(
     """
     processes = processes_of(group)
     with failing_together(processes):
+        _check_loader(loader)
+        _check_methods(methods)
         features = _SourceFeatures(model, head, inputs, device)
         moments, furthest = _FeatureMoments(features.device), _FurthestFeatures(features.device)
         extra = {name: gatherer for method in methods for name, gatherer in method.gatherers().items()}
@@ -158,8 +161,7 @@ class _SourceFeatures:
     def __init__(self, model: nn.Module, head: str | None, key: str | None, device: torch.device | str | None) -> None:
         self._model = private_copy(model).eval()
         self.fingerprint = fingerprint(self._model)
-        self.device = model_device(self._model) if device is None else torch.device(device)
-        self._model.to(self.device)
+        self.device = model_device(self._model) if device is None else _moved(self._model, device)
         self._forward = None if head is None else FeatureModel(self._model, head)
         self._head = ""
         self._key = key
@@ -232,6 +234,37 @@ class _FiniteWatch:
                 "data must be clean: drop those samples, or check the model's weights."
             )
         self._ends, self._batches = [], []
+
+
+def _moved(model: nn.Module, device: torch.device | str) -> torch.device:
+    """Move ``model`` to a device that may not be there or not be one."""
+    try:
+        found = torch.device(device)
+        model.to(found)
+    except (RuntimeError, TypeError, AssertionError) as error:
+        raise OptionError(
+            f"Cannot run on device={device!r} ({str(error).splitlines()[0]}). Pass one that torch has here, such as "
+            '"cpu" or "cuda:0", or leave it out to stay on the model\'s.'
+        ) from error
+    return found
+
+
+def _check_loader(loader: Iterable[object]) -> None:
+    if not hasattr(loader, "__iter__") and not hasattr(loader, "__getitem__"):
+        raise BatchError(
+            f"Expected a loader that yields batches, found {type(loader).__name__}. Pass a DataLoader or a list of "
+            "tensors."
+        )
+
+
+def _check_methods(methods: Sequence[Gathers]) -> None:
+    several = isinstance(methods, Iterable) and not isinstance(methods, str)
+    for method in methods if several else [methods]:
+        if not several or isinstance(method, type) or not hasattr(method, "gatherers"):
+            raise OptionError(
+                f"Expected methods to be a list of methods such as [regtta.FeatureRestoration()], found {method!r}. "
+                "regtta.method(name) makes one."
+            )
 
 
 def _check_passes(loader: Iterable[object], passes: int, gatherers: dict[str, Gatherer]) -> None:

@@ -11,7 +11,7 @@ from typing import Literal, get_args
 
 import torch
 
-from regtta.options import check_choice
+from regtta.options import check_bool, check_choice
 
 Precision = Literal["float32", "tf32", "bfloat16"]
 
@@ -40,6 +40,8 @@ class Execution:
     def __post_init__(self) -> None:
         """Refuse what cannot be meant."""
         check_choice("precision", self.precision, PRECISIONS)
+        for name in ("channels_last", "compile", "capture"):
+            check_bool(name, getattr(self, name))
 
     def arithmetic(self, device: torch.device) -> AbstractContextManager[object]:
         """What forward passes on ``device`` run under."""

@@ -5,6 +5,7 @@ forward pass. Nothing of the model is rewritten, and no tap outlives the pass it
 """
 
 import itertools
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +16,12 @@ from torch import Tensor, nn
 
 from regtta.errors import BatchError, HeadError, ModelError
 from regtta.standing_in import stand_in
+
+# How torch complains of tensors of different dtypes, by layer and device.
+_ABOUT_DTYPES = re.compile(
+    r"dtype|data ?type|scalar type|same type|(input|weight|bias|result|output) type|not implemented for '",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True)
@@ -160,37 +167,6 @@ def linear_layers(model: nn.Module) -> list[str]:
     return [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
 
 
-def inputs_of(batch: object, key: str | None = None) -> Tensor:
-    """The model's input inside ``batch``: a tensor, ``(x, ...)`` or a dict; the rest is dropped.
-
-    Args:
-        batch: what a loader yields.
-        key: where in a dict batch the input lies (the ``inputs=`` of the public calls).
-
-    Example:
-        >>> import torch
-        >>> inputs_of({"image": torch.zeros(2, 3), "age": torch.ones(2)}, "image").shape
-        torch.Size([2, 3])
-    """
-    if isinstance(batch, Mapping):
-        batch = _entry(batch, key)
-    elif key is not None:
-        raise BatchError(
-            f"inputs={key!r} names a key, but the batch is a {type(batch).__name__}, not a dict. "
-            "Leave inputs= out: the first element is taken."
-        )
-    if isinstance(batch, (tuple, list)) and batch:
-        batch = batch[0]
-    if not isinstance(batch, Tensor):
-        raise BatchError(
-            f"Expected a tensor of inputs, found {type(batch).__name__}. Give tensors, tuples that "
-            "begin with one, or dicts with inputs=<key> (torch.from_numpy turns arrays into tensors)."
-        )
-    if batch.ndim == 0:
-        raise BatchError("Expected inputs of shape (B, ...), found a single number.")
-    return batch
-
-
 def model_device(model: nn.Module) -> torch.device:
     """Where the model's first parameter (or buffer) lies; the CPU for a model without any."""
     for tensor in itertools.chain(model.parameters(), model.buffers()):
@@ -199,10 +175,20 @@ def model_device(model: nn.Module) -> torch.device:
 
 
 def run_model(model: nn.Module, inputs: Tensor, tensors: Mapping[str, Tensor] | None = None) -> Tensor:
-    """``model(inputs)``, with a clear error where it does not answer with one tensor.
+    """``model(inputs)``, with a clear error where inputs are of the wrong dtype or the answer is not one tensor.
 
-    ``tensors`` stand in for parameters and buffers of those names during the pass.
+    ``tensors`` stand in for parameters and buffers of those names during the pass. Other errors of the model are raised
+    as they are.
     """
+    try:
+        return call_model(model, inputs, tensors)
+    except (RuntimeError, TypeError, ValueError) as error:
+        _check_dtype(model, inputs, error)
+        raise
+
+
+def call_model(model: nn.Module, inputs: Tensor, tensors: Mapping[str, Tensor] | None = None) -> Tensor:
+    """:func:`run_model` without a look at errors of the model, for compilers, which look at them themselves."""
     outputs = model(inputs) if tensors is None else torch.func.functional_call(model, dict(tensors), (inputs,))
     if isinstance(outputs, Tensor):
         return outputs
@@ -210,6 +196,20 @@ def run_model(model: nn.Module, inputs: Tensor, tensors: Mapping[str, Tensor] | 
         f"Expected the model to return a tensor, found {type(outputs).__name__}. Wrap it in a module "
         "whose forward returns the prediction alone."
     )
+
+
+def _check_dtype(model: nn.Module, inputs: Tensor, error: Exception) -> None:
+    """Raise a :class:`BatchError` from ``error`` where it comes of inputs of another dtype than the parameters'."""
+    dtypes = [p.dtype for p in model.parameters() if p.is_floating_point() or p.is_complex()]
+    if not dtypes or inputs.dtype in dtypes or not _ABOUT_DTYPES.search(str(error)):
+        return
+    wanted = str(dtypes[0]).removeprefix("torch.")
+    method = {"float32": "float", "float64": "double", "float16": "half", "bfloat16": "bfloat16"}.get(wanted)
+    raise BatchError(
+        f"The model cannot take inputs of {inputs.dtype}: its parameters are of {dtypes[0]} "
+        f"({type(error).__name__}: {str(error).splitlines()[0]}). Convert the inputs first: "
+        + (f"x.{method}()." if method else f"x.to({dtypes[0]}).")
+    ) from error
 
 
 @contextmanager
@@ -275,15 +275,6 @@ def _only_features(model: nn.Module, name: str, seen: list[Tensor], rows: int) -
             f"head=<name> of another layer; {_candidates(model)}"
         )
     return features
-
-
-def _entry(batch: Mapping[object, object], key: str | None) -> object:
-    if key is None and len(batch) == 1:
-        return next(iter(batch.values()))
-    if key in batch:
-        return batch[key]
-    asked = "no inputs=<key> was given" if key is None else f"there is no key {key!r}"
-    raise BatchError(f"The batch is a dict and {asked}. Pass inputs=<key>; keys here: {list(batch)}.")
 
 
 def _candidates(model: nn.Module) -> str:

@@ -97,6 +97,11 @@ class Learner:
         """The fewest samples that can be learned from."""
         return 1 if self.method.learns_from_one and not self.batch_norm.needs_batches else 2
 
+    @property
+    def never_learns(self) -> str | None:
+        """Why no batch is learned from, where the method adapts nothing; ``None`` where it does."""
+        return None if self.method.adapts else _changes_nothing(self.method)
+
     def begin(self) -> None:
         """Everything as it was at first."""
         self.batch_norm.load_state_dict({"updates": 0, "samples": 0})
@@ -267,7 +272,7 @@ class Learner:
         if isinstance(update, Skip):
             return update.reason
         if update is None and self.batch_norm.mode == "source":
-            return f"{self.method.name} changes nothing"
+            return _changes_nothing(self.method)
         return None
 
     def _replace_head(self, new: NewHead) -> None:
@@ -296,6 +301,10 @@ class Learner:
         for group in groups:
             if "capturable" in group:
                 group["capturable"] = self._replay is not None
+
+
+def _changes_nothing(method: Method) -> str:
+    return f"{method.name} changes nothing"
 
 
 def _refused(ruling: Ruling) -> bool:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import difflib
+import sys
 import types
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -13,7 +14,11 @@ T = TypeVar("T")
 
 def check_choice(name: str, value: object, choices: Collection[object]) -> None:
     """Raise unless ``value`` is one of ``choices``."""
-    if value not in choices:
+    try:
+        known = value in choices
+    except (TypeError, ValueError):  # a list has no hash, and an array is neither equal nor unequal to a text
+        known = False
+    if not known:
         raise OptionError(
             f"Expected {name} to be one of {sorted(map(str, choices))}, found {value!r}."
             + did_you_mean(str(value), map(str, choices))
@@ -21,27 +26,33 @@ def check_choice(name: str, value: object, choices: Collection[object]) -> None:
 
 
 def check_bool(name: str, value: object) -> None:
-    """Raise unless ``value`` is True or False."""
+    """Raise unless ``value`` is True or False: a text such as "no" would count as True."""
     if not isinstance(value, bool):
         raise OptionError(f"Expected {name} to be True or False, found {value!r}.")
 
 
 def check_positive(name: str, value: float) -> None:
-    """Raise unless ``value`` is a number above zero."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-        raise OptionError(f"Expected {name} to be a number above 0, found {value!r}.")
+    """Raise unless ``value`` is a finite number above zero."""
+    if not _is_finite_number(value) or value <= 0:
+        raise OptionError(f"Expected {name} to be a number above 0 and finite, found {value!r}.")
 
 
 def check_not_negative(name: str, value: float) -> None:
-    """Raise unless ``value`` is a number of at least zero."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
-        raise OptionError(f"Expected {name} to be a number of at least 0, found {value!r}.")
+    """Raise unless ``value`` is a finite number of at least zero."""
+    if not _is_finite_number(value) or value < 0:
+        raise OptionError(f"Expected {name} to be a number of at least 0 and finite, found {value!r}.")
 
 
 def check_share(name: str, value: float) -> None:
     """Raise unless ``value`` is a number between 0 and 1, neither of them."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1:
+    if not _is_finite_number(value) or not 0 < value < 1:
         raise OptionError(f"Expected {name} to be a number between 0 and 1, found {value!r}.")
+
+
+def _is_finite_number(value: object) -> bool:
+    """Whether ``value`` is an int or a float that a float can hold; NaN is not."""
+    largest = sys.float_info.max
+    return isinstance(value, int | float) and not isinstance(value, bool) and -largest <= value <= largest
 
 
 def check_count(name: str, value: object) -> None:
@@ -54,6 +65,21 @@ def check_whole(name: str, value: object) -> None:
     """Raise unless ``value`` is a whole number of at least zero."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise OptionError(f"Expected {name} to be a whole number of at least 0, found {value!r}.")
+
+
+def instances_of(kind: type[T], name: str, values: object, example: str) -> tuple[T, ...]:
+    """Return ``values`` as a tuple, or raise unless they are several instances of ``kind``; ``example`` shows some."""
+    wrong = values
+    if isinstance(values, Iterable) and not isinstance(values, str):
+        items = tuple(values)
+        others = [item for item in items if not isinstance(item, kind)]
+        if not others:
+            return items
+        wrong = others[0]
+    found = (
+        f"the class {wrong.__name__}, of which {wrong.__name__}() is one" if isinstance(wrong, type) else repr(wrong)
+    )
+    raise OptionError(f"Expected {name} to be a tuple of instances of {kind.__name__}, found {found}. Pass {example}.")
 
 
 def replace(options: T, changes: Mapping[str, object]) -> T:

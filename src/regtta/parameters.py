@@ -6,12 +6,14 @@ head. Everything else is frozen, which also saves a third of the backward pass.
 
 import copy
 import logging
+import re
 from collections.abc import Iterable
 from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.conv import _ConvNd
 from torch.nn.modules.instancenorm import _InstanceNorm
 
 from regtta.errors import ModelError
@@ -24,11 +26,20 @@ logger = logging.getLogger(__name__)
 
 _NORMS = (_BatchNorm, _InstanceNorm, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
 
+# Normalisation layers of other libraries, such as timm's RmsNorm or T5LayerNorm, are told by the names of their class
+# and of their parameters: "NormalizedLinear" is none, "LayerNormalization" is one.
+_NORM_CLASS = re.compile(r"Norm(?!al)|Normali[sz]ation")
+_SCALES_AND_SHIFTS = frozenset({"weight", "bias", "gamma", "beta", "scale", "shift", "offset", "g", "b"})
+_NEVER_NORMS = (nn.Linear, nn.Bilinear, _ConvNd, nn.Embedding, nn.EmbeddingBag)
+
 
 def private_copy(model: nn.Module) -> nn.Module:
     """A deep copy of ``model``, or the error that says why there can be none."""
     if not isinstance(model, nn.Module):
-        raise ModelError(f"Expected a torch.nn.Module, found {type(model).__name__}.")
+        raise ModelError(
+            f"Expected a torch.nn.Module, found {_kind(model)}. Pass the trained module itself: an instance, with its "
+            "weights loaded by load_state_dict."
+        )
     try:
         return copy.deepcopy(model)
     except Exception as error:  # deepcopy passes on whatever a member raises
@@ -42,7 +53,8 @@ def private_copy(model: nn.Module) -> nn.Module:
 def trainable_parameters(model: nn.Module, head: nn.Linear | None, which: Trainable | None) -> dict[str, nn.Parameter]:
     """The parameters that may move, by name.
 
-    * ``"affine"``: scale and shift of BatchNorm, LayerNorm, GroupNorm, InstanceNorm and RMSNorm.
+    * ``"affine"``: scale and shift of BatchNorm, LayerNorm, GroupNorm, InstanceNorm and RMSNorm, and of normalisation
+      layers of other libraries: classes called ``...Norm...`` whose parameters have one number a channel.
     * ``"extractor"``: everything but the head.
     * ``"all"``: everything.
     * ``None``: nothing.
@@ -162,13 +174,34 @@ def _copy(into: list[Tensor], values: list[Tensor]) -> None:
         torch._foreach_copy_(into, values)
 
 
+def _kind(value: object) -> str:
+    return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+
+
 def _affine(model: nn.Module) -> set[int]:
     return {
         id(parameter)
         for module in model.modules()
-        if isinstance(module, _NORMS)
-        for parameter in module.parameters(recurse=False)
+        for name, parameter in module.named_parameters(recurse=False)
+        if isinstance(module, _NORMS) or (name in _SCALES_AND_SHIFTS and _is_norm_by_name(module))
     }
+
+
+def _is_norm_by_name(module: nn.Module) -> bool:
+    """Whether a module that is none of torch's normalisation layers is called one and has parameters like one.
+
+    All of its parameters are its own, since a block such as ``PreNorm`` has layers within, and hold one number a
+    channel.
+    """
+    if isinstance(module, _NEVER_NORMS) or not any(_NORM_CLASS.search(cls.__name__) for cls in type(module).__mro__):
+        return False
+    own = list(module.parameters(recurse=False))
+    return len(own) == len(list(module.parameters())) and all(_one_number_a_channel(p) for p in own)
+
+
+def _one_number_a_channel(parameter: Tensor) -> bool:
+    """Whether a shape is (), (C,), (C, 1, 1), (1, C, 1, 1) or alike; a matrix is the weight of a product."""
+    return parameter.ndim < 2 or (parameter.ndim > 2 and sum(size > 1 for size in parameter.shape) <= 1)
 
 
 def _nothing_to_train(model: nn.Module, which: Trainable) -> str:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from regtta.batch_norm import BatchNormMode, batch_norms, steady
 from regtta.execution import PLAIN, Execution, Precision
-from regtta.features import FeatureModel, Forward, RunForward, model_device, run_model, without_features
+from regtta.features import FeatureModel, Forward, RunForward, call_model, model_device, without_features
 from regtta.parameters import BufferSlots
 from regtta.processes import Processes
 from regtta.replaying import FIRST, Replay
@@ -125,7 +125,7 @@ class Dealt:
 
 def _compiled(model: nn.Module) -> Callable[[Tensor], Tensor]:
     def run(inputs: Tensor) -> Tensor:
-        return run_model(model, inputs)
+        return call_model(model, inputs)
 
     # The compiler counts what it has compiled by code object, and gives up after eight: every adapter has its own.
     own = types.FunctionType(run.__code__.replace(), run.__globals__, closure=run.__closure__)

@@ -117,7 +117,7 @@ class Stream:
             return self._refused_step(dealt, screened.reasons[0], screened.excluded_rows)
         arrival, part, left_out = screened.arrival, *_split(dealt, screened)
         unlearned = None if left_out is None else self._predicted(left_out)
-        ruling = self._panel.admits(arrival)
+        ruling = self._panel.admits(arrival) or self.learner.never_learns
         if ruling is None:
             attempt = self.learner.learn(part, self._panel.judge)
         else:

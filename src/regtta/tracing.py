@@ -11,8 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from regtta.batches import inputs_of
 from regtta.errors import ModelError
-from regtta.features import inputs_of, run_model
+from regtta.features import run_model
 from regtta.parameters import private_copy
 
 _ABSOLUTE = 1e-5

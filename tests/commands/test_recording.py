@@ -192,9 +192,10 @@ def test_numbers_beyond_all_measure_are_still_json(recorded):
     assert content["stream"]["displacement"] == [None] * 5  # it overflows
 
 
-def test_an_endless_learning_rate_does_not_break_the_json(recorded):
-    content, _ = recorded("--set", "lr=inf", "--columns", "a,b,c")
-    assert content["environment"]["method"]["lr"] in (None, "inf")
+def test_an_endless_learning_rate_is_refused(workspace, statistics, refusal):
+    assert "Expected lr to be a number above 0 and finite, found inf" in refusal(
+        *ADAPT, "--set", "lr=inf", "--record", "run.json"
+    )
 
 
 def test_several_outputs(workspace, regtta):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from regtta.guards.base import Arrival, Guard, Post, Rollback, Watch
-from regtta.options import check_count, check_not_negative, check_positive, check_share
+from regtta.options import check_count, check_not_negative, check_share
 from regtta.recent import RecentMoments
 from regtta.shift_tests import shift_test
 from regtta.whitening import Whitening
@@ -40,7 +40,7 @@ class Gate(Guard):
         """Refuse what cannot be meant."""
         check_share("level", self.level)
         check_not_negative("tolerance", self.tolerance)
-        check_positive("memory", self.memory)
+        check_count("memory", self.memory)
         check_count("least", self.least)
 
     def start(self, post: Post) -> Watch:

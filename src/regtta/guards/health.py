@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from regtta.guards.base import Arrival, Guard, Keep, Outcome, Post, Rollback, Watch
-from regtta.options import check_count, check_positive
+from regtta.options import check_count
 from regtta.recent import RecentMoments
 from regtta.whitening import Whitening
 
@@ -31,7 +31,7 @@ class HealthCheck(Guard):
     def __post_init__(self) -> None:
         """Refuse what cannot be meant."""
         check_count("every", self.every)
-        check_positive("memory", self.memory)
+        check_count("memory", self.memory)
 
     def start(self, post: Post) -> Watch:
         """A watch that has seen nothing yet."""

@@ -8,7 +8,7 @@ import torch
 
 from regtta.errors import OptionError
 from regtta.guards.base import Arrival, Guard, Post, Rollback, Watch
-from regtta.options import check_count, check_not_negative, check_positive, check_share
+from regtta.options import check_count, check_not_negative, check_share
 from regtta.recent import RecentMoments
 from regtta.shift_tests import reweighting_needed, unsteady
 from regtta.whitening import Whitening
@@ -36,7 +36,7 @@ class BeyondReweighting(Guard):
     def __post_init__(self) -> None:
         """Refuse what cannot be meant."""
         check_not_negative("limit", self.limit)
-        check_positive("memory", self.memory)
+        check_count("memory", self.memory)
 
     def start(self, post: Post) -> Watch:
         """A watch that has seen nothing yet."""

@@ -11,7 +11,7 @@ from torch import Tensor
 from regtta.divergences import METRICS, Metric, alignment_loss, moments_with_memory
 from regtta.errors import OptionError
 from regtta.methods.base import Batch, GradientMethod, Remember, Rule, Stage
-from regtta.options import check_choice, check_whole
+from regtta.options import check_bool, check_choice, check_whole
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,8 @@ class AlignmentMethod(GradientMethod):
         """Refuse what cannot be meant."""
         super().__post_init__()
         check_choice("metric", self.metric, METRICS.keys())
+        for name in ("weighting", "unbiased", "clip"):
+            check_bool(name, getattr(self, name))
         check_whole("window", self.window)
         if self.window == 1:
             raise OptionError("Expected a window of 2 samples or more, or 0 for none: one sample has no variance.")

@@ -205,6 +205,7 @@ class Method(ABC):
         needs_head: whether it looks at features or at the head.
         takes_targets: whether it learns from labels.
         gathers: what it needs of the source beyond the moments, in words.
+        adapts: whether it can ever change the model; where not, batches are predicted and nothing else is done.
     """
 
     name: ClassVar[str]
@@ -213,6 +214,7 @@ class Method(ABC):
     needs_head: ClassVar[bool] = False
     takes_targets: ClassVar[bool] = False
     gathers: ClassVar[str] = ""
+    adapts: ClassVar[bool] = True
 
     @property
     @abstractmethod

@@ -60,10 +60,25 @@ class _Supervised(Rule):
         """The task's loss on the labels."""
         outputs, targets = batch.outputs, batch.require_targets().to(batch.outputs.device)
         if self.task == "classification":
-            return functional.cross_entropy(outputs, targets)
+            return _cross_entropy(outputs, targets)
         if targets.numel() != outputs.numel() or len(targets) != len(outputs):
             raise BatchError(
                 f"Targets of shape {tuple(targets.shape)} do not fit outputs of shape {tuple(outputs.shape)}. "
                 "Give one row a sample and one column an output."
             )
         return functional.mse_loss(outputs, targets.reshape(outputs.shape).to(outputs.dtype))
+
+
+def _cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
+    """The mean cross-entropy of logits (B, C) against class numbers (B,) or probabilities (B, C)."""
+    numbers = not targets.is_floating_point()
+    expected = outputs.shape[:1] + outputs.shape[2:] if numbers else outputs.shape
+    try:
+        if targets.shape == expected:
+            return functional.cross_entropy(outputs, targets.long() if numbers else targets.to(outputs.dtype))
+    except IndexError:  # a number beyond the classes; told below
+        pass
+    raise BatchError(
+        f"Targets of shape {tuple(targets.shape)} and {targets.dtype} do not fit logits of shape "
+        f"{tuple(outputs.shape)}, (B, C). Give class numbers (B,) as integers from 0 to C - 1, or probabilities (B, C)."
+    )

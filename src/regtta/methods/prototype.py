@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 from regtta.errors import ModelError
 from regtta.methods.base import Batch, Method, NewHead, Rule, Schedule, Stage
+from regtta.options import check_bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +37,10 @@ class Prototype(Method):
     name: ClassVar[str] = "prototype"
     paper: ClassVar[str] = "after T3A, Iwasawa & Matsuo, NeurIPS 2021"
     needs_head: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Validate fields."""
+        check_bool("rescale", self.rescale)
 
     @property
     def schedule(self) -> Schedule:

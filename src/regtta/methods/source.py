@@ -12,6 +12,7 @@ class Source(Method):
 
     name: ClassVar[str] = "source"
     paper: ClassVar[str] = "the model as trained"
+    adapts: ClassVar[bool] = False
 
     @property
     def schedule(self) -> Schedule:

@@ -17,7 +17,7 @@ from torch import Tensor
 from regtta.errors import OptionError
 from regtta.methods.alignment import Alignment, AlignmentMethod
 from regtta.methods.base import Stage
-from regtta.options import check_count
+from regtta.options import check_bool, check_count
 from regtta.statistics import Subspace
 
 
@@ -54,6 +54,7 @@ class SSA(AlignmentMethod):
         super().__post_init__()
         if self.k != "auto":
             check_count("k", self.k)
+        check_bool("free_output", self.free_output)
 
     def alignment(self, stage: Stage) -> Alignment:
         """The leading directions; the source's mean is the origin there, its variances are λ."""

@@ -35,6 +35,8 @@ class Sum(GradientMethod):
     def __post_init__(self) -> None:
         """Refuse what cannot be summed; need what any term needs."""
         super().__post_init__()
+        if not isinstance(self.terms, tuple | list) or not isinstance(self.weights, tuple | list):
+            raise OptionError(f"Expected terms and weights as tuples, found {self.terms!r} and {self.weights!r}.")
         for term in self.terms:
             if not isinstance(term, GradientMethod):
                 raise OptionError(f"{type(term).__name__} descends no loss, so it cannot be part of a sum.")

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from regtta.errors import BatchError, ModelError
+from regtta.errors import BatchError, ModelError, OptionError
 from regtta.gathering import Gatherer, Stored
 from regtta.methods.base import (
     Batch,
@@ -28,6 +28,7 @@ from regtta.methods.base import (
     Rule,
     Stage,
 )
+from regtta.options import check_whole
 from regtta.parameters import Trainable
 
 ROTATIONS = 4
@@ -58,6 +59,15 @@ class TTT(GradientMethod):
     paper: ClassVar[str] = "Sun et al., ICML 2020"
     needs_head: ClassVar[bool] = True
     gathers: ClassVar[str] = "a branch trained with the model"
+
+    def __post_init__(self) -> None:
+        """Validate fields."""
+        super().__post_init__()
+        check_whole("seed", self.seed)
+        if self.branch is not None and not isinstance(self.branch, nn.Linear):
+            raise OptionError(
+                f"Expected branch to be the nn.Linear that was trained with the model, found {self.branch!r}."
+            )
 
     def gatherers(self) -> Mapping[str, Gatherer]:
         """The branch's weights, which need no pass over the data."""

@@ -19,7 +19,7 @@ from torch import Tensor
 from regtta.augmentation import shift_and_jitter
 from regtta.errors import OptionError
 from regtta.methods.base import Batch, GradientMethod, RandomRule, Rule, Stage
-from regtta.options import check_choice, check_count
+from regtta.options import check_choice, check_count, check_whole
 from regtta.parameters import Trainable
 
 Augmentation = Callable[[Tensor, torch.Generator], Tensor]
@@ -55,6 +55,7 @@ class VarianceMinimization(GradientMethod):
         """Refuse what cannot be meant."""
         super().__post_init__()
         check_count("views", self.views)
+        check_whole("seed", self.seed)
         if self.views < 2:
             raise OptionError("Expected views of at least 2: one view has no variance.")
         if not callable(self.augment):

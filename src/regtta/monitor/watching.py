@@ -11,14 +11,14 @@ from typing import Any
 from torch import Tensor
 
 from regtta.adapter import Adapter
-from regtta.errors import MismatchError, StatisticsError
+from regtta.errors import MismatchError, OptionError, StatisticsError
 from regtta.monitor.alarms import DEFAULT_ALARMS, Alarm, Board
 from regtta.monitor.events import Event
 from regtta.monitor.measuring import Gauge
 from regtta.monitor.risk import risk_of_harm
 from regtta.monitor.signals import Evidence, Signals
 from regtta.monitor.writers import News, Writer
-from regtta.options import check_count, check_not_negative, check_share, described
+from regtta.options import check_count, check_not_negative, check_share, described, instances_of
 from regtta.sight import Sight
 from regtta.steps import Step
 
@@ -71,6 +71,8 @@ class Monitor:
         level: float = 1e-4,
         tolerance: float = 0.1,
     ) -> None:
+        if not isinstance(adapter, Adapter):
+            raise OptionError(f"Expected a regtta.Adapter, found {type(adapter).__name__}. Pass the adapter to watch.")
         if adapter.source is None:
             raise StatisticsError(
                 "A monitor compares with the source, and the adapter has no statistics. Pass "
@@ -82,7 +84,9 @@ class Monitor:
         check_share("level", level)
         check_not_negative("tolerance", tolerance)
         self.adapter = adapter
-        self.alarms, self.writers, self.callbacks = tuple(alarms), tuple(writers), tuple(callbacks)
+        example = "(regtta.monitor.ShiftAlarm(),), or () for none"
+        self.alarms = instances_of(Alarm, "alarms", alarms, example)  # type: ignore[type-abstract]
+        self.writers, self.callbacks = tuple(writers), tuple(callbacks)
         self.every = every
         self._options = {"memory": memory, "least": least, "level": level, "tolerance": tolerance}
         self._gauge = Gauge(

@@ -6,7 +6,7 @@ from PIL import Image
 from scipy import ndimage
 
 from regtta.experiments.corruptions import CONSTANTS, CORRUPTIONS, SEVERITIES, corrupt
-from regtta.experiments.corruptions.elastic import _smoothing, sample
+from regtta.experiments.corruptions.elastic import sample, smoothed
 from regtta.experiments.corruptions.seeding import generator
 
 cases = pytest.mark.parametrize(
@@ -81,8 +81,20 @@ def test_sampling_is_scipys(photographs, border, mode):
 def test_the_smoothing_is_scipys_gaussian(sigma):
     field = np.random.default_rng(0).uniform(-1, 1, (64, 48))
     expected = ndimage.gaussian_filter(field, sigma, mode="reflect", truncate=3)
-    found = _smoothing(64, sigma) @ field.astype(np.float32) @ _smoothing(48, sigma).T
-    np.testing.assert_allclose(found, expected, atol=1e-6)
+    np.testing.assert_allclose(smoothed(field[None], sigma)[0], expected, rtol=0, atol=1e-13)
+
+
+def test_the_elastic_transform_needs_no_blas(photographs, monkeypatch):
+    """The thread pool of a BLAS stalls on busy cores: products and solutions of equations must not go through it."""
+
+    def refuse(*args, **kwargs):
+        raise AssertionError("a call that may wait for the threads of a BLAS")
+
+    images = photographs(64)
+    expected = corrupt(images, "elastic_transform", severity=5, seed=0)
+    for owner, name in [(np, "matmul"), (np, "dot"), (np, "tensordot"), (np.linalg, "solve"), (np.linalg, "inv")]:
+        monkeypatch.setattr(owner, name, refuse)
+    assert np.array_equal(corrupt(images, "elastic_transform", severity=5, seed=0), expected)
 
 
 def ramps(height, width):

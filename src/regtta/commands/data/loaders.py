@@ -6,12 +6,12 @@ from itertools import count
 
 from torch import Tensor
 
+from regtta.batches import inputs_of
 from regtta.commands.data.batches import LabelledBatch
 from regtta.commands.data.dealing import ALL, Deal, dealt_loader
 from regtta.commands.explaining import explaining
 from regtta.commands.imports import import_name
 from regtta.errors import BatchError, OptionError
-from regtta.features import inputs_of
 
 _END = object()
 

@@ -5,8 +5,9 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
+from regtta.batches import inputs_of
 from regtta.errors import BatchError
-from regtta.features import FeatureModel, inputs_of, model_device
+from regtta.features import FeatureModel, model_device
 from regtta.options import check_count
 from regtta.parameters import private_copy
 from regtta.statistics import VALID_TOLERANCE, SourceStatistics

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regtta.adapter import Adapter
+from regtta.batches import inputs_of
 from regtta.errors import BatchError, OptionError
 from regtta.experiments.analysis.reports import Array, Report, array
-from regtta.features import inputs_of
 from regtta.metrics import RegressionMetrics
 from regtta.steps import Step
 

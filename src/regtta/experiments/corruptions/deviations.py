@@ -32,7 +32,7 @@ DEVIATIONS: Mapping[str, str] = MappingProxyType(
         "brightness": "Channels are scaled by the new value over the old: the same colours, without HSV in between.",
         "elastic_transform": (
             "The affine map is read at exact places, where OpenCV rounds them to 1/32 of a pixel; the Gaussian "
-            "filter is applied as a matrix. Shares stay those of 244 or 32 pixels at every image size."
+            "filter is applied to cosine transforms. Shares stay those of 244 or 32 pixels at every image size."
         ),
         "pixelate": (
             "Enlarged by nearest neighbour, where the published code uses Pillow's box filter: the same bytes at 32×32 "

@@ -5,6 +5,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.fft import dct, dctn, idctn
 from scipy.ndimage import gaussian_filter1d
 
 from regtta.experiments.corruptions.constants import Parameters
@@ -34,9 +35,7 @@ def elastic_transform(images: Floats, figures: Parameters, generators: Generator
     if displacement == 0:
         return moved
     fields = np.stack([generator.random((2, height, width), dtype=np.float32) for generator in generators]) * 2 - 1
-    # A separable filter with mirrored borders is a matrix on either side, however wide it is.
-    smooth = np.matmul(np.matmul(_smoothing(height, sigma), fields), _smoothing(width, sigma).T)
-    offsets = smooth.astype(np.float64) * displacement
+    offsets = smoothed(fields.astype(np.float64), sigma) * displacement
     rows = np.arange(height)[:, None] + offsets[:, 0]
     columns = np.arange(width) + offsets[:, 1]
     return sample(moved, rows, columns, "edge")
@@ -46,21 +45,39 @@ def _affine(height: int, width: int, moves: NDArray[np.float64]) -> tuple[NDArra
     """Where pixels come from, as rows and columns (N, H, W), when three points (x, y) move by ``moves`` (N, 3, 2)."""
     x, y, half = width // 2, height // 2, min(height, width) // 3
     points = np.array([[x + half, y + half], [x + half, y - half], [x - half, y - half]], dtype=np.float64)
-    ones = np.ones((len(moves), 3, 1))
-    # From where they went back to where they were: [x′ y′ 1] · back = [x y].
-    back = np.linalg.solve(np.concatenate([points + moves, ones], axis=-1), np.broadcast_to(points, moves.shape))
-    (to_x, to_y) = (back[:, :, axis, None, None] for axis in range(2))
-    down, right = np.arange(height)[:, None], np.arange(width)
-    columns = to_x[:, 0] * right + to_x[:, 1] * down + to_x[:, 2]
-    rows = to_y[:, 0] * right + to_y[:, 1] * down + to_y[:, 2]
+    moved = points + moves
+    # Two sides of the moved triangle, u from its second point to the first and v from the third to the second, were
+    # (0, 2·half) and (2·half, 0). A place is its second point plus a·u + b·v, with a and b by Cramer's rule.
+    u, v = moved[:, 0] - moved[:, 1], moved[:, 1] - moved[:, 2]
+    (ux, uy), (vx, vy), (corner_x, corner_y) = (values.T[..., None, None] for values in (u, v, moved[:, 1]))
+    scale = 2 * half / (ux * vy - uy * vx)
+    down, right = np.arange(height)[:, None] - corner_y, np.arange(width) - corner_x
+    rows = points[1, 1] + scale * (right * vy - down * vx)
+    columns = points[1, 0] + scale * (down * ux - right * uy)
     return rows, columns
 
 
+def smoothed(fields: NDArray[np.float64], sigma: float) -> NDArray[np.float64]:
+    """Smooth fields (..., H, W) by a Gaussian of ``sigma`` in both axes: borders reflected, cut off at 3 sigma.
+
+    With reflected borders, the cosines of the discrete cosine transform pass the filter unchanged but for a factor, so
+    the cost does not depend on ``sigma``. Products with matrices would cost as little, but the thread pool of a BLAS
+    waits for all of its threads at each product, which takes many times as long on cores that are busy otherwise.
+    """
+    height, width = fields.shape[-2:]
+    waves = dctn(fields, axes=(-2, -1))
+    waves *= _response(height, sigma)[:, None] * _response(width, sigma)
+    result: NDArray[np.float64] = idctn(waves, axes=(-2, -1), overwrite_x=True)
+    return result
+
+
 @lru_cache(maxsize=16)
-def _smoothing(size: int, sigma: float) -> Floats:
-    """The Gaussian filter of an axis as a matrix (size, size): reflected borders, cut off at 3 sigma."""
-    matrix = gaussian_filter1d(np.eye(size), sigma, axis=0, mode="reflect", truncate=3)
-    return matrix.astype(np.float32)
+def _response(size: int, sigma: float) -> NDArray[np.float64]:
+    """By which factor (size,) the Gaussian filter of an axis changes each cosine: its answer to an impulse tells."""
+    impulse = np.zeros(size)
+    impulse[0] = 1
+    response: NDArray[np.float64] = dct(gaussian_filter1d(impulse, sigma, mode="reflect", truncate=3)) / dct(impulse)
+    return response
 
 
 def sample(images: Floats, rows: NDArray[np.float64], columns: NDArray[np.float64], border: Border) -> Floats:

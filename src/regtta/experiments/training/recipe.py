@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from regtta.options import check_count, check_not_negative, check_positive
+from regtta.options import check_bool, check_count, check_not_negative, check_positive, check_whole
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,11 @@ class Recipe:
         check_count("epochs", self.epochs)
         check_count("batch_size", self.batch_size)
         check_positive("lr", self.lr)
-        for name in ("weight_decay", "crop_padding", "photo_side", "colour_jitter", "resized"):
+        check_bool("mixed_precision", self.mixed_precision)
+        for name in ("weight_decay", "colour_jitter"):
             check_not_negative(name, getattr(self, name))
+        for name in ("crop_padding", "photo_side", "resized"):
+            check_whole(name, getattr(self, name))
 
 
 SVHN = Recipe(crop_padding=4)
