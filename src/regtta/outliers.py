@@ -8,7 +8,7 @@ keeps its scores.
 import torch
 from torch import Tensor
 
-LEAST_ROWS = 8  # a median of fewer samples says nothing
+LEAST_ROWS = 16  # medians of fewer samples vary so much that good samples of long-tailed columns look like outliers
 _REFERENCE_ROWS = 32  # samples that centre and scale are taken from: medians of many more cost time and change little
 _MOST_COLUMNS = 256  # of a table, or channels; what has more counts as one
 
@@ -49,7 +49,7 @@ def outlier_scores(values: Tensor, *, table: bool) -> Tensor:
     at most 32 evenly spaced samples.
 
     Args:
-        values: (B, C) from :func:`column_values`, at least 8 rows.
+        values: (B, C) from :func:`column_values`, at least 16 rows.
         table: whether they are those of a table.
 
     Returns:

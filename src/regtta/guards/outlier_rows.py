@@ -22,7 +22,7 @@ class OutlierRows(Guard):
     made before the pass that learns, since batch statistics spread an outlier over the features of every sample. It is
     made on the inputs, whose :func:`scores <regtta.outliers.outlier_scores>` are relative to the batch, so that a
     stream which is shifted as a whole has none. Where more than ``most`` of a batch lies that far out, it is a shift
-    and no sample is left out. Not looked at are batches of fewer than 8 samples, which have no scale of their own, and
+    and no sample is left out. Not looked at are batches of fewer than 16 samples, whose own scale is too uncertain, and
     inputs of whole numbers, such as token ids.
 
     Args:

@@ -53,6 +53,7 @@ def test_scores_are_those_of_the_library_by_hand(worker, ground, kind):
     with torch.no_grad():
         assert found["source_r2"] == pytest.approx(r2_score(stream.targets, ground.model(inputs)[:, 0]), abs=1e-5)
     assert (found["batches"], found["learned"], found["first_learned"]) == (3, 3, 1)
+    assert found["excluded"] == 0
     assert found["slices"] == slice_scores(predictions, stream.targets)
     assert (found["refused"], found["returned"], found["diverged"]) == ({}, {}, "")
 

@@ -139,6 +139,7 @@ class _Watched:
     verdicts: Counter[str]
     returned: Counter[str]
     batches: int
+    excluded: int
     first_learned: int | None
     standing: list[Step]
 
@@ -150,6 +151,7 @@ class _Watched:
             "learned": self.verdicts[""],
             "refused": refused,
             "returned": dict(self.returned),
+            "excluded": self.excluded,
             "first_learned": self.first_learned,
         }
 
@@ -157,7 +159,7 @@ class _Watched:
 def _watched(adapter: Adapter, stream: Stream, view: Callable[[Tensor], Tensor], batch_size: int) -> _Watched:
     verdicts, returned = Counter[str](), Counter[str]()
     standing: list[Step] = []
-    first, batches = None, 0
+    first, batches, excluded = None, 0, 0
     # Filled in place: small tensors kept between large ones would keep the memory of those, gigabytes in a long stream.
     predictions = torch.empty(stream.targets.reshape(len(stream), -1).shape)
     for inputs in stream.batches(batch_size):
@@ -167,11 +169,12 @@ def _watched(adapter: Adapter, stream: Stream, view: Callable[[Tensor], Tensor],
         verdicts[verdict.reason if not verdict.learned else ""] += 1
         returned.update([verdict.returned] if verdict.returned else [])
         batches += 1
+        excluded += len(step.excluded_rows)
         if verdict.learned:
             first = first or batches
             # A loss that was refused did no harm; one that was learned from is looked at.
             standing.append(step)
-    return _Watched(predictions, verdicts, returned, batches, first, standing)
+    return _Watched(predictions, verdicts, returned, batches, excluded, first, standing)
 
 
 def slice_scores(predictions: Tensor, targets: Tensor, slices: int = SLICES) -> list[float | None]:
