@@ -214,7 +214,7 @@ class Learner:
                     forward.features,
                     forward.outputs,
                     targets,
-                    run,
+                    partial(self.batch_norm.extra_pass, run),
                     again,
                     everywhere=lambda values: processes.gather(values, counts),
                 )

@@ -47,7 +47,7 @@ class Batch:
         features: (B, D) what enters the head; (B, 0) where the method needs no head.
         outputs: what the model gave, of its own shape.
         targets: labels, for the one method that takes them.
-        forward: runs the model again on other inputs, in the same mode.
+        forward: runs the model again on other inputs, in the same mode; moves no running statistics of BatchNorm.
         again: whether this is a further step on the samples of the step before.
         everywhere: takes values (B, ...), one a row of ``inputs``, to those of all processes; differentiable.
     """
