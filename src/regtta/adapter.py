@@ -18,7 +18,7 @@ from regtta.locking import SharedLock
 from regtta.methods import Method, Stage
 from regtta.moving import MovingParts
 from regtta.options import described, replace
-from regtta.parameters import private_copy
+from regtta.parameters import private_copy, refresh
 from regtta.processes import processes_of
 from regtta.provenance import Provenance
 from regtta.running import Dealt, Passes, laid_out, runner, settled
@@ -160,6 +160,7 @@ class Adapter:
         with torch.no_grad():
             for name, parameter in head.named_parameters():
                 parameter.copy_(learner.parts.origin[f"{self.head}.{name}"])
+        refresh(head)
         return head
 
     def features(self, x: object) -> Tensor:

@@ -19,6 +19,7 @@ from regtta.features import Forward, RunForward
 from regtta.guards import Keep, Outcome, Rollback, Ruling
 from regtta.methods import Batch, Method, NewHead, Remember, Rule, Skip, Stage, Update
 from regtta.moving import MovingParts, OptimizerMemory
+from regtta.parameters import assign
 from regtta.processes import ALONE, Processes
 from regtta.replaying import Replay
 from regtta.running import TOLERANCES, Dealt, on_rows
@@ -270,10 +271,9 @@ class Learner:
                 "replaced at a step could not be put back. Leave the optimizer out of the schedule."
             )
         head = self.stage.require_head()
-        with torch.no_grad():
-            head.weight.copy_(new.weight)
-            if new.bias is not None and head.bias is not None:
-                head.bias.copy_(new.bias)
+        assign(head, "weight", new.weight)
+        if new.bias is not None and head.bias is not None:
+            assign(head, "bias", new.bias)
 
     def _new_optimizer(self) -> torch.optim.Optimizer | None:
         schedule = self._schedule
