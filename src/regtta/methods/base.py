@@ -205,6 +205,8 @@ class Method(ABC):
         needs_head: whether it looks at features or at the head.
         takes_targets: whether it learns from labels.
         gathers: what it needs of the source beyond the moments, in words.
+        revision: increase when the method's numbers change: runs of experiments that an older one made are then made
+            again.
     """
 
     name: ClassVar[str]
@@ -213,6 +215,7 @@ class Method(ABC):
     needs_head: ClassVar[bool] = False
     takes_targets: ClassVar[bool] = False
     gathers: ClassVar[str] = ""
+    revision: ClassVar[int] = 0
 
     @property
     @abstractmethod

@@ -58,6 +58,7 @@ class TTT(GradientMethod):
     paper: ClassVar[str] = "Sun et al., ICML 2020"
     needs_head: ClassVar[bool] = True
     gathers: ClassVar[str] = "a branch trained with the model"
+    revision: ClassVar[int] = 1
 
     def gatherers(self) -> Mapping[str, Gatherer]:
         """The branch's weights, which need no pass over the data."""
