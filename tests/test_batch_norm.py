@@ -317,6 +317,62 @@ def test_layers_that_are_more_than_torchs_own_run_as_they_are(layer):
         assert torch.equal(ours.state_dict()[name], value), name
 
 
+class Odd(nn.BatchNorm1d):
+    """Keeps its running mean by itself, and one more buffer."""
+
+    def __init__(self, width):
+        super().__init__(width)
+        self.register_buffer("largest", torch.zeros(width))
+
+    def forward(self, inputs):
+        if self.training:
+            self.running_mean.lerp_(inputs.detach().mean(0), 0.5)
+            self.largest.copy_(torch.maximum(self.largest, inputs.detach().amax(0)))
+        return (inputs - inputs.mean(0)) / inputs.std(0)
+
+
+EVERY_LAYER = {
+    "1d": nn.BatchNorm1d(2),
+    "not affine": nn.BatchNorm1d(2, affine=False),
+    "cumulative": nn.BatchNorm1d(2, momentum=None),
+    "untracked": nn.BatchNorm1d(2, track_running_stats=False),
+    "of another class": Loud(2),
+    "with its own statistics": Odd(2),
+}
+
+
+@pytest.mark.parametrize("mode", ["batch", "debiased"])
+@pytest.mark.parametrize("kind", EVERY_LAYER)
+def test_an_extra_pass_normalises_by_its_batch_and_moves_no_statistics(kind, mode):
+    plain, ours = copy.deepcopy(EVERY_LAYER[kind]).train(), copy.deepcopy(EVERY_LAYER[kind]).eval()
+    switch = BatchNormSwitch([ours], mode)
+    x, view = torch.randn(5, 2), torch.randn(7, 2) + 10
+    switch.adapting(5)
+    first = ours(x.requires_grad_())
+    own = dict(ours.named_buffers())
+    kept = {name: value.clone() for name, value in own.items()}
+    extra = switch.extra_pass(ours, view)
+    assert torch.equal(extra, copy.deepcopy(plain)(view))
+    assert dict(ours.named_buffers()).keys() == kept.keys()
+    for name, value in ours.named_buffers():
+        assert value is own[name]
+        assert torch.equal(value, kept[name]), name
+    (first.sum() + extra.sum()).backward()  # nothing that the first pass needs was written to
+    switch.predicting()
+    with pytest.raises(ZeroDivisionError):  # a pass that breaks off gives the statistics back too
+        switch.extra_pass(lambda _: 1 / 0, view)
+    assert all(value is own[name] for name, value in ours.named_buffers())
+
+
+def test_in_eval_mode_an_extra_pass_is_a_pass():
+    layer, x = layer_of("1d"), samples("1d", 6)
+    switch = BatchNormSwitch([layer], "source")
+    switch.adapting(6)
+    before = {name: value.clone() for name, value in layer.named_buffers()}
+    assert torch.equal(switch.extra_pass(layer, x), layer(x))
+    assert all(torch.equal(value, before[name]) for name, value in layer.named_buffers())
+
+
 def test_a_batch_of_the_wrong_shape_or_of_one_sample_gets_torchs_own_error():
     layer = nn.BatchNorm2d(3).eval()
     switch = BatchNormSwitch([layer], "batch")

@@ -35,6 +35,7 @@ from regtta.sight import Sight
 from regtta.statistics import SourceStatistics, fingerprint
 from regtta.steps import Step
 from regtta.stream import Stream
+from regtta.weight_assignment import refresh
 
 _Given = ParamSpec("_Given")
 _Answer = TypeVar("_Answer")
@@ -173,6 +174,7 @@ class Adapter:
         with torch.no_grad():
             for name, parameter in head.named_parameters():
                 parameter.copy_(learner.parts.origin[f"{self.head}.{name}"])
+        refresh(head)
         return head
 
     def features(self, x: object) -> Tensor:

@@ -1,8 +1,9 @@
 """BatchNorm while a model adapts: whose statistics it normalises by, and what becomes of the running ones."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +16,7 @@ BatchNormMode = Literal["batch", "debiased", "blended", "source"]
 
 BATCH_NORM_MODES: tuple[str, ...] = get_args(BatchNormMode)
 ALL_HERE = Shares()
+_Result = TypeVar("_Result")
 LONGEST = 16  # times the prior: what a blend remembers of the target, so that it can follow one that moves
 
 
@@ -96,6 +98,29 @@ class BatchNormSwitch:
                     counters.append(layer.num_batches_tracked)
         if counters:
             torch._foreach_add_(counters, 1)
+
+    def extra_pass(self, run: Callable[[Tensor], _Result], inputs: Tensor) -> _Result:
+        """Return ``run(inputs)``, normalised as the pass that learns is, without moving any running statistics.
+
+        A method may run the model again on other views of a batch. Predictions are normalised by running statistics,
+        so these must be of the samples themselves, not of turned or augmented copies.
+        """
+        with self._statistics_kept():
+            return run(inputs)
+
+    @contextmanager
+    def _statistics_kept(self) -> Iterator[None]:
+        """Let layers in training mode move copies of their running statistics for the length of the block."""
+        # The tensors themselves must not be written to, not even to restore them: the backward pass of the pass before
+        # has kept them, and autograd refuses what has changed since.
+        moving = [(layer._buffers, dict(layer._buffers)) for layer in self.layers if layer.training]
+        for buffers, own in moving:
+            buffers.update({name: value.clone() for name, value in own.items() if value is not None})
+        try:
+            yield
+        finally:
+            for buffers, own in moving:
+                buffers.update(own)
 
     def predicting(self) -> None:
         """Back to eval mode and to each layer's own momentum."""

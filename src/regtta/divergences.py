@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from regtta.decompositions import singular_vectors
+
 Metric = Literal["kl", "w2", "l1"]
 Divergence = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
@@ -182,18 +184,23 @@ def subspace_distance(basis: Tensor, basis0: Tensor) -> tuple[Tensor, Tensor]:
     """How far two subspaces, spanned by orthonormal columns (D, n), are apart; two scalars.
 
     With ``basisᵀ basis0 = P cos(Θ) Qᵀ``: the sum of the sines of the principal angles Θ, and the mismatch of the
-    bases themselves, ``‖|P| − |Q|‖_F``.
+    bases themselves, ``‖|P| − |Q|‖_F``. Gradients are finite everywhere: a direction that both subspaces share has the
+    angle 0, where the sine of the angle has a kink and its gradient is taken as 0.
 
     Example:
         >>> x, y = torch.eye(3)[:, :1], torch.eye(3)[:, 1:2]
         >>> [round(value.item(), 3) for value in subspace_distance(x, y)]
         [1.0, 0.0]
     """
-    p, cosines, q = torch.linalg.svd(basis.T @ basis0)
-    # Rounding may put a cosine past 1, and the root has no slope at 0.
-    squares = (1 - cosines**2).clamp_min(torch.finfo(cosines.dtype).eps)
-    mismatch: Tensor = torch.linalg.matrix_norm(p.abs() - q.T.abs())
-    return squares.sqrt().sum(), mismatch
+    product = basis.T @ basis0
+    p, _, q = singular_vectors(product)
+    # The sines are the singular values of what lies outside of the other subspace; 1 − cos² would have no digits left
+    # for small angles. The slope of a singular value does not depend on how its vectors turn.
+    sines = torch.linalg.vector_norm((basis0 - basis @ product) @ q.detach(), dim=0)
+    rounding = 4 * len(sines) * torch.finfo(sines.dtype).eps
+    sines = torch.where(sines > rounding, sines, sines.detach())
+    mismatch: Tensor = torch.linalg.matrix_norm(p.abs() - q.abs())
+    return sines.sum(), mismatch
 
 
 def entropy(logits: Tensor) -> Tensor:

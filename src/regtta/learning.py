@@ -24,6 +24,7 @@ from regtta.processes import ALONE, Processes
 from regtta.replaying import Replay
 from regtta.running import TOLERANCES, Dealt, Runners, on_rows
 from regtta.shared_batch_norm import Shares
+from regtta.weight_assignment import assign
 
 logger = logging.getLogger(__name__)
 
@@ -225,7 +226,7 @@ class Learner:
                     seen.features,
                     seen.outputs,
                     targets,
-                    run,
+                    partial(self.batch_norm.extra_pass, run),
                     again,
                     everywhere=lambda values: processes.gather(values, counts),
                 )
@@ -282,10 +283,9 @@ class Learner:
                 "replaced at a step could not be put back. Leave the optimizer out of the schedule."
             )
         head = self.stage.require_head()
-        with torch.no_grad():
-            head.weight.copy_(new.weight)
-            if new.bias is not None and head.bias is not None:
-                head.bias.copy_(new.bias)
+        assign(head, "weight", new.weight)
+        if new.bias is not None and head.bias is not None:
+            assign(head, "bias", new.bias)
 
     def _new_optimizer(self) -> torch.optim.Optimizer | None:
         schedule = self._schedule

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from regtta.flattening import Flat, bound_in_place, lay_together
 from regtta.parameters import Snapshot, Trainable, freeze_all_but, trainable_parameters
+from regtta.weight_assignment import refresh
 
 _TINY = torch.finfo(torch.float32).tiny
 _IMMUTABLE = (bool, int, float, str, type(None))
@@ -49,7 +50,9 @@ class MovingParts:
         # Apart from the origin: a model may change its buffers even in eval mode.
         self.as_begun = self.origin | {name: value.detach().clone() for name, value in model.named_buffers()}
         self.began_norm = max(float(total_norm([p.detach() for p in parameters.values()])), _TINY)
+        self._head = head
         self._lay_together(model, parameters if head_moves else self.trainable)
+        self._refresh_head()
 
     def _lay_together(self, model: nn.Module, parameters: dict[str, nn.Parameter]) -> None:
         replaced = [parameter for name, parameter in parameters.items() if name not in self.trainable]
@@ -74,12 +77,19 @@ class MovingParts:
     def restore(self) -> None:
         """Take that step back."""
         self._before.restore()
+        self._refresh_head()
 
     def load(self, tensors: dict[str, Tensor]) -> None:
         """Make the live tensors equal to ``tensors``, which has the same names."""
         with torch.no_grad():
             for name, tensor in self._live.items():
                 tensor.copy_(tensors[name])
+        self._refresh_head()
+
+    def _refresh_head(self) -> None:
+        # A weight that is computed from these tensors may be read before the next pass computes it again.
+        if self._head is not None and self._head._forward_pre_hooks:
+            refresh(self._head)
 
     def largest(self) -> Tensor:
         """The largest magnitude of all that is a floating-point number, a scalar: finite if all of them are."""

@@ -25,6 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from regtta._version import __version__
+from regtta.decompositions import symmetric_eigen
 from regtta.errors import (
     ForeignFileError,
     HeadMismatchError,
@@ -112,7 +113,7 @@ class SourceStatistics:
     ) -> "SourceStatistics":
         """Decompose the covariance of ``moments``, in float64 where they lie; what is kept lies on the CPU."""
         covariance = moments.covariance()
-        variances, basis = torch.linalg.eigh(covariance)
+        variances, basis = symmetric_eigen(covariance)
         # eigh gives rising order, rounding below zero, and signs that depend on the library.
         variances, basis = variances.flip(0).clamp_min(0), basis.flip(1)
         largest = basis.gather(0, basis.abs().argmax(dim=0, keepdim=True))
@@ -154,6 +155,16 @@ class SourceStatistics:
         # Known exactly: a dimension without variance stays one without through any merge.
         covariance.diagonal().copy_(self.feature_variances)
         return covariance
+
+    @cached_property
+    def uncentred_spectrum(self) -> tuple[Tensor, Tensor]:
+        """Eigenvalues (D,), falling, and eigenvectors (D, D), as columns, of ``E[z zᵀ]``: features not centred.
+
+        Computed once: it takes seconds for thousands of features, and every adapter with these statistics needs it.
+        """
+        second = self.covariance() * ((self.count - 1) / self.count) + torch.outer(self.mean, self.mean)
+        values, vectors = symmetric_eigen(second)
+        return values.flip(0), vectors.flip(1)
 
     def output_moments(self, weight: Tensor) -> tuple[Tensor, Tensor]:
         """Mean ``W μ`` and variance ``(W Σ Wᵀ)_oo`` (O,) of the outputs of a head ``weight`` (O, D), its bias apart."""

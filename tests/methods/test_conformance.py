@@ -166,6 +166,30 @@ def test_each_method_moves_what_it_should_and_nothing_else(name):
     assert moved == MOVES[name]
 
 
+@pytest.mark.parametrize("mode", ["batch", "debiased"])
+@pytest.mark.parametrize(("name", "kind", "outputs"), [case for case in FITTING if case[1] != "vit"])
+def test_running_statistics_are_those_of_one_pass_over_the_batch(name, kind, outputs, mode):
+    """However often a method runs the model: views of the samples are none of the target's samples."""
+    normalises_by_batch = "batch_norm" in {field.name for field in dataclasses.fields(regtta.METHODS[name])}
+    case = Case(name, kind, outputs, **({"batch_norm": mode} if normalises_by_batch else {}))
+    adapter, stream = case.adapter(), case.stream(2)
+    expected = copy.deepcopy(case.model).eval()
+    for number, x in enumerate(stream, start=1):
+        assert case.adapt(adapter, x).diagnostics.verdict.learned == (name != "source")
+        if normalises_by_batch:
+            for layer in expected.modules():
+                if isinstance(layer, nn.modules.batchnorm._BatchNorm):
+                    layer.train()
+                    layer.momentum = 0.1 if mode == "batch" else 0.1 / (1 - 0.9**number)
+            with torch.no_grad():
+                expected(x)
+        # The parameters after the step: the next pass is made with these.
+        adapted = adapter.export()
+        for key, value in expected.named_buffers():
+            torch.testing.assert_close(adapted.get_buffer(key), value, msg=lambda text, key=key: f"{key}: {text}")
+        expected.load_state_dict(adapted.state_dict())
+
+
 @every_case
 def test_bad_batches_are_survived_and_cost_nothing(name, kind, outputs):
     case = Case(name, kind, outputs)

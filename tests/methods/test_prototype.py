@@ -1,5 +1,9 @@
+import copy
+
 import pytest
 import torch
+from torch import nn
+from torch.nn.utils import parametrizations, parametrize, prune
 
 import regtta
 import zoo
@@ -41,3 +45,111 @@ def test_the_bias_stays_and_the_norm_too():
 def test_several_outputs_are_refused():
     with pytest.raises(ModelError, match="gives 2 outputs"):
         regtta.Prototype().start(stage_of(head_of([1.0] * 4, [0.0] * 4)))
+
+
+# --- heads whose weight is computed -----------------------------------------------------------------
+
+
+@pytest.fixture(params=["plain", "parametrized", "over all", "older kind"])
+def model(request):
+    """An MLP whose head has an ordinary weight, or one that is computed from its norm and its direction."""
+    model = zoo.mlp()
+    if request.param == "older kind":
+        with pytest.warns(FutureWarning, match="weight_norm"):
+            nn.utils.weight_norm(model[6])
+        with torch.no_grad():
+            model(zoo.table(2))  # else the weight is no leaf, and the model cannot be copied
+    elif request.param != "plain":
+        parametrizations.weight_norm(model[6], dim=0 if request.param == "parametrized" else None)
+    return model
+
+
+def assert_same_tensors(a, b):
+    assert a.keys() == b.keys()
+    for name in a:
+        assert torch.equal(a[name], b[name]), name
+
+
+def test_the_head_is_replaced_however_its_weight_is_computed(model):
+    began, x = copy.deepcopy(model.state_dict()), zoo.table(60, shift=1.0)
+    adapter = regtta.Adapter(model, regtta.Prototype())
+    with torch.no_grad():
+        weight = model[6].weight.clone()
+    total, seen = weight[0].clone(), 1
+    for batch in x.split(20):
+        assert adapter.adapt(batch).diagnostics.verdict.learned
+        with torch.no_grad():
+            total, seen = total + model[:6](batch).sum(dim=0), seen + 20
+            expected = model[:6](x) @ (weight.norm() * total / total.norm()) + model[6].bias
+        torch.testing.assert_close(adapter.predict(x).squeeze(1), expected)
+    assert (expected - model(x).squeeze(1)).abs().max() > 0.1
+    exported = adapter.export()
+    torch.testing.assert_close(exported(x).squeeze(1), expected)
+    assert type(exported[6]) is type(model[6])
+    assert exported.state_dict().keys() == model.state_dict().keys()
+    assert torch.equal(adapter.source_head().weight, weight)
+    assert adapter.provenance().learned == 3
+    assert_same_tensors(model.state_dict(), began)
+
+
+def test_reset_state_and_refusal_are_exact_however_the_weight_is_computed(model):
+    class Odd(regtta.guards.Guard):
+        """Refuses every second step."""
+
+        def judge(self, outcome):
+            Odd.asked += 1
+            return "refused" if Odd.asked % 2 == 0 else None
+
+    Odd.asked = 0
+    stream = zoo.table(100, shift=1.0).split(20)
+    adapter, spared = (
+        regtta.Adapter(model, regtta.Prototype(), guards=[Odd()]),
+        regtta.Adapter(model, regtta.Prototype()),
+    )
+    first = adapter.predict(stream[0])
+    for number, batch in enumerate(stream):
+        before = adapter.export().state_dict()
+        step = adapter.adapt(batch)
+        if number % 2:
+            assert step.diagnostics.verdict.reason == "refused"
+            assert_same_tensors(adapter.export().state_dict(), before)
+        else:
+            spared.adapt(batch)
+        head = adapter._model[6]
+        torch.testing.assert_close(adapter.predict(batch), adapter.features(batch) @ head.weight.T + head.bias)
+        assert_same_tensors(adapter.export().state_dict(), spared.export().state_dict())
+    resumed = regtta.Adapter(model, regtta.Prototype(), guards=[Odd()], head="6")
+    resumed.load_state_dict(adapter.state_dict())
+    assert torch.equal(resumed.predict(stream[0]), adapter.predict(stream[0]))
+    for back in (adapter.rollback, adapter.reset):
+        back()
+        assert torch.equal(adapter.predict(stream[0]), first)
+        assert_same_tensors(adapter.export().state_dict(), model.state_dict())
+        assert torch.equal(adapter._model[6].weight, model[6].weight)
+
+
+class Doubled(nn.Module):
+    def forward(self, weight):
+        return 2 * weight
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (parametrizations.spectral_norm, "_SpectralNorm, which gives another value than the one that was set"),
+        (parametrizations.orthogonal, "_Orthogonal, which"),
+        (
+            lambda head: parametrize.register_parametrization(head, "weight", Doubled()),
+            "Doubled, which cannot be inverted",
+        ),
+        (lambda head: prune.l1_unstructured(head, "weight", 0.5), "in a way that regtta does not know"),
+    ],
+    ids=["spectral", "orthogonal", "not invertible", "pruned"],
+)
+def test_a_head_whose_weight_cannot_be_set_is_refused_at_the_start(change, why):
+    model = zoo.mlp()
+    change(model[6])
+    with torch.no_grad():
+        model(zoo.table(2))
+    with pytest.raises(regtta.errors.ModelError, match=f"weight can be replaced.*{why}.*such as ssa"):
+        regtta.Adapter(model, regtta.Prototype(), head="6")

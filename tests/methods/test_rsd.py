@@ -72,19 +72,83 @@ def test_gradients_agree_with_finite_differences():
     assert torch.autograd.gradcheck(lambda z: rule.update(batch_of(z)), features)
 
 
+def spread_source(width, dead=0, seed=0):
+    """Statistics of features around a mean, each dimension with its own variance, the last ``dead`` always 0."""
+    points = np.random.default_rng(seed).normal(1, 1, (200, width)) * np.linspace(2, 0.5, width)
+    points[:, width - dead :] = 0
+    return source_of(points)
+
+
+@pytest.mark.parametrize(
+    ("rows", "width", "dead"), [(4, 4, 0), (9, 4, 0), (9, 5, 0), (30, 6, 0), (30, 9, 3), (7, 9, 4)]
+)
+def test_gradients_agree_with_finite_differences_where_the_batch_fills_the_space(rows, width, dead):
+    rule = regtta.RSD().start(stage_of(head_of([1.0] * 4), spread_source(width, dead)))
+    torch.manual_seed(rows)
+    alive = (
+        torch.randn(rows, width - dead, dtype=torch.float64) * torch.linspace(1, 2, width - dead) + 1
+    ).requires_grad_()
+    nothing = torch.zeros(rows, dead, dtype=torch.float64)
+    assert torch.autograd.gradcheck(lambda z: rule.update(batch_of(torch.cat([z, nothing], dim=1))), alive)
+    features = torch.cat([alive.detach(), nothing], dim=1).requires_grad_()
+    (gradient,) = torch.autograd.grad(rule.update(batch_of(features)), features)
+    assert gradient.isfinite().all()
+    assert gradient.abs().max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("rows", "width", "dead", "expected"),
+    [(9, 4, 0, 2), (9, 5, 0, 3), (2, 9, 0, 2), (30, 9, 0, 5), (30, 9, 4, 3), (100, 40, 0, 20)],
+)
+def test_no_more_bases_than_can_differ_are_compared(rows, width, dead, expected, monkeypatch):
+    compared = []
+    monkeypatch.setattr(
+        "regtta.methods.rsd.subspace_distance", lambda a, b: compared.append((a.shape, b.shape)) or (a.sum(), b.sum())
+    )
+    rule = regtta.RSD().start(stage_of(head_of([1.0] * 4), spread_source(width, dead)))
+    features = torch.randn(rows, width, dtype=torch.float64)
+    features[:, width - dead :] = 0
+    rule.update(batch_of(features))
+    assert compared == [((width, expected),) * 2]
+
+
+def test_two_subspaces_of_the_same_directions_have_finite_gradients():
+    for width, count in ((4, 4), (4, 3), (5, 2)):
+        basis = torch.from_numpy(orthonormal(width, count, seed=3))
+        same = basis.clone().requires_grad_()
+        sines, mismatch = subspace_distance(basis, same)
+        assert sines.item() == pytest.approx(0, abs=1e-6)
+        (gradient,) = torch.autograd.grad(sines + mismatch, same)
+        assert gradient.isfinite().all()
+
+
+def test_a_batch_larger_than_the_features_are_wide_is_learned_from():
+    model = zoo.mlp()
+    source = regtta.collect(model, zoo.table(300).split(50))
+    adapter = regtta.Adapter(model, regtta.RSD(lr=1e-2), source)
+    steps = list(adapter.run(zoo.table(64 * 40, shift=1.0, scale=1.5).split(64)))
+    assert all(step.diagnostics.verdict.learned for step in steps)
+    losses = [step.diagnostics.loss for step in steps]
+    assert sum(losses[-5:]) < 0.9 * sum(losses[:5])
+
+
+def test_the_source_is_decomposed_once_for_all_adapters(monkeypatch):
+    source, calls, eigh = spread_source(6), [], torch.linalg.eigh
+    monkeypatch.setattr(torch.linalg, "eigh", lambda matrix: calls.append(matrix.shape) or eigh(matrix))
+    rules = [regtta.RSD(k=k).start(stage_of(head_of([1.0] * 4), source)) for k in (2, 3, 2)]
+    assert calls == [(6, 6)]
+    assert torch.equal(rules[0].bases, rules[1].bases[:, :2])
+
+
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_a_degenerate_batch_is_skipped_and_counted_not_a_crash(monkeypatch):
     model = zoo.mlp()
-    with torch.no_grad():  # features of rank 1: every further singular value is zero, and so repeated
+    with torch.no_grad():  # features of rank 1: one line is no nearer to itself than any other
         model[4].weight[1:], model[4].bias[1:] = 0, -1
     source = regtta.collect(model, zoo.table(300).split(50))
     adapter = regtta.Adapter(model, regtta.RSD(k=5), source)
     steps = list(adapter.run(zoo.table(60, shift=1.0).split(12)))
-    assert not any(step.diagnostics.verdict.learned for step in steps)
-    assert {step.diagnostics.verdict.reason for step in steps} <= {
-        "the loss is not finite",
-        "the gradient is not finite",
-    }
+    assert {step.diagnostics.verdict.reason for step in steps} == {"the features span no more than one direction"}
     assert torch.equal(adapter.predict(zoo.table(5)), regtta.Adapter(model, regtta.Source()).predict(zoo.table(5)))
 
     def diverges(*_args, **_kwargs):

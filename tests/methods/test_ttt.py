@@ -51,6 +51,17 @@ def test_it_learns_rotations_on_turned_images_with_the_branch_fixed():
     assert torch.equal(adapter.export()[9].weight, model[9].weight)
 
 
+def test_turned_images_stay_out_of_the_running_statistics():
+    """With steps of next to nothing all that TTT does to the model is BN-adapt."""
+    model = zoo.cnn()
+    ttt = regtta.Adapter(model, regtta.TTT(branch=branch_of(), lr=1e-30), head="9")
+    bn_adapt = regtta.Adapter(model, regtta.BNAdapt())
+    for x in zoo.images(60, shift=0.5).split(20):
+        assert ttt.adapt(x).diagnostics.verdict.learned
+        bn_adapt.adapt(x)
+        torch.testing.assert_close(ttt.predict(x), bn_adapt.predict(x))
+
+
 def test_the_branch_travels_with_the_statistics(tmp_path):
     model, branch = zoo.cnn(), branch_of()
     source = regtta.collect(model, iter(zoo.images(60).split(20)), methods=[regtta.TTT(branch=branch)])

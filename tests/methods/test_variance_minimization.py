@@ -61,6 +61,17 @@ def test_a_view_is_the_image_shifted_and_jittered():
     assert 1.17 < factors.max() <= 1.2
 
 
+def test_views_stay_out_of_the_running_statistics():
+    """With steps of next to nothing all that it does to the model is BN-adapt."""
+    model = zoo.cnn()
+    adapter = regtta.Adapter(model, regtta.VarianceMinimization(views=3, lr=1e-30))
+    bn_adapt = regtta.Adapter(model, regtta.BNAdapt())
+    for x in zoo.images(60, shift=0.5).split(20):
+        assert adapter.adapt(x).diagnostics.verdict.learned
+        bn_adapt.adapt(x)
+        torch.testing.assert_close(adapter.predict(x), bn_adapt.predict(x))
+
+
 def test_inputs_without_a_default_augmentation():
     adapter = regtta.Adapter(zoo.mlp(), regtta.VarianceMinimization(views=2))
     with pytest.raises(BatchError, match=r"no default augmentation for inputs of shape \(8, 5\).*augment=<callable"):

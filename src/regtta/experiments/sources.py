@@ -1,14 +1,16 @@
 """Trained source models, kept by what they were trained by, so that no two tables train one twice."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Protocol
 
 from torch import nn
 
 from regtta.errors import MismatchError
 from regtta.experiments.scoring import Task
+from regtta.experiments.specifying import revised
 from regtta.experiments.store import key_of
 from regtta.experiments.training import Recipe
 from regtta.files import read_safetensors, write_safetensors
@@ -16,6 +18,8 @@ from regtta.options import check_choice
 
 OBJECTIVES = ("regression", "rotation", "dann", "classification")
 OWN_SOURCE = ("rotation", "dann")  # trained for one method alone
+# Increased when a change of the code changes what a training gives: models of an older revision are trained again.
+REVISIONS: Mapping[str, int] = MappingProxyType({"dann": 1})
 SMALL = ("mlp", "digits")  # models so small that a second thread costs more than it computes
 
 
@@ -65,10 +69,14 @@ class SourceSpec:
         """Refuse what cannot be trained."""
         check_choice("the objective", self.objective, OBJECTIVES)
 
+    def plain(self) -> dict[str, object]:
+        """As JSON has it, with the revision of the objective where there was more than one."""
+        return revised(asdict(self), REVISIONS.get(self.objective, 0))
+
     @property
     def key(self) -> str:
         """A mark of it all."""
-        return key_of(asdict(self))
+        return key_of(self.plain())
 
     @property
     def task(self) -> Task:

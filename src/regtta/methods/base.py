@@ -47,7 +47,7 @@ class Batch:
         features: (B, D) what enters the head; (B, 0) where the method needs no head.
         outputs: what the model gave, of its own shape.
         targets: labels, for the one method that takes them.
-        forward: runs the model again on other inputs, in the same mode.
+        forward: runs the model again on other inputs, in the same mode; moves no running statistics of BatchNorm.
         again: whether this is a further step on the samples of the step before.
         everywhere: takes values (B, ...), one a row of ``inputs``, to those of all processes; differentiable.
     """
@@ -206,6 +206,8 @@ class Method(ABC):
         takes_targets: whether it learns from labels.
         gathers: what it needs of the source beyond the moments, in words.
         adapts: whether it can ever change the model; where not, batches are predicted and nothing else is done.
+        revision: increase when the method's numbers change: runs of experiments that an older one made are then made
+            again.
     """
 
     name: ClassVar[str]
@@ -215,6 +217,7 @@ class Method(ABC):
     takes_targets: ClassVar[bool] = False
     gathers: ClassVar[str] = ""
     adapts: ClassVar[bool] = True
+    revision: ClassVar[int] = 0
 
     @property
     @abstractmethod

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 from regtta.errors import ModelError
 from regtta.methods.base import Batch, Method, NewHead, Rule, Schedule, Stage
 from regtta.options import check_bool
+from regtta.weight_assignment import check_assignable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +56,7 @@ class Prototype(Method):
                 f"{type(stage.model).__name__} has no single prototype: it gives {outputs} outputs, and all of "
                 "them would be moved to the same weight. Take a method that fits, such as ssa."
             )
+        check_assignable(stage.require_head(), "weight")
         return _RunningMean(self, stage)
 
 

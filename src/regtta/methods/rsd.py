@@ -8,6 +8,11 @@ Our readings, where the paper is silent: Adam with learning rate 1e-3 on affine 
 batch has samples, at most ``k``; the distance is the sum of the sines of the principal angles plus 0.1 times the
 basis mismatch. The source's bases are the leading singular vectors of its features as they are, not centred, as
 the batch's are; they follow from the mean and the covariance, so no pass over the data is needed for them.
+
+Only bases that mean something are compared. Beyond the rank of the batch's or of the source's features there are none.
+And two subspaces of n out of d dimensions share at least 2n − d directions whatever the batch is: their angles are 0,
+and with two of them or more the bases P and Q are arbitrary. So n is at most (d + 1) / 2, where the most angles can
+differ from 0; for d the larger of both ranks is taken.
 """
 
 from dataclasses import dataclass
@@ -16,6 +21,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from regtta.decompositions import LinAlgError, singular_vectors
 from regtta.divergences import subspace_distance
 from regtta.methods.base import Batch, GradientMethod, Rule, Skip, Stage
 from regtta.options import check_count, check_not_negative
@@ -28,8 +34,8 @@ class RSD(GradientMethod):
 
     ``L = Σ sin θ_i + mismatch · ‖|P| − |Q|‖_F``, with ``U_sᵀ U_t = P cos(Θ) Qᵀ``.
 
-    A batch whose singular value decomposition is degenerate has no gradient: it is skipped, and the step's verdict
-    says so.
+    A batch whose singular value decomposition does not converge, or whose features lie on one line as the source's do,
+    is skipped, and the step's verdict says so.
 
     Args:
         k: at most this many bases.
@@ -47,6 +53,7 @@ class RSD(GradientMethod):
     paper: ClassVar[str] = "Chen et al., ICML 2021"
     needs_source: ClassVar[bool] = True
     needs_head: ClassVar[bool] = True
+    revision: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant."""
@@ -55,30 +62,50 @@ class RSD(GradientMethod):
         check_not_negative("mismatch", self.mismatch)
 
     def start(self, stage: Stage) -> Rule:
-        """Compute the source's bases."""
-        bases = uncentred_bases(stage.require_source())[:, : self.k]
-        return _SubspaceDistance(bases.to(stage.device, stage.dtype), self.mismatch)
+        """Take the source's bases and their rank from the statistics."""
+        source = stage.require_source()
+        bases = uncentred_bases(source)[:, : self.k]
+        return _SubspaceDistance(bases.to(stage.device, stage.dtype), uncentred_rank(source), self.mismatch)
 
 
 def uncentred_bases(source: SourceStatistics) -> Tensor:
     """(D, D) left singular vectors of the source's features (not centred) as columns, leading ones first."""
-    second = source.covariance() * ((source.count - 1) / source.count) + torch.outer(source.mean, source.mean)
-    vectors: Tensor = torch.linalg.eigh(second).eigenvectors
-    return vectors.flip(1)
+    return source.uncentred_spectrum[1]
+
+
+def uncentred_rank(source: SourceStatistics) -> int:
+    """How many of them mean something: those of singular values above ``s₁ · D · 1.19e-7``, float32's epsilon."""
+    squares, _ = source.uncentred_spectrum
+    return int((squares > squares[0] * (len(squares) * torch.finfo(torch.float32).eps) ** 2).sum())
+
+
+def numerical_rank(values: Tensor, size: int) -> int:
+    """How many singular ``values``, falling, of a matrix whose larger side is ``size`` are more than rounding."""
+    return int((values > values[0] * size * torch.finfo(values.dtype).eps).sum())
 
 
 class _SubspaceDistance(Rule):
-    def __init__(self, bases: Tensor, mismatch: float) -> None:
+    def __init__(self, bases: Tensor, rank: int, mismatch: float) -> None:
         self.bases = bases
+        self.rank = rank
         self.mismatch = mismatch
 
     def update(self, batch: Batch) -> Tensor | Skip:
         """The distance between the batch's subspace and the source's."""
         features = batch.features.to(self.bases.dtype)
-        count = min(len(features), self.bases.shape[1])
         try:
-            bases = torch.linalg.svd(features.T, full_matrices=False).U[:, :count]
-            sines, mismatch = subspace_distance(self.bases[:, :count], bases)
-        except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
+            bases, values, _ = singular_vectors(features.T)
+            count = self._comparable(numerical_rank(values.detach(), max(features.shape)))
+            if not count:
+                return Skip("the features span no more than one direction")
+            sines, mismatch = subspace_distance(self.bases[:, :count], bases[:, :count])
+        except LinAlgError:
             return Skip("the batch's singular value decomposition did not converge")
         return sines + self.mismatch * mismatch
+
+    def _comparable(self, rank: int) -> int:
+        """How many bases of a batch of features of this rank can be compared with the source's."""
+        dimensions = max(rank, self.rank)
+        if dimensions < 2:
+            return 0  # both are the same line
+        return min(rank, self.rank, self.bases.shape[1], (dimensions + 1) // 2)

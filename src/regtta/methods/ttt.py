@@ -59,6 +59,7 @@ class TTT(GradientMethod):
     paper: ClassVar[str] = "Sun et al., ICML 2020"
     needs_head: ClassVar[bool] = True
     gathers: ClassVar[str] = "a branch trained with the model"
+    revision: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         """Validate fields."""

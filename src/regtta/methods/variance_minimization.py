@@ -50,6 +50,7 @@ class VarianceMinimization(GradientMethod):
 
     name: ClassVar[str] = "variance_minimization"
     paper: ClassVar[str] = "after MEMO, Zhang et al., NeurIPS 2022"
+    revision: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant."""

@@ -1,3 +1,4 @@
+import json
 import math
 import statistics
 
@@ -64,6 +65,31 @@ def filled_by(layout, plan, says, **kind):
 def only(filled):
     ((value,),) = filled.values
     return value
+
+
+def of_an_older_revision(lines, name):
+    """The lines as they would be if the method ``name`` had not been revised yet."""
+    made = []
+    for line in lines:
+        about = json.loads(json.dumps(line["specification"]))
+        if about["method"]["name"] == name:
+            del about["method"]["revision"]
+        made.append({"key": key_of(about), "specification": about, "result": line["result"]})
+    return made
+
+
+def test_runs_of_an_older_revision_fill_no_cell_and_are_counted():
+    layout, plan = by_method("svhn", "ssa", "rsd"), Plan(2, 3)
+    lines = lines_of(layout, plan, lambda spec: result_of(0.5))
+    (ssa,), (rsd,) = fill(layout, plan, of_an_older_revision(lines, "rsd")).values
+    assert (ssa.mean, ssa.missing, ssa.outdated) == (0.5, 0, 0)
+    assert (rsd.mean, rsd.runs, rsd.missing, rsd.outdated) == (None, 0, 6, 6)
+    (_,), (both,) = fill(layout, plan, [*of_an_older_revision(lines, "rsd"), *lines]).values
+    assert (both.mean, both.missing, both.outdated) == (0.5, 0, 0)
+    (_,), (never,) = fill(
+        layout, plan, [line for line in lines if line["specification"]["method"]["name"] != "rsd"]
+    ).values
+    assert (never.missing, never.outdated) == (6, 0)
 
 
 # --- means and deviations ------------------------------------------------------------------------

@@ -98,6 +98,21 @@ def test_what_diverged_or_was_not_run_is_shown_as_such():
     assert texts_of(table, "prototype") == ["2 missing"] * 3
 
 
+def test_what_only_an_older_revision_has_run_is_shown_as_such():
+    (table, *_) = sheets_of(svhn())
+    assert not any("revision" in note for note in table.notes)
+    outcomes = {"rsd": Value({}, None, 0, 0, 6, outdated=6), "oracle": Value({}, None, 0, 0, 6, outdated=2)}
+    filled = svhn()
+    values = tuple(
+        tuple(outcomes.get(row.name, value) for value in values)
+        for row, values in zip(filled.layout.rows, filled.values, strict=True)
+    )
+    (table, *_) = sheets_of(dataclasses.replace(filled, values=values))
+    assert texts_of(table, "rsd") == ["outdated"] * 3
+    assert texts_of(table, "oracle") == ["not run"] * 3
+    assert any(note.startswith("Outdated: made by an older revision") for note in table.notes)
+
+
 def test_digits_follow_the_score():
     layout = layout_of("atab:classification_accuracy_mnist")
     filled = dataclasses.replace(fill(layout, Plan(1, 1), []), values=((value(71.2345, 0.5),),) * 5)

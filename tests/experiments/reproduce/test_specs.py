@@ -14,7 +14,7 @@ from regtta.experiments.reproduce.settings import SETTINGS
 from regtta.experiments.reproduce.specs import FULL, QUICK, Plan, RunSpec, Scale, check_weights, mark_of, references
 from regtta.experiments.store import key_of
 from regtta.experiments.training import Recipe
-from regtta.methods import SSA, Source
+from regtta.methods import METHODS, SSA, Source, method
 
 PLAN = Plan()
 
@@ -160,6 +160,40 @@ def test_the_key_of_what_is_measured_on_a_source_model_is_that_models_alone():
     assert (spec.target, spec.arm, spec.seed) == ("", None, 0)
     assert spec.plain() == {"source": dataclasses.asdict(spec.source)}
     assert spec.source.seed == 2
+
+
+def method_key(method):
+    return key_of(dataclasses.replace(SPEC, arm=dataclasses.replace(SPEC.arm, method=method)).plain())
+
+
+def test_a_revision_changes_the_keys_of_its_method_alone(monkeypatch):
+    several = method("ssa+0.5*feature_alignment")
+    before = {name: method_key(method(name)) for name in METHODS}
+    of_sum = method_key(several)
+    assert "revision" not in json.dumps(SPEC.plain())
+    monkeypatch.setattr(SSA, "revision", 2)
+    after = {name: method_key(method(name)) for name in METHODS}
+    assert {name for name in METHODS if after[name] != before[name]} == {"ssa"}
+    assert SPEC.plain()["method"]["revision"] == 2
+    assert method_key(several) != of_sum
+    described = dataclasses.replace(SPEC, arm=dataclasses.replace(SPEC.arm, method=several)).plain()["method"]
+    assert [term.get("revision") for term in described["terms"]] == [2, None]
+    monkeypatch.setattr(SSA, "revision", 0)
+    assert {name: method_key(method(name)) for name in METHODS} == before
+
+
+def test_what_was_corrected_has_a_revision():
+    revisions = {name: cls.revision for name, cls in METHODS.items()}
+    assert {name for name, revision in revisions.items() if revision} == {"ttt", "variance_minimization", "rsd"}
+
+
+def test_the_revision_of_a_training_changes_the_keys_of_its_models_and_their_runs():
+    plain, dann = (only_run(cell_of("svhn", name)) for name in ("source", "dann"))
+    assert "revision" not in plain.source.plain()
+    assert plain.source.plain() == dataclasses.asdict(plain.source)
+    assert dann.plain()["source"] == dataclasses.asdict(dann.source) | {"revision": 1}
+    assert dann.source.key == key_of(dann.plain()["source"])
+    assert dann.source.key != key_of(dataclasses.asdict(dann.source))
 
 
 # --- which runs a cell is made of ----------------------------------------------------------------

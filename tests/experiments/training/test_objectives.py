@@ -3,6 +3,7 @@ import math
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional
 
 import regtta
 import zoo
@@ -72,19 +73,83 @@ def test_the_schedules_are_ganins():
     assert objective._scale.item() == pytest.approx(reversal_scale(0.3))
 
 
+def bare_mlp():
+    """Without BatchNorm, which takes a shift of the inputs away by itself where a domain is normalised alone."""
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(5, 12), nn.ReLU(), nn.Linear(12, 12), nn.ReLU(), nn.Linear(12, 1))
+
+
 def test_adversarial_training_makes_the_domains_harder_to_tell_apart():
     inputs = zoo.table(400)
-    source, target = Domain(inputs, inputs[:, :1].clone()), zoo.table(400, shift=1.5, seed=8)
+    source, target = Domain(inputs, inputs[:, :1].clone()), zoo.table(400, seed=8)
+    target[:, 1:] += 1.5  # all but what the label is
 
     def gap(model):
         with torch.no_grad():
-            means = [model[:6](x).mean(0) for x in (inputs, target)]
-        return (means[0] - means[1]).norm().item() / model[:6](inputs).std().item()
+            means = [model[:4](x).mean(0) for x in (inputs, target)]
+            return (means[0] - means[1]).norm().item() / model[:4](inputs).std().item()
 
-    recipe = Recipe(epochs=25, batch_size=50, lr=3e-3)
-    plain = train(zoo.mlp(), source, recipe, seed=0)
-    objective = AdversarialObjective("6", 12, target, recipe=recipe, seed=0)
-    adversarial = train(zoo.mlp(), source, recipe, seed=0, objective=objective)
+    recipe = Recipe(epochs=25, batch_size=50, lr=1e-2)
+    plain = train(bare_mlp(), source, recipe, seed=0)
+    objective = AdversarialObjective("4", 12, target, recipe=recipe, seed=0)
+    adversarial = train(bare_mlp(), source, recipe, seed=0, objective=objective)
     assert gap(adversarial) < 0.7 * gap(plain)
     error = nn.functional.mse_loss(adversarial(inputs), source.targets).item()
     assert error < 0.3  # and it still regresses
+
+
+def test_source_and_target_are_normalised_each_by_itself():
+    """Loss, gradients and running statistics are those of two passes, one after the other, written out."""
+    torch.manual_seed(0)
+    inputs, targets, unlabelled = torch.randn(8, 5), torch.randn(8, 1), torch.randn(30, 5) * 2 + 3
+    ours, plain = zoo.mlp().train(), zoo.mlp().train()
+    objective = AdversarialObjective("6", 12, unlabelled, recipe=Recipe(), seed=0)
+    objective.advance(0.4, torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=0.1))
+    torch.manual_seed(3)
+    loss = objective.loss(ours, inputs, targets)
+    loss.backward()
+    torch.manual_seed(3)
+    drawn = torch.randint(30, (8,))
+    at_source = plain[:6](inputs)
+    at_target = plain[:6](unlabelled[drawn])
+    regression = ((plain[6](at_source) - targets) ** 2).mean()
+    logits = objective.discriminator(torch.cat([at_source, at_target])).squeeze(1)
+    told_apart = torch.cat([functional.softplus(logits[:8]), functional.softplus(-logits[8:])]).mean()
+    assert loss.item() == pytest.approx((regression + told_apart).item(), rel=1e-5)
+    scale = 2 / (1 + math.exp(-4)) - 1
+    expected = torch.autograd.grad(regression - scale * told_apart, list(plain.parameters()))
+    for (name, parameter), gradient in zip(ours.named_parameters(), expected, strict=True):
+        torch.testing.assert_close(parameter.grad, gradient, rtol=1e-4, atol=1e-6, msg=name)
+    for (name, value), (_, by_hand) in zip(ours.named_buffers(), plain.named_buffers(), strict=True):
+        torch.testing.assert_close(value, by_hand, msg=name)
+
+
+def test_what_only_shifts_the_target_cannot_be_told_from_the_features():
+    """Where the first layer is BatchNorm, a shift of the inputs is gone: no discriminator is better than chance."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1)).train()
+    inputs = torch.randn(64, 4)
+    target = inputs + 5
+    objective = AdversarialObjective("3", 8, target, recipe=Recipe(), seed=0)
+    optimizer = torch.optim.Adam(objective.discriminator.parameters(), lr=1e-3)
+    losses = []
+    for _ in range(60):  # the discriminator alone learns
+        optimizer.zero_grad()
+        loss = objective.loss(model, inputs, model(inputs).detach())
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert sum(losses[-10:]) / 10 > 0.8 * math.log(2)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
+def test_a_captured_adversarial_step_trains_like_an_eager_one():
+    inputs = zoo.table(320)
+    source = Domain(inputs, inputs[:, :1].clone())
+    target = zoo.table(1, shift=1.5).expand(40, 5)  # whatever is drawn of it is the same
+    recipe, models = Recipe(epochs=3, batch_size=64, lr=1e-3), []
+    for device in ("cpu", "cuda"):
+        objective = AdversarialObjective("6", 12, target.to(device), recipe=recipe, seed=0)
+        models.append(train(zoo.mlp().to(device), source, recipe, seed=0, objective=objective).cpu().state_dict())
+    for name, value in models[0].items():
+        torch.testing.assert_close(models[1][name], value, rtol=1e-2, atol=1e-3, msg=name)

@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,6 +10,7 @@ from regtta.experiments.comparison import Difference, best_of, paired_difference
 from regtta.experiments.reproduce.layouts import SMALLER_IS_BETTER, Cell, Layout
 from regtta.experiments.reproduce.settings import Part
 from regtta.experiments.reproduce.specs import Plan, RunSpec, references
+from regtta.experiments.specifying import without_revisions
 from regtta.experiments.store import key_of
 from regtta.methods import SSA
 from regtta.options import described
@@ -38,6 +39,7 @@ class Value:
         diverged: how many of them diverged.
         missing: how many are not there.
         best: whether nothing beats it by more than chance.
+        outdated: for how many of the missing there is a run of an older revision of the method or of its training.
     """
 
     by_source: Mapping[int, float]
@@ -46,6 +48,7 @@ class Value:
     diverged: int
     missing: int
     best: bool = False
+    outdated: int = 0
 
     @property
     def mean(self) -> float | None:
@@ -109,10 +112,12 @@ class Filled:
 
 def fill(layout: Layout, plan: Plan, records: Iterable[Mapping[str, Any]]) -> Filled:
     """``layout`` with the numbers that ``records``, the lines of a store, hold."""
+    records = list(records)
     results = {str(record["key"]): record["result"] for record in records}
+    ever = frozenset(_unrevised(record["specification"]) for record in records)
     cells = dict.fromkeys(layout.cells())
     wanted = dict.fromkeys([*cells, *(reference for cell in cells for reference in references(cell))])
-    values = {cell: _value(cell, plan, results) for cell in wanted}
+    values = {cell: _value(cell, plan, results, ever) for cell in wanted}
     best = _best(values, list(cells))
     settings = {cell.setting.name: cell.setting for cell in cells}
     compared = [(cell, _comparison(name, cell, values)) for name, cell in _named(layout)]
@@ -130,18 +135,21 @@ def fill(layout: Layout, plan: Plan, records: Iterable[Mapping[str, Any]]) -> Fi
     )
 
 
-def _value(cell: Cell, plan: Plan, results: Results) -> Value:
-    """The numbers of a cell: for each source model and adaptation seed, the mean over the parts."""
+def _value(cell: Cell, plan: Plan, results: Results, ever: Collection[str]) -> Value:
+    """The numbers of a cell: for each source model and adaptation seed, the mean over the parts.
+
+    ``ever`` are keys, revisions left out, of the runs that were made by any revision.
+    """
     by_source: dict[int, list[float]] = {}
     met: dict[str, bool] = {}
-    absent: set[str] = set()
+    absent: dict[str, bool] = {}  # and whether an older revision made it
     for source_seed in plan.sources(cell.setting):
         for seed in range(plan.seeds):
             scores = []
             for spec, part in plan.runs(cell, source_seed, seed):
                 key = key_of(spec.plain())
                 if key not in results:
-                    absent.add(key)
+                    absent[key] = _unrevised(spec.plain()) in ever
                     continue
                 score = _score(cell, part, spec, results[key])
                 met[key] = met.get(key, False) or bool(results[key].get("diverged")) or score is None
@@ -151,7 +159,12 @@ def _value(cell: Cell, plan: Plan, results: Results) -> Value:
     means = {source: statistics.fmean(scores) for source, scores in by_source.items()}
     whole = not absent and not any(met.values())
     sd = _spread(means, by_source) if whole else None
-    return Value({} if absent else means, sd, len(met), sum(met.values()), len(absent))
+    lost = sum(met.values())
+    return Value({} if absent else means, sd, len(met), lost, len(absent), outdated=sum(absent.values()))
+
+
+def _unrevised(specification: Mapping[str, object]) -> str:
+    return key_of({"run": without_revisions(specification)})
 
 
 def _spread(means: Mapping[int, float], by_source: Mapping[int, list[float]]) -> float | None:

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
@@ -85,7 +85,7 @@ class RunSpec:
 
     def plain(self) -> dict[str, object]:
         """As JSON has it: the key of the run."""
-        about: dict[str, object] = {"source": asdict(self.source)}
+        about: dict[str, object] = {"source": self.source.plain()}
         if self.arm is not None:
             about |= {
                 "target": self.target,

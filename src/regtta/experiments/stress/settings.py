@@ -32,10 +32,14 @@ class DigitsSource:
     target_digits: int | None = None
     training: Training = field(default_factory=Training)
 
+    def plain(self) -> dict[str, object]:
+        """As JSON has it."""
+        return asdict(self)
+
     @property
     def key(self) -> str:
         """A mark of it all."""
-        return key_of(asdict(self))
+        return key_of(self.plain())
 
     @property
     def name(self) -> str:

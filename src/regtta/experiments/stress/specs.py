@@ -1,7 +1,7 @@
 """Runs: everything that one is specified by, and which of them a benchmark is made of."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypedDict, Unpack
 
@@ -53,7 +53,7 @@ class StressSpec:
         """As JSON has it: the key of the run."""
         return {
             "setting": self.setting,
-            "source": asdict(self.source),
+            "source": self.source.plain(),
             "kind": self.kind,
             "part": self.part,
             "arm": self.arm,

@@ -4,6 +4,9 @@ Ganin et al., "Domain-Adversarial Training of Neural Networks", JMLR 2016. A dis
 features learns to tell source from target; the gradient that reaches the features is reversed and scaled by
 ``λ_p = 2/(1 + exp(−10 p)) − 1``, and the learning rate is ``lr₀/(1 + 10 p)^0.75``, p the share of the training done. It
 needs the target while training, so it is no test-time method.
+
+Source and target go through the model one after the other, so that BatchNorm normalises each by itself and its running
+statistics follow both.
 """
 
 import math
@@ -56,12 +59,18 @@ class AdversarialObjective:
         self.modules: list[nn.Module] = [self.discriminator]
 
     def loss(self, model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
-        """One forward pass over a source and a target batch."""
+        """A forward pass over a source batch, then one over a target batch.
+
+        Both in one pass would be normalised by BatchNorm as one batch: the features of each domain then keep the offset
+        of its mean to the common one, by which the discriminator tells them apart whatever the extractor does, while at
+        test time a batch of the target is normalised by other statistics.
+        """
         drawn = torch.randint(len(self._target), (len(inputs),), device=inputs.device)
         unlabelled = plain_view(self._target[drawn], self._recipe)
-        forward = FeatureModel(model, self._head)(torch.cat([inputs, unlabelled]))
-        regression = functional.mse_loss(forward.outputs[: len(inputs)], targets)
-        seen: Tensor = ReverseGradient.apply(forward.features, self._scale)
+        run = FeatureModel(model, self._head)
+        source, target = run(inputs), run(unlabelled)
+        regression = functional.mse_loss(source.outputs, targets)
+        seen: Tensor = ReverseGradient.apply(torch.cat([source.features, target.features]), self._scale)
         domain = torch.cat([torch.zeros_like(targets[:, :1]), torch.ones_like(targets[:, :1])])
         return regression + functional.binary_cross_entropy_with_logits(self.discriminator(seen), domain)
 

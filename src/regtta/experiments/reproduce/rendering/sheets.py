@@ -9,6 +9,7 @@ from regtta.experiments.reproduce.filling import Comparison, Comparisons, Filled
 from regtta.experiments.reproduce.layouts import Cell
 
 PAPER = "paper"
+OUTDATED = "outdated"
 _DIGITS = {"accuracy": 2, "valid_dimensions": 1, "subspace_dimensions": 1}
 
 
@@ -79,7 +80,8 @@ def _ours(cell: Cell | None, value: Value | None) -> Text:
     if cell is None or value is None:
         return Text("")
     if value.missing:
-        return Text("not run" if not value.runs else f"{value.missing} missing")
+        gone = "not run" if value.outdated < value.missing else OUTDATED
+        return Text(gone if not value.runs else f"{value.missing} missing")
     if value.diverged:
         return Text("diverged" if value.diverged == value.runs else f"diverged {value.diverged} of {value.runs}")
     if value.mean is None:
@@ -138,6 +140,11 @@ def notes_of(filled: Filled) -> tuple[str, ...]:
         notes.append("The oracle learns from the target's labels.")
     if any(value is not None and value.best for values in filled.values for value in values):
         notes.append("Bold: the best of what shares source models, the oracle left out, and all that tie with it.")
+    if any(value is not None and value.outdated for values in filled.values for value in values):
+        notes.append(
+            f"{OUTDATED.capitalize()}: made by an older revision of the method or of its training, and so left out; "
+            "without --tables-only the command makes these runs again."
+        )
     slips = dict.fromkeys(slip.text for cell in cells if cell.paper is not None for slip in cell.paper.slips)
     return (*notes, *filled.layout.notes, *(f"A slip of the paper's: {text}" for text in slips))
 

@@ -1,0 +1,97 @@
+"""Decompositions of matrices that end in a result, a finite gradient or a clear error."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from regtta.errors import StatisticsError
+
+LinAlgError: type[RuntimeError] = torch.linalg.LinAlgError  # type: ignore[attr-defined]
+
+
+def symmetric_eigen(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the eigenvalues (D,), rising, and eigenvectors (D, D), as columns, of a covariance-like matrix (D, D).
+
+    They lie where the matrix does, or on the CPU where its device did not converge: the solvers of GPUs fail on some
+    ill-conditioned matrices that LAPACK decomposes.
+
+    Example:
+        >>> symmetric_eigen(torch.diag(torch.tensor([2.0, 1.0])))[0]
+        tensor([1., 2.])
+    """
+    try:
+        values, vectors = torch.linalg.eigh(matrix)
+        return values, vectors
+    except LinAlgError:
+        matrix = matrix.detach().cpu().double()
+        matrix = (matrix + matrix.T) / 2
+    try:
+        values, vectors = torch.linalg.eigh(matrix)
+        return values, vectors
+    except LinAlgError as error:
+        found = str(error).splitlines()[0]
+    try:
+        # Of a matrix without negative eigenvalues the singular values are the eigenvalues, by another algorithm.
+        vectors, values, _ = torch.linalg.svd(matrix)
+        return values.flip(0), vectors.flip(1)
+    except LinAlgError as error:
+        entries = "are all finite" if bool(matrix.isfinite().all()) else "are not all finite"
+        raise StatisticsError(
+            f"The second moments of the source features, {len(matrix)} × {len(matrix)}, have no eigenvalue "
+            f"decomposition ({found}); their entries {entries}. Check that the model's features on the source are "
+            "finite and of a moderate scale, and collect the statistics again."
+        ) from error
+
+
+def singular_vectors(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Decompose a real matrix (m, n) as ``U diag(s) Vᵀ``, with gradients that are finite for any matrix.
+
+    Args:
+        matrix: (m, n), real.
+
+    Returns:
+        U (m, k), s (k,) falling and V (n, k), k the smaller of m and n. Singular vectors of equal singular values are
+        defined up to a rotation among themselves, and those of 0 are arbitrary: gradients leave out how these turn.
+        That is exact for functions that do not depend on that choice, such as the distance of the subspaces that
+        leading vectors span. (The gradient of ``torch.linalg.svd`` divides by the difference of equal values.)
+
+    Example:
+        >>> x = torch.eye(3, requires_grad=True)
+        >>> u, s, v = singular_vectors(x)
+        >>> torch.autograd.grad((u @ torch.diag(s) @ v.T).sum(), x)[0].isfinite().all()
+        tensor(True)
+    """
+    decomposed: tuple[Tensor, Tensor, Tensor] = _SingularVectors.apply(matrix)
+    return decomposed
+
+
+class _SingularVectors(torch.autograd.Function):
+    """A thin singular value decomposition whose gradient treats values closer than rounding as equal."""
+
+    @staticmethod
+    def forward(ctx: Any, matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        u, values, vt = torch.linalg.svd(matrix, full_matrices=False)
+        v = vt.T.contiguous()
+        ctx.save_for_backward(u, values, v)
+        return u, values, v
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, by_u: Tensor, by_values: Tensor, by_v: Tensor) -> Tensor:
+        u, values, v = ctx.saved_tensors
+        rounding = 8 * torch.finfo(values.dtype).eps * values.max()
+        gaps = values - values.unsqueeze(1)  # [i, j]: s_j − s_i
+        turns = _inverse_or_zero(gaps * (values + values.unsqueeze(1)), gaps.abs() > rounding)
+        inverse = _inverse_or_zero(values, values > rounding)
+        in_u, in_v = u.T @ by_u, v.T @ by_v
+        from_u, from_v = turns * (in_u - in_u.T), turns * (in_v - in_v.T)
+        core = from_u * values + values.unsqueeze(1) * from_v + torch.diag(by_values)
+        outside_u, outside_v = by_u - u @ in_u, by_v - v @ in_v
+        gradient: Tensor = (u @ core + outside_u * inverse) @ v.T + u @ (outside_v * inverse).T
+        return gradient
+
+
+def _inverse_or_zero(values: Tensor, where: Tensor) -> Tensor:
+    return torch.where(where, torch.where(where, values, 1).reciprocal(), 0)
