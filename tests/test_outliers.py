@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from regtta.outliers import column_values, is_table, outlier_scores
+from regtta.outliers import all_within, column_values, is_table, outlier_scores
 
 
 def table(rows=32, columns=5, seed=0):
@@ -56,6 +56,27 @@ def test_a_sparse_column_is_measured_by_the_scale_of_the_others():
     assert float(scores[7]) == pytest.approx(max(float(others[7]), 1 / float(usual[usual > 0].median())))
     values[7, 3] = 65535.0
     assert float(outlier_scores(values, table=True)[7]) > 10_000
+
+
+@settings(max_examples=100, deadline=None)
+@given(seed=st.integers(0, 1000), factor=st.floats(0.0, 1e6), limit=st.floats(1.0, 1e4), images=st.booleans())
+def test_what_is_plainly_within_a_limit_is(seed, factor, limit, images):
+    values = table(24, seed=seed)
+    values[3, 2] *= factor
+    values = values.abs() if images else values
+    largest = float(outlier_scores(values, table=not images).max())
+    assert all_within(values, limit, table=not images) == (largest <= limit)
+
+
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+def test_nothing_is_plain_where_a_value_is_not_finite_or_a_column_has_no_scale(bad):
+    values = table()
+    assert all_within(values, 1e6, table=True)
+    values[3, 1] = bad
+    assert not all_within(values, 1e6, table=True)
+    sparse = table()
+    sparse[:, 1] = 0.0
+    assert not all_within(sparse, 1e6, table=True)
 
 
 def test_rows_that_are_all_the_same_score_nothing():

@@ -59,12 +59,31 @@ def outlier_scores(values: Tensor, *, table: bool) -> Tensor:
         >>> outlier_scores(torch.tensor([[0.0], [1.0], [2.0], [3.0], [500.0]]), table=True)
         tensor([  2.,   1.,   0.,   1., 498.])
     """
-    rows = values[:: max(1, len(values) // _REFERENCE_ROWS)]
-    if table:
-        centre = rows.median(dim=0).values
-        rows, values = (rows - centre).abs_(), (values - centre).abs_()
-    scale = rows.median(dim=0).values
+    centre, scale = _centre_and_scale(values, table=table)
     varied = torch.where(scale > 0, scale, torch.nan)
     usual = varied.nanmedian().nan_to_num(nan=torch.inf)  # dividing by infinity scores 0
-    scores: Tensor = (values / torch.where(scale > 0, scale, usual)).amax(dim=1)
+    scores: Tensor = ((values - centre).abs_() / torch.where(scale > 0, scale, usual)).amax(dim=1)
     return scores
+
+
+def all_within(values: Tensor, limit: float, *, table: bool) -> bool:
+    """Return whether it is plain that no sample scores above ``limit``, in a fraction of the time of the scores.
+
+    Example:
+        >>> values = torch.arange(32.0)[:, None]
+        >>> all_within(values, 3.0, table=True), all_within(values, 1.0, table=True)
+        (True, False)
+    """
+    centre, scale = _centre_and_scale(values, table=table)
+    lowest, highest = torch.aminmax(values, dim=0)
+    largest = torch.maximum(highest - centre, centre - lowest).div_(scale).amax()
+    return float(largest) <= limit  # false where a scale is 0 or a value not finite
+
+
+def _centre_and_scale(values: Tensor, *, table: bool) -> tuple[Tensor, Tensor]:
+    """(C,) ``m`` and ``s``."""
+    rows = values[:: max(1, len(values) // _REFERENCE_ROWS)]
+    if not table:
+        return torch.zeros_like(rows[0]), rows.median(dim=0).values
+    centre = rows.median(dim=0).values
+    return centre, (rows - centre).abs_().median(dim=0).values

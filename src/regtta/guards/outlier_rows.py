@@ -7,7 +7,7 @@ from torch import Tensor
 from regtta.guards.base import Arrival, Exclusion, Guard, Post, Watch
 from regtta.guards.batches import counted
 from regtta.options import check_bool, check_not_negative, check_positive, check_share
-from regtta.outliers import LEAST_ROWS, is_table, outlier_scores
+from regtta.outliers import LEAST_ROWS, all_within, is_table, outlier_scores
 from regtta.statistics import SourceStatistics
 from regtta.whitening import Whitening
 
@@ -91,11 +91,10 @@ class _OutlierScreen(Watch):
 
     def _by_inputs(self, arrival: Arrival) -> Tensor | None:
         """(B,) true for outliers, of all processes; ``None`` where there are none."""
-        values = arrival.column_values
-        if values is None:
+        values, table = arrival.column_values, is_table(arrival.inputs)
+        if values is None or all_within(values, self.input_limit, table=table):
             return None
-        scores = outlier_scores(values, table=is_table(arrival.inputs))
-        return scores > self.input_limit if float(scores.max()) > self.input_limit else None
+        return outlier_scores(values, table=table) > self.input_limit
 
     def _by_features(self, arrival: Arrival, whitening: Whitening) -> Tensor:
         norms = arrival.coordinates(whitening, arrival.source).double().square().sum(dim=1)
