@@ -7,7 +7,9 @@ from torch import Tensor, nn
 
 from regtta.errors import BatchError, HeadMismatchError, MismatchError, StatisticsError
 from regtta.guards import Guard
+from regtta.identities import same_description
 from regtta.methods import Method
+from regtta.state_validation import require_mapping
 from regtta.statistics import SourceStatistics
 
 
@@ -25,6 +27,8 @@ def check_needs(method: Method, guards: Sequence[Guard], source: SourceStatistic
             f"The guards {', '.join(needy)} compare with the source, and there are no statistics. Pass "
             "source=regtta.collect(model, loader), or leave them out."
         )
+    if source is not None and (method.needs_source or needy):
+        source.require_variance()
 
 
 def check_width(source: SourceStatistics | None, name: str, head: nn.Linear) -> None:
@@ -44,13 +48,28 @@ def check_targets(method: Method, targets: Tensor | None) -> None:
         raise BatchError(f"{method.name} learns from labels: call adapt(x, targets=y).")
 
 
-def check_state(state: Mapping[str, Any], own: Mapping[str, object], moving: Collection[str]) -> None:
-    """Raise unless ``state`` is of the adapter whose model, method and guards ``own`` describes."""
+def check_state(
+    state: Mapping[str, Any],
+    own: Mapping[str, object],
+    moving: Collection[str],
+    *,
+    formerly: Mapping[str, object] | None = None,
+) -> None:
+    """Raise unless ``state`` is of the adapter whose model, method and guards ``own`` describes.
+
+    Args:
+        state: of a stream.
+        own: what describes this adapter, by name.
+        moving: names of the tensors that move.
+        formerly: what version 0.1.0 would have written in place of ``own``.
+    """
+    require_mapping("", state)
     for name, value in own.items():
-        if state.get(name) != value:
+        if not any(same_description(state.get(name), known) for known in (value, (formerly or own)[name])):
             raise MismatchError(
                 f"The state is of another {name}: expected {value}, found {state.get(name)}. Make the "
                 f"adapter with the {name} that the stream was begun with."
             )
-    if state["learner"]["tensors"].keys() != moving:
+    learner = require_mapping("learner", state.get("learner"))
+    if require_mapping("learner/tensors", learner.get("tensors")).keys() != moving:
         raise MismatchError("The state holds other parameters than this adapter moves.")
