@@ -2,8 +2,10 @@
 
 import copy
 import functools
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path as FilePath
 from typing import Any
 
 import torch
@@ -11,6 +13,7 @@ import torch
 import regtta
 import zoo
 from regtta import guards
+from regtta.checkpoints import write_state
 from regtta.methods import Sum
 
 STREAM = zoo.table(30 * 40, shift=2.0, scale=1.5, seed=2).split(40)
@@ -137,9 +140,75 @@ CHANGES: dict[str, Change] = {
 }
 
 
+# A stream, the field of its state that is changed, and what to: each is refused by an error that names the field.
+HOSTILE_FIELDS: list[tuple[str, str, object]] = [
+    ("ssa", "learner/optimizer/state/1.weight/exp_avg", torch.ones(1)),
+    ("ssa", "learner/optimizer/state/1.weight/exp_avg", torch.full((12,), torch.nan)),
+    ("ssa", "learner/optimizer/state/1.weight/exp_avg_sq", -torch.ones(12)),
+    ("ssa", "learner/optimizer/state/1.weight/step", torch.tensor(-1.0)),
+    ("ssa", "learner/optimizer/state/4.bias/step", torch.tensor(7.0)),
+    ("ssa", "learner/tensors/1.weight", torch.ones(1)),
+    ("ssa", "learner/tensors/1.weight", torch.full((12,), torch.nan)),
+    ("ssa", "learner/tensors/1.weight", torch.ones(12, dtype=torch.float64)),
+    ("ssa", "learner/tensors/1.running_var", -torch.ones(12)),
+    ("ssa", "learner/tensors/1.num_batches_tracked", torch.tensor(-3)),
+    ("ssa", "learner/batch_norm/updates", -1),
+    ("ssa", "learner/batch_norm/samples", "0"),
+    ("ssa", "learner/rule", {"past": torch.ones(1)}),
+    ("ssa", "learner/format", 0),
+    ("ssa", "index", -1),
+    ("ssa", "learned", 4),
+    ("ssa", "begun", "yesterday"),
+    ("ssa", "moved", 1),
+    ("ssa", "frozen", None),
+    ("ssa", "good", {"tensors": {}}),
+    ("ssa, own Adam, fused", "learner/optimizer/state/1.weight/exp_avg", torch.ones(1)),
+    ("ssa, own Adam, fused", "learner/optimizer/param_groups/0/amsgrad", True),
+    ("ssa, own Adam, fused", "learner/optimizer/param_groups/0/betas", (0.9,)),
+    ("ssa, own Adam, fused", "learner/optimizer/param_groups/0/lr", float("nan")),
+    ("ssa, own SGD, momentum", "learner/optimizer/state/1.weight/momentum_buffer", torch.ones(12, 1)),
+    ("ssa, window, blended", "learner/rule/past", torch.ones(61, 4)),
+    ("ssa, window, blended", "learner/rule/past", torch.ones(60, 3)),
+    ("prototype", "learner/rule/count", 0),
+    ("prototype", "learner/rule/total", torch.ones(1)),
+    ("views", "learner/rule/generator", torch.zeros(5056, dtype=torch.uint8)),
+    ("sum", "learner/rule/0/past", torch.full((60, 4), torch.inf)),
+    ("ssa, safe", "good/tensors/1.weight", torch.ones(1)),
+    ("ssa, safe", "good/optimizer/state/1.weight/exp_avg", torch.ones(1)),
+    ("ssa, safe", "watches/3/source/sums", torch.ones(2, 2, dtype=torch.float64)),
+    ("ssa, safe", "watches/3/source/weight", 0.0),
+    ("ssa, safe", "watches/5/seen", torch.ones(64, 1)),
+    ("ssa, safe", "watches/5/steady_for", -5),
+    ("ssa, safe", "watches/7/losses", [1.0] * 33),
+    ("ssa, safe", "watches/7/losses", [float("nan")]),
+    ("ssa, safe", "watches/9/began", torch.ones(1, dtype=torch.float64)),
+    ("ssa, safe", "watches/10/steps", 5),
+    ("ssa, safe", "watches/11/failures", 0.5),
+]
+
+
 def kept(attacked: Attacked) -> dict[str, Any]:
     """The state of the stream after its batches."""
     adapter = attacked.make()
     for x in STREAM[: attacked.batches]:
         adapter.adapt(x)
     return copy.deepcopy(adapter.state_dict())
+
+
+@functools.cache
+def kept_file() -> bytes:
+    """A checkpoint of the stream ``"ssa"``."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = FilePath(folder) / "stream.safetensors"
+        write_state(path, {"batches": 3, "adapter": kept(STREAMS["ssa"])})
+        return path.read_bytes()
+
+
+def resume_and_step(path: FilePath) -> torch.Tensor:
+    """Everything that is done with a checkpoint: read, resumed, and stepped from."""
+    keeper = regtta.Checkpoints(STREAMS["ssa"].make(), path)
+    keeper.resume()
+    predictions = keeper.adapt(STREAM[-1]).predictions
+    if not bool(predictions.isfinite().all()):
+        raise AssertionError("a step from the state gave predictions that are not finite")
+    return predictions

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import regtta
 from regtta.checkpoints import read_state, write_state
 from regtta.errors import ForeignFileError, MismatchError, RegttaError, StateError
-from security.hostile_states import CHANGES, STREAM, STREAMS, changed, kept, nodes
+from security.hostile_states import CHANGES, HOSTILE_FIELDS, STREAM, STREAMS, changed, kept, nodes
 
 HERE = Path(__file__).parent
 
@@ -121,53 +121,7 @@ else:
         assert "shape" in run.stdout
 
 
-NAMED = [
-    ("ssa", "learner/optimizer/state/1.weight/exp_avg", torch.ones(1)),
-    ("ssa", "learner/optimizer/state/1.weight/exp_avg", torch.full((12,), torch.nan)),
-    ("ssa", "learner/optimizer/state/1.weight/exp_avg_sq", -torch.ones(12)),
-    ("ssa", "learner/optimizer/state/1.weight/step", torch.tensor(-1.0)),
-    ("ssa", "learner/optimizer/state/4.bias/step", torch.tensor(7.0)),
-    ("ssa", "learner/tensors/1.weight", torch.ones(1)),
-    ("ssa", "learner/tensors/1.weight", torch.full((12,), torch.nan)),
-    ("ssa", "learner/tensors/1.weight", torch.ones(12, dtype=torch.float64)),
-    ("ssa", "learner/tensors/1.running_var", -torch.ones(12)),
-    ("ssa", "learner/tensors/1.num_batches_tracked", torch.tensor(-3)),
-    ("ssa", "learner/batch_norm/updates", -1),
-    ("ssa", "learner/batch_norm/samples", "0"),
-    ("ssa", "learner/rule", {"past": torch.ones(1)}),
-    ("ssa", "learner/format", 0),
-    ("ssa", "index", -1),
-    ("ssa", "learned", 4),
-    ("ssa", "begun", "yesterday"),
-    ("ssa", "moved", 1),
-    ("ssa", "frozen", None),
-    ("ssa", "good", {"tensors": {}}),
-    ("ssa, own Adam, fused", "learner/optimizer/state/1.weight/exp_avg", torch.ones(1)),
-    ("ssa, own Adam, fused", "learner/optimizer/param_groups/0/amsgrad", True),
-    ("ssa, own Adam, fused", "learner/optimizer/param_groups/0/betas", (0.9,)),
-    ("ssa, own Adam, fused", "learner/optimizer/param_groups/0/lr", float("nan")),
-    ("ssa, own SGD, momentum", "learner/optimizer/state/1.weight/momentum_buffer", torch.ones(12, 1)),
-    ("ssa, window, blended", "learner/rule/past", torch.ones(61, 4)),
-    ("ssa, window, blended", "learner/rule/past", torch.ones(60, 3)),
-    ("prototype", "learner/rule/count", 0),
-    ("prototype", "learner/rule/total", torch.ones(1)),
-    ("views", "learner/rule/generator", torch.zeros(5056, dtype=torch.uint8)),
-    ("sum", "learner/rule/0/past", torch.full((60, 4), torch.inf)),
-    ("ssa, safe", "good/tensors/1.weight", torch.ones(1)),
-    ("ssa, safe", "good/optimizer/state/1.weight/exp_avg", torch.ones(1)),
-    ("ssa, safe", "watches/3/source/sums", torch.ones(2, 2, dtype=torch.float64)),
-    ("ssa, safe", "watches/3/source/weight", 0.0),
-    ("ssa, safe", "watches/5/seen", torch.ones(64, 1)),
-    ("ssa, safe", "watches/5/steady_for", -5),
-    ("ssa, safe", "watches/7/losses", [1.0] * 33),
-    ("ssa, safe", "watches/7/losses", [float("nan")]),
-    ("ssa, safe", "watches/9/began", torch.ones(1, dtype=torch.float64)),
-    ("ssa, safe", "watches/10/steps", 5),
-    ("ssa, safe", "watches/11/failures", 0.5),
-]
-
-
-@pytest.mark.parametrize(("name", "field", "value"), NAMED)
+@pytest.mark.parametrize(("name", "field", "value"), HOSTILE_FIELDS)
 def test_the_error_names_the_field(name, field, value):
     state, keys = state_of(name), field.split("/")
     path = tuple(int(key) if key.isdigit() and "param_groups" in keys[:-1] else key for key in keys)
