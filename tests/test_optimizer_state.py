@@ -275,3 +275,29 @@ def test_a_newer_format_says_so():
     state["learner"]["format"] += 1
     with pytest.raises(regtta.errors.NewerFormatError, match="Upgrade regtta"):
         fresh.load_state_dict(state)
+
+
+# --- on a GPU --------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
+@pytest.mark.parametrize("optimizer", ["adam", "adamw", "sgd", "rmsprop"])
+@pytest.mark.parametrize("trainable", ["affine", "extractor"])
+def test_captured_channels_last_and_plain_streams_resume_each_other(optimizer, trainable, tmp_path):
+    fast = Execution(channels_last=True, capture=True)
+    model, source = cnn()
+    model, stream = copy.deepcopy(model).cuda(), [x.cuda() for x in STREAM]
+    method = regtta.SSA(k=4, optimizer=optimizer, trainable=trainable)
+    for number, (first, second) in enumerate([(fast, PLAIN), (PLAIN, fast), (fast, fast)]):
+        whole, begun, resumed = (
+            regtta.Adapter(model, method, source, execution=execution) for execution in (PLAIN, first, second)
+        )
+        for x in stream[:6]:
+            whole.adapt(x)
+            begun.adapt(x)
+        write_state(tmp_path / f"{number}", begun.state_dict())
+        resumed.load_state_dict(read_state(tmp_path / f"{number}"))
+        for x in stream[6:11]:
+            expected, found = update(whole, x), update(resumed, x)
+            assert nn.functional.cosine_similarity(expected, found, dim=0) > 0.9999
+            torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-8)
