@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from regtta.identities import same_description
 from regtta.optimizer_schema import (
     ADDED_BY_TORCH,
     copy_for,
@@ -37,7 +38,7 @@ class CustomOptimizerState:
         self.optimizer = optimizer
         self.trainable = trainable
         # Such an optimizer may change its options as it goes; states are compared with those it was made with.
-        self._options = [copy.deepcopy({**group, "params": []}) for group in optimizer.param_groups]
+        self._options = [{**group, "params": []} for group in optimizer.param_groups]
 
     def read(self) -> dict[str, Any]:
         """Return what ``optimizer.state_dict()`` gives, with names in place of numbers and contiguous tensors."""
@@ -55,7 +56,7 @@ class CustomOptimizerState:
         packed: dict[str, Any] = _copied(_renamed(state, numbers))
         parameters = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
         for number, entry in packed["state"].items():
-            if isinstance(number, int) and number < len(parameters) and isinstance(entry, dict):
+            if isinstance(number, int) and 0 <= number < len(parameters) and isinstance(entry, dict):
                 entry.update({key: _laid_out_as(parameters[number], value) for key, value in entry.items()})
         for group, own in zip(packed["param_groups"], self.optimizer.param_groups, strict=True):
             missing = {key: own[key] for key in ADDED_BY_TORCH if key in own and key not in group}
@@ -75,21 +76,26 @@ class CustomOptimizerState:
         exact = known is type(self.optimizer)
         for number, (group, running) in enumerate(zip(groups, own, strict=True)):
             at = f"{path}/param_groups/{number}"
-            if require_mapping(at, group).get("params") != running["params"]:
-                raise invalid(f"{at}/params", f"{running['params']}", str(group.get("params")))
+            params = require_mapping(at, group).get("params")
+            if not same_description(params, running["params"]):
+                raise invalid(f"{at}/params", f"{running['params']}", f"{params}")
             if exact:
                 require_options(at, group, running)
         entries = require_mapping(f"{path}/state", found["state"])
-        for name, entry in entries.items():
-            require_mapping(f"{path}/state/{name}", entry)
-        stepped = exact and any(entries.values())
+        if known is None:
+            return
+        checked = {
+            name: require_mapping(f"{path}/state/{name}", entry)
+            for name, entry in entries.items()
+            if exact or name in self.trainable
+        }
+        stepped = exact and any(checked.values())
         if stepped:  # every step is of all parameters
-            require_mapping(f"{path}/state", entries, [name for group in own for name in group["params"]])
-        for name, entry in entries.items():
-            if name in self.trainable and known is not None:
-                self._validate_entry(f"{path}/state/{name}", entry, known, name, stepped=stepped)
-            elif exact:
+            require_mapping(f"{path}/state", checked, [name for group in own for name in group["params"]])
+        for name, entry in checked.items():
+            if name not in self.trainable:
                 raise invalid(f"{path}/state/{name}", "of a trainable parameter", name)
+            self._validate_entry(f"{path}/state/{name}", entry, known, name, stepped=stepped)
 
     def upgraded(self, state: object, path: str) -> dict[str, Any]:
         """Return a state of version 0.1.0, with names in place of its numbers."""

@@ -11,23 +11,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regtta.batch_norm import BatchNormSwitch, batch_norms, never_negative
+from regtta.batch_norm import BatchNormSwitch, batch_norms
 from regtta.custom_optimizer_state import CustomOptimizerState
 from regtta.descending import bare_step
-from regtta.errors import NewerFormatError, OptionError
+from regtta.errors import OptionError
 from regtta.execution import PLAIN, Execution
 from regtta.features import Forward, RunForward
 from regtta.flat_optimizer_state import FlatOptimizerState
 from regtta.guards import Keep, Outcome, Rollback, Ruling
+from regtta.learner_validation import STATE_FORMAT, LearnerParts, OptimizerState
 from regtta.methods import Batch, Method, NewHead, Remember, Rule, Skip, Stage, Update
 from regtta.moving import MovingParts, OptimizerMemory
 from regtta.processes import ALONE, Processes
 from regtta.replaying import Replay
 from regtta.running import TOLERANCES, Dealt, on_rows
 from regtta.shared_batch_norm import Shares
-from regtta.state_validation import invalid, require_count, require_like, require_mapping, validate_part
-
-STATE_FORMAT = 2  # 1 kept the optimizer's state in the order of memory
 
 logger = logging.getLogger(__name__)
 
@@ -101,7 +99,7 @@ class Learner:
     def begin(self) -> None:
         """Everything as it was at first."""
         self.batch_norm.load_state_dict({"updates": 0, "samples": 0})
-        self._optimizer_state: FlatOptimizerState | CustomOptimizerState | None = None
+        self._optimizer_state: OptimizerState | None = None
         self.optimizer = self._new_optimizer()
         fixed = self._schedule.elementwise
         self._undo = None if self.optimizer is None else OptimizerMemory(self.optimizer, fixed_options=fixed)
@@ -135,35 +133,10 @@ class Learner:
         }
 
     def validated_state(self, state: object, path: str) -> dict[str, Any]:
-        """Return a state of this format or an earlier one in this format; raise a StateError for any other.
-
-        Nothing is loaded. What users' own rules and optimizers keep is checked as far as it is known.
-        """
-        found = {"format": 1, **require_mapping(path, state)}
-        if require_count(f"{path}/format", found["format"], least=1) > STATE_FORMAT:
-            raise NewerFormatError(
-                f"The state has format {found['format']}, newer than {STATE_FORMAT}, the newest that this version of "
-                "regtta reads. Upgrade regtta."
-            )
-        require_mapping(path, found, ("format", "tensors", "optimizer", "rule", "batch_norm"))
-        self._validate_tensors(found["tensors"], f"{path}/tensors")
-        if self._optimizer_state is None:
-            require_mapping(f"{path}/optimizer", found["optimizer"], ())
-        else:
-            if found["format"] == 1:
-                found["optimizer"] = self._optimizer_state.upgraded(found["optimizer"], f"{path}/optimizer")
-            self._optimizer_state.validate(found["optimizer"], f"{path}/optimizer")
-        validate_part(self.rule, found["rule"], f"{path}/rule")
-        self.batch_norm.validate_state(found["batch_norm"], f"{path}/batch_norm")
-        return found | {"format": STATE_FORMAT}
-
-    def _validate_tensors(self, state: object, path: str) -> None:
-        origin, least_zero = self.parts.origin, never_negative(self.stage.model)
-        found = require_mapping(path, state, origin.keys())
-        for name, tensor in found.items():
-            value, began = require_like(f"{path}/{name}", tensor, origin[name]), origin[name]
-            if name in least_zero and not bool(((value >= 0) | (value == began.to(value.device))).all()):
-                raise invalid(f"{path}/{name}", "at least 0 everywhere", float(value.min()))
+        """Return a state that can be loaded, in the format of now; raise a StateError for any other."""
+        kept = self._optimizer_state
+        parts = LearnerParts(self.stage.model, self.parts.origin, kept, self.rule, self.batch_norm)
+        return parts.validated(state, path)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from :meth:`state_dict`, which :meth:`validated_state` has seen if it comes from anywhere else."""

@@ -67,6 +67,12 @@ def test_a_monitored_stream():
     assert monitor.signals.evidence is not None  # it takes 32 samples: those before the checkpoint count
 
 
+def test_a_monitored_stream_goes_on_without_its_monitor():
+    adapter = STREAMS["mlp_ssa_default"].adapter()
+    assert regtta.Checkpoints(adapter, FOLDER / "monitored_checkpoint.safetensors").resume() == 5
+    assert_goes_on("mlp_ssa_default", adapter)
+
+
 @pytest.mark.parametrize("model", ["mlp", "cnn"])
 @pytest.mark.parametrize("kind", ["plain", "restoration"])
 def test_statistics(model, kind):
