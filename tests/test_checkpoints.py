@@ -204,7 +204,7 @@ def test_foreign_and_newer_files(tmp_path, monkeypatch):
         save_file({}, path, {"regtta.state": json.dumps(about)})
         with pytest.raises(ForeignFileError, match="holds no state"):
             read_state(path)
-    monkeypatch.setattr(checkpoints, "FORMAT_VERSION", 2)
+    monkeypatch.setattr(checkpoints, "FORMAT_VERSION", checkpoints.FORMAT_VERSION + 1)
     write_state(path, 1, overwrite=True)
     monkeypatch.undo()
     with pytest.raises(NewerFormatError, match="Upgrade regtta"):

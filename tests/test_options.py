@@ -126,7 +126,7 @@ def test_described_is_the_same_in_every_process():
     assert "0x" not in str(plain)
     assert plain["optimizer"].endswith("factory")
     partial = described(Options(optimizer=functools.partial(torch.optim.SGD, momentum=0.9)))
-    assert "momentum=0.9" in partial["optimizer"]
+    assert partial["optimizer"] == {"partial": "SGD", "arguments": [], "keywords": {"momentum": 0.9}}
     assert described(Options(optimizer=torch.optim.SGD))["optimizer"] == "SGD"
 
 

@@ -8,6 +8,7 @@ from safetensors.torch import save_file
 from sklearn.decomposition import PCA
 from torch import nn
 
+import regtta
 import zoo
 from regtta.errors import (
     ExistingFileError,
@@ -18,6 +19,7 @@ from regtta.errors import (
     NewerFormatError,
     OptionError,
     PickleRefusedError,
+    StatisticsError,
     TruncatedFileError,
 )
 from regtta.moments import Moments
@@ -31,7 +33,8 @@ def features(rows=400, dims=6, rank=4, seed=0):
 
 
 def statistics_of(data, head="fc", mark="a" * 64, extras=None):
-    moments = Moments.of(torch.from_numpy(np.asarray(data, dtype=np.float64)))
+    values = data.double() if isinstance(data, torch.Tensor) else torch.from_numpy(np.asarray(data, dtype=np.float64))
+    moments = Moments.of(values)
     return SourceStatistics.from_moments(moments, head=head, fingerprint=mark, extras=extras)
 
 
@@ -253,3 +256,112 @@ def test_moving_a_subspace_keeps_it():
     moved = subspace.to(torch.device("cpu"), torch.float32)
     assert moved.basis.dtype == moved.mean.dtype == moved.variances.dtype == torch.float32
     torch.testing.assert_close(moved.basis.double(), subspace.basis, rtol=1e-6, atol=1e-6)
+
+
+# --- files that are no spectrum ---------------------------------------------------------------------
+
+
+def with_row(values, row, value):
+    changed = values.clone()
+    changed[row] = value
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda t: {"variances": with_row(t["variances"], 5, -1e-3)}, "'variances' has negative values"),
+        (
+            lambda t: {"feature_variances": with_row(t["feature_variances"], 0, -1.0)},
+            "'feature_variances' has negative",
+        ),
+        (lambda t: {"variances": t["variances"].flip(0)}, "'variances' do not fall"),
+        (lambda t: {"basis": t["basis"] * 2}, "not orthonormal"),
+        (lambda t: {"basis": torch.zeros_like(t["basis"])}, "not orthonormal"),
+        (lambda t: {"basis": with_row(t["basis"], (slice(None), 3), t["basis"][:, 2])}, "not orthonormal"),
+        (lambda t: {"basis": t["basis"] * 1e200}, "not orthonormal"),
+        (lambda t: {"basis": t["basis"] + 1e-6}, "not orthonormal"),
+        (lambda t: {"feature_variances": t["feature_variances"] * 1.001}, "not those of the spectrum"),
+        (lambda t: {"variances": t["variances"] * 1.001}, "not those of the spectrum"),
+        (
+            lambda t: {name: torch.zeros_like(t[name]) for name in ("variances", "feature_variances")},
+            "vary in 1 to 399 directions, found 0",
+        ),
+    ],
+)
+def test_a_file_that_is_no_spectrum_of_a_covariance_is_refused(tmp_path, change, words):
+    path = tmp_path / "s.safetensors"
+    rewritten(path, lambda tensors: tensors | change(tensors))
+    with pytest.raises(ForeignFileError, match=words) as caught:
+        SourceStatistics.load(path)
+    assert str(path) in str(caught.value)
+    assert "ollect" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("about", "words"),
+    [
+        ({"count": 1}, "count of 2 samples or more"),
+        ({"count": True}, "count of 2 samples or more"),
+        ({"count": 4}, "vary in 1 to 3 directions, found 4"),
+        ({"head": 3}, "'head' to be a text"),
+        ({"fingerprint": ["a"]}, "'fingerprint' to be a text"),
+    ],
+)
+def test_a_file_whose_count_or_names_cannot_be_is_refused(tmp_path, about, words):
+    path = tmp_path / "s.safetensors"
+    rewritten(path, lambda tensors: tensors, about)
+    with pytest.raises(ForeignFileError, match=words):
+        SourceStatistics.load(path)
+
+
+def deep_features(dtype):
+    """Features as networks give them: rectified, some dead, one far off, on wildly different scales, fewer than D."""
+    values = torch.randn(200, 300, generator=torch.Generator().manual_seed(0)).relu()
+    values *= torch.logspace(-6, 3, 300)
+    values[:, ::7] = 0
+    values[:, 11] = 4096.0
+    return (values + torch.linspace(0, 100, 300)).to(dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("rows", [2, 3, 200])
+def test_whatever_collecting_gives_can_be_loaded_again(tmp_path, dtype, rows):
+    data = deep_features(dtype)[:rows]
+    whole = statistics_of(data)
+    merged = statistics_of(data[: rows // 2 + 1]).merge(statistics_of(data[-2:])) if rows > 2 else whole
+    for number, source in enumerate((whole, merged)):
+        source.save(tmp_path / f"{number}.safetensors")
+        assert SourceStatistics.load(tmp_path / f"{number}.safetensors").rank == source.rank > 0
+
+
+def test_features_that_do_not_vary_are_refused_wherever_they_come_from(tmp_path):
+    still = statistics_of(torch.ones(10, 6, dtype=torch.float64))
+    assert still.rank == 0
+    for k in ("auto", 3):
+        with pytest.raises(StatisticsError, match="source features do not vary"):
+            still.top(k)
+    still.save(tmp_path / "s.safetensors")
+    with pytest.raises(ForeignFileError, match="found 0"):
+        SourceStatistics.load(tmp_path / "s.safetensors")
+    with pytest.raises(StatisticsError, match="source features do not vary: all 20 samples.*Collect over data"):
+        regtta.collect(zoo.mlp(), [torch.ones(20, 5)])
+
+
+@pytest.mark.parametrize(
+    ("method", "guards"),
+    [
+        (regtta.SSA(), ()),
+        (regtta.FeatureAlignment(), ()),
+        (regtta.FeatureRestoration(), ()),
+        (regtta.BNAdapt(), regtta.SAFE),
+        (regtta.BNAdapt(), [regtta.guards.OutputRange()]),
+    ],
+)
+def test_an_adapter_refuses_statistics_that_do_not_vary_when_it_is_made(method, guards):
+    model = zoo.mlp()
+    moments = Moments.of(torch.ones(10, 12))
+    still = SourceStatistics.from_moments(moments, head="6", fingerprint=fingerprint(model))
+    with pytest.raises(StatisticsError, match="source features do not vary"):
+        regtta.Adapter(model, method, still, guards=guards)
+    regtta.Adapter(model, regtta.BNAdapt(), still)  # which needs none

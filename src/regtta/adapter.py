@@ -17,6 +17,7 @@ from regtta.belonging import (
     check_state,
     check_targets,
     check_width,
+    with_later_guards,
 )
 from regtta.errors import MismatchError
 from regtta.execution import PLAIN, Execution
@@ -26,12 +27,13 @@ from regtta.learning import Learner
 from regtta.locking import SharedLock
 from regtta.methods import Method, Stage
 from regtta.moving import MovingParts
-from regtta.options import described, instances_of, replace
+from regtta.options import described, described_by_0_1_0, instances_of, replace
 from regtta.parameters import BufferSlots, private_copy
 from regtta.processes import processes_of
 from regtta.provenance import Provenance
 from regtta.running import Dealt, Passes, laid_out, runners, settled
 from regtta.sight import Sight
+from regtta.state_validation import require_flag, require_mapping
 from regtta.statistics import SourceStatistics, fingerprint
 from regtta.steps import Step
 from regtta.stream import Stream
@@ -248,10 +250,13 @@ class Adapter:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from :meth:`state_dict`, which must be of the same model, method and guards."""
         with self._lock.writing():
-            stream = self._started
-            check_state(state, self._identity(), stream.learner.parts.tensors().keys())
-            stream.load_state_dict(state)
-            self._frozen = state["frozen"]
+            stream, own = self._started, self._identity()
+            moving = stream.learner.parts.tensors().keys()
+            state = with_later_guards(require_mapping("", state), self.guards)
+            check_state(state, own, moving, formerly=self._identity(described_by_0_1_0))
+            frozen = require_flag("frozen", state.get("frozen"))
+            stream.load_state_dict({key: value for key, value in state.items() if key not in {*own, "frozen"}})
+            self._frozen = frozen
 
     # --- how a stream begins ---------------------------------------------------------------------
 
@@ -291,10 +296,10 @@ class Adapter:
 
     # --- what comes in, and what it belongs to ---------------------------------------------------
 
-    def _identity(self) -> dict[str, Any]:
+    def _identity(self, describe: Callable[[object], dict[str, object]] = described) -> dict[str, Any]:
         """What a state must be of to fit this adapter."""
-        guards = [described(guard) for guard in self.guards]
-        return {"method": described(self.method), "guards": guards, "model": self._fingerprint}
+        guards = [describe(guard) for guard in self.guards]
+        return {"method": describe(self.method), "guards": guards, "model": self._fingerprint}
 
     def _on_device(self, x: object) -> Tensor:
         inputs = inputs_of(x, None if isinstance(x, Tensor) else self._inputs_key)

@@ -7,10 +7,11 @@ from typing import Any, Literal, TypeVar, get_args
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 
 from regtta.shared_batch_norm import Shares
 from regtta.standing_in import stand_in
+from regtta.state_validation import require_count, require_mapping
 
 BatchNormMode = Literal["batch", "debiased", "blended", "source"]
 
@@ -23,6 +24,12 @@ LONGEST = 16  # times the prior: what a blend remembers of the target, so that i
 def batch_norms(model: nn.Module) -> list[_BatchNorm]:
     """The BatchNorm layers of ``model``, in order."""
     return [module for module in model.modules() if isinstance(module, _BatchNorm)]
+
+
+def never_negative(model: nn.Module) -> set[str]:
+    """Return the names of the buffers of normalisation layers that hold variances and counts."""
+    norms = {name: module for name, module in model.named_modules() if isinstance(module, _NormBase)}
+    return {f"{name}.{buffer}".lstrip(".") for name in norms for buffer in ("running_var", "num_batches_tracked")}
 
 
 def steady(layers: Sequence[_BatchNorm], mode: BatchNormMode) -> bool:
@@ -137,6 +144,12 @@ class BatchNormSwitch:
     def state_dict(self) -> dict[str, Any]:
         """What has been counted."""
         return {"updates": self.updates, "samples": self.samples}
+
+    def validate_state(self, state: object, path: str) -> None:
+        """Raise a StateError unless ``state`` is one that :meth:`state_dict` could have given."""
+        found = require_mapping(path, state, ("updates", "samples"))
+        require_count(f"{path}/updates", found["updates"])
+        require_count(f"{path}/samples", found["samples"])
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on counting from there."""

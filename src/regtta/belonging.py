@@ -17,10 +17,12 @@ from regtta.errors import (
 )
 from regtta.execution import Execution
 from regtta.features import linear_layers
-from regtta.guards import Guard
+from regtta.guards import Guard, OutlierRows
+from regtta.identities import same_description
 from regtta.methods import GradientMethod, Method
 from regtta.methods.base import OPTIMIZERS
-from regtta.options import check_bool
+from regtta.options import check_bool, described
+from regtta.state_validation import require_mapping
 from regtta.statistics import SourceStatistics
 
 
@@ -72,6 +74,8 @@ def check_needs(method: Method, guards: Sequence[Guard], source: SourceStatistic
             f"The guards {', '.join(needy)} compare with the source, and there are no statistics. Pass "
             "source=regtta.collect(model, loader), or leave them out."
         )
+    if source is not None and (method.needs_source or needy):
+        source.require_variance()
 
 
 def check_width(source: SourceStatistics | None, name: str, head: nn.Linear) -> None:
@@ -106,13 +110,46 @@ def check_targets(method: Method, targets: object) -> None:
         raise BatchError(f"Expected targets to be a tensor, found {type(targets).__name__}. Pass {remedy}.")
 
 
-def check_state(state: Mapping[str, Any], own: Mapping[str, object], moving: Collection[str]) -> None:
-    """Raise unless ``state`` is of the adapter whose model, method and guards ``own`` describes."""
+def with_later_guards(state: Mapping[str, Any], guards: Sequence[Guard]) -> Mapping[str, Any]:
+    """Return a state of version 0.1.0 with empty states of the guards that joined the presets after it.
+
+    Any other state is returned as it is: it holds as many guards as ``guards``, or is refused by :func:`check_state`.
+    """
+    found, watches = state.get("guards"), state.get("watches")
+    earlier = [number for number, guard in enumerate(guards) if not isinstance(guard, OutlierRows)]
+    if not isinstance(found, list) or not isinstance(watches, Mapping) or len(earlier) == len(guards):
+        return state
+    if len(found) != len(earlier) or set(watches) != {str(number) for number in range(len(found))}:
+        return state
+    descriptions = [described(guard) for guard in guards]
+    states: list[object] = [{} for _ in guards]
+    for number, place in enumerate(earlier):
+        descriptions[place], states[place] = found[number], watches[str(number)]
+    return {**state, "guards": descriptions, "watches": {str(place): each for place, each in enumerate(states)}}
+
+
+def check_state(
+    state: Mapping[str, Any],
+    own: Mapping[str, object],
+    moving: Collection[str],
+    *,
+    formerly: Mapping[str, object] | None = None,
+) -> None:
+    """Raise unless ``state`` is of the adapter whose model, method and guards ``own`` describes.
+
+    Args:
+        state: of a stream.
+        own: what describes this adapter, by name.
+        moving: names of the tensors that move.
+        formerly: what version 0.1.0 would have written in place of ``own``.
+    """
+    require_mapping("", state)
     for name, value in own.items():
-        if state.get(name) != value:
+        if not any(same_description(state.get(name), known) for known in (value, (formerly or own)[name])):
             raise MismatchError(
                 f"The state is of another {name}: expected {value}, found {state.get(name)}. Make the "
                 f"adapter with the {name} that the stream was begun with."
             )
-    if state["learner"]["tensors"].keys() != moving:
+    learner = require_mapping("learner", state.get("learner"))
+    if require_mapping("learner/tensors", learner.get("tensors")).keys() != moving:
         raise MismatchError("The state holds other parameters than this adapter moves.")

@@ -1,5 +1,7 @@
 """Checkpoints of a stream: written as it goes, resumed exactly, and never in the way of its predictions."""
 
+import contextlib
+import copy
 import logging
 import threading
 from collections.abc import Mapping
@@ -10,8 +12,9 @@ from torch import Tensor
 
 from regtta.adapter import Adapter
 from regtta.checkpoints import read_state, write_state
-from regtta.errors import ExistingFileError, FileError, ForeignFileError, RegttaError
+from regtta.errors import ExistingFileError, FileError, ForeignFileError, RegttaError, StateError
 from regtta.options import check_bool, check_count
+from regtta.state_validation import invalid, require_count, require_mapping
 from regtta.steps import Step
 
 _LOG = logging.getLogger(__name__)
@@ -165,30 +168,40 @@ class Checkpoints:
         self._may_write = True
 
     def _load(self, state: Any) -> None:
+        parts = self._parts()
+        before = {name: copy.deepcopy(part.state_dict()) for name, part in parts.items()}
+        loaded: list[str] = []
         try:
-            if self.companion is not None:
-                self.companion.load_state_dict(state["companion"])
-            if self.monitor is not None:
-                self.monitor.load_state_dict(state["monitor"])
-            self.adapter.load_state_dict(state["adapter"])
-            self.batches = self._last_try = int(state["batches"])
-        except RegttaError:
-            raise
-        except Exception as error:  # whatever a state that lacks a part, or has one of another form, makes them raise
-            self.adapter.reset()  # it may stand half way
-            raise ForeignFileError(
-                f"{self.path} holds no state of this stream ({type(error).__name__}: {error})."
-            ) from error
+            batches = require_count("batches", require_mapping("", state).get("batches"))
+            for name, part in parts.items():
+                if name not in state:
+                    raise invalid(name, "there", None)
+                loaded.append(name)
+                part.load_state_dict(state[name])
+        except Exception as error:  # a companion may raise whatever a state of another form makes it raise
+            for name in loaded:  # all of them stand at one batch, or none has moved
+                with contextlib.suppress(Exception):
+                    parts[name].load_state_dict(before[name])
+            if isinstance(error, RegttaError) and not isinstance(error, StateError):
+                raise
+            reason = str(error) if isinstance(error, StateError) else f"{type(error).__name__}: {error}"
+            raise ForeignFileError(f"{self.path} holds no state of this stream ({reason.rstrip('.')}).") from error
+        self.batches = self._last_try = batches
+
+    def _parts(self) -> dict[str, Adapter | Companion | Watching]:
+        """What stands in the file, by the name it has there."""
+        parts: dict[str, Adapter | Companion | Watching] = {}
+        if self.companion is not None:
+            parts["companion"] = self.companion
+        if self.monitor is not None:
+            parts["monitor"] = self.monitor
+        return {**parts, "adapter": self.adapter}
 
     def _save(self) -> None:
         if self.path.is_dir():
             raise FileError(f"Could not write {self.path}: it is a folder. Name a file.")
-        state = {"batches": self.batches, "adapter": self.adapter.state_dict()}
-        if self.companion is not None:
-            state["companion"] = self.companion.state_dict()
-        if self.monitor is not None:
-            state["monitor"] = self.monitor.state_dict()
-        write_state(self.path, state, overwrite=True)
+        state = {name: part.state_dict() for name, part in self._parts().items()}
+        write_state(self.path, {"batches": self.batches, **state}, overwrite=True)
         self.last_error = None
         self._told.clear()
 

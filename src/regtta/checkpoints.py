@@ -17,8 +17,9 @@ from torch import Tensor
 from regtta._version import __version__
 from regtta.errors import ForeignFileError, NewerFormatError, OptionError
 from regtta.files import read_safetensors, refuse_existing, write_safetensors
+from regtta.reading import parse_json
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2  # 1 kept the optimizer's state in the order of memory; it is read as well
 _KEY = "regtta.state"
 _ROOT = "state"
 # What every safetensors knows; other types travel as their bytes.
@@ -64,17 +65,19 @@ def read_state(path: str | Path) -> Any:
     if about.get("digest") != _digest(text, tensors):
         raise ForeignFileError(f"{path} is damaged: its content is not what was written. Restore it from a copy.")
     try:
-        return _unpacked(json.loads(text), tensors)
-    except (ValueError, TypeError, KeyError, AttributeError, RuntimeError, RecursionError) as error:
+        return _unpacked(parse_json(text), tensors)
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError) as error:
         raise ForeignFileError(f"{path} holds no state that regtta {__version__} can read.") from error
 
 
 def _about(path: Path, metadata: Mapping[str, str]) -> dict[str, Any]:
     """What the file says of itself, or the error that says what it is instead."""
     try:
-        about = json.loads(metadata[_KEY])
+        about = parse_json(metadata[_KEY])
+        if not isinstance(about, dict):
+            raise TypeError(f"expected an object, found {type(about).__name__}")
         version, _ = int(about["format"]), about["state"].encode()
-    except (KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
+    except (LookupError, ValueError, TypeError, AttributeError, ArithmeticError) as error:
         raise ForeignFileError(
             f"{path} is no state of a stream. regtta.Checkpoints and regtta adapt --checkpoint write them."
         ) from error

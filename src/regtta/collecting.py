@@ -201,12 +201,14 @@ class _SourceFeatures:
 
     def statistics(self, moments: Moments, extras: dict[str, Tensor]) -> SourceStatistics:
         """What was gathered, with the mark of the model it was gathered on."""
-        return SourceStatistics.from_moments(
+        found = SourceStatistics.from_moments(
             moments,
             head=self._head,
             fingerprint=self.fingerprint,
             extras={name: value.detach().cpu().contiguous() for name, value in extras.items()},
         )
+        found.require_variance()
+        return found
 
 
 class _FiniteWatch:

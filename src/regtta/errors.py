@@ -68,6 +68,10 @@ class HeadMismatchError(MismatchError):
     """The statistics were collected at another head."""
 
 
+class StateError(MismatchError):
+    """A saved state holds something that the running adapter would never write."""
+
+
 class MissingExtraError(RegttaError):
     """An optional dependency is not installed."""
 

@@ -12,11 +12,14 @@ import torch
 from torch import Tensor
 
 from regtta.batch_norm import BatchNormSwitch, batch_norms
+from regtta.custom_optimizer_state import CustomOptimizerState
 from regtta.descending import bare_step
 from regtta.errors import OptionError
 from regtta.execution import PLAIN, Execution
 from regtta.features import Forward
+from regtta.flat_optimizer_state import FlatOptimizerState
 from regtta.guards import Keep, Outcome, Rollback, Ruling
+from regtta.learner_validation import STATE_FORMAT, LearnerParts, OptimizerState
 from regtta.methods import Batch, Method, NewHead, Remember, Rule, Skip, Stage, Update
 from regtta.moving import MovingParts, OptimizerMemory
 from regtta.parameters import BufferSlots
@@ -106,6 +109,7 @@ class Learner:
     def begin(self) -> None:
         """Everything as it was at first."""
         self.batch_norm.load_state_dict({"updates": 0, "samples": 0})
+        self._optimizer_state: OptimizerState | None = None
         self.optimizer = self._new_optimizer()
         fixed = self._schedule.elementwise
         self._undo = None if self.optimizer is None else OptimizerMemory(self.optimizer, fixed_options=fixed)
@@ -131,20 +135,25 @@ class Learner:
     def state_dict(self) -> dict[str, Any]:
         """Weights, optimizer, rule and counts, copied."""
         return {
+            "format": STATE_FORMAT,
             "tensors": {name: tensor.detach().clone() for name, tensor in self.parts.tensors().items()},
-            "optimizer": copy.deepcopy(self.optimizer.state_dict()) if self.optimizer else {},
+            "optimizer": {} if self._optimizer_state is None else self._optimizer_state.read(),
             "rule": copy.deepcopy(self.rule.state_dict()),
             "batch_norm": self.batch_norm.state_dict(),
         }
 
+    def validated_state(self, state: object, path: str) -> dict[str, Any]:
+        """Return a state that can be loaded, in the format of now; raise a StateError for any other."""
+        kept = self._optimizer_state
+        parts = LearnerParts(self.stage.model, self.parts.origin, kept, self.rule, self.batch_norm)
+        return parts.validated(state, path)
+
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from :meth:`state_dict`."""
+        """Go on from :meth:`state_dict`, which :meth:`validated_state` has seen if it comes from anywhere else."""
         self.begin()
         self.parts.load(state["tensors"])
-        if self.optimizer is not None:
-            kept = copy.deepcopy(state["optimizer"])
-            self._make_capturable(kept["param_groups"])
-            self.optimizer.load_state_dict(kept)
+        if self._optimizer_state is not None:
+            self._optimizer_state.write(state["optimizer"])
         self.rule.load_state_dict(copy.deepcopy(state["rule"]))
         self.batch_norm.load_state_dict(state["batch_norm"])
         self.displacement = self.parts.displacement()
@@ -295,6 +304,12 @@ class Learner:
         optimizer = schedule.optimizer(together)
         self._make_capturable(optimizer.param_groups)
         self._descend = bare_step(optimizer) if schedule.elementwise else optimizer.step
+        trainable, flats = self.parts.trainable, self.parts.gradients.flats
+        self._optimizer_state = (
+            FlatOptimizerState(optimizer, trainable, flats, schedule.optimizer)
+            if schedule.elementwise
+            else CustomOptimizerState(optimizer, trainable)
+        )
         return optimizer
 
     def _make_capturable(self, groups: Sequence[dict[str, Any]]) -> None:

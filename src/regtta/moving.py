@@ -111,9 +111,11 @@ class Gradients:
     Attributes:
         steppable: parameters that hold the values of many, each with its gradient: for optimizers that treat every
             number alike.
+        flats: what each of them holds.
     """
 
     def __init__(self, flats: list[Flat]) -> None:
+        self.flats = flats
         self.steppable = [nn.Parameter(flat.whole) for flat in flats]
         self._wholes = [torch.zeros_like(flat.whole) for flat in flats]
         self._parts: list[Tensor] = []

@@ -4,10 +4,11 @@ import dataclasses
 import difflib
 import sys
 import types
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from regtta.errors import OptionError
+from regtta.identities import identified
 
 T = TypeVar("T")
 
@@ -162,23 +163,35 @@ def described(options: object) -> dict[str, object]:
         >>> described(Options())
         {'type': 'Options', 'rate': 0.1}
     """
-    plain: dict[str, object] = {"type": type(options).__name__}
-    for name in field_types(type(options)):
-        plain[name] = _plain(getattr(options, name))
-    return plain
+    return {"type": type(options).__name__, **_fields(options, _plain)}
+
+
+def described_by_0_1_0(options: object) -> dict[str, object]:
+    """What :func:`described` gave in version 0.1.0, for files that it wrote."""
+    return {"type": type(options).__name__, **_fields(options, _plain_by_0_1_0)}
 
 
 _PLAIN = (str, int, float, bool, type(None))
 
 
+def _fields(options: object, plain: Callable[[object], object]) -> dict[str, object]:
+    return {name: plain(getattr(options, name)) for name in field_types(type(options))}
+
+
 def _plain(value: object) -> object:
+    """An option in plain values, with nothing in it, such as an address, that is another one in every process."""
+    if isinstance(value, _PLAIN):
+        return value
+    return identified(value, described)
+
+
+def _plain_by_0_1_0(value: object) -> object:
     if isinstance(value, _PLAIN):
         return value
     if isinstance(value, tuple):
-        return [_plain(item) for item in value]
+        return [_plain_by_0_1_0(item) for item in value]
     if dataclasses.is_dataclass(value):
-        return described(value)
-    # The repr of a function holds its address, which is another one in every process.
+        return described_by_0_1_0(value)
     return getattr(value, "__qualname__", None) or repr(value)
 
 

@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from regtta.state_validation import MOST_COUNTED, invalid, require_mapping, require_number, require_tensor
+
 
 class RecentMoments:
     """Moments of the samples of late, up to the covariance of their squares; older ones fade by ``exp(−age/memory)``.
@@ -84,6 +86,22 @@ class RecentMoments:
         """All that is remembered."""
         sums = torch.empty(0) if self._sums is None else self._sums.clone()
         return {"weight": self._weight, "squared_weight": self._squared_weight, "sums": sums}
+
+    def validate_state(self, state: object, path: str, width: int) -> None:
+        """Raise a StateError unless ``state`` holds nothing yet, or moments of ``width`` values."""
+        found = require_mapping(path, state, ("weight", "squared_weight", "sums"))
+        weight = require_number(f"{path}/weight", found["weight"], least=0.0)
+        squared = require_number(f"{path}/squared_weight", found["squared_weight"], least=0.0)
+        sums = found["sums"]
+        if isinstance(sums, Tensor) and sums.numel() == 0:
+            if weight or squared:
+                raise invalid(f"{path}/sums", f"the sums of samples of weight {weight:g}", sums)
+            return
+        require_tensor(f"{path}/sums", sums, (width + 2 if self.products else 2, width), torch.float64)
+        require_tensor(f"{path}/sums", sums[1:], (None, width), torch.float64, least=0.0)  # of squares
+        # The latest samples have weight 1, older ones less.
+        if not 1 <= squared <= weight * (1 + 1e-9) <= MOST_COUNTED:
+            raise invalid(f"{path}/squared_weight", f"from 1 to the weight {weight:g}", squared)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from there."""

@@ -11,7 +11,6 @@ Two counts describe how much of the feature space the source uses, as in Table 1
   float32's epsilon: a direction whose variance is lost in float32 features is not counted.
 """
 
-import hashlib
 import json
 import logging
 import math
@@ -32,10 +31,13 @@ from regtta.errors import (
     ModelMismatchError,
     NewerFormatError,
     OptionError,
+    StatisticsError,
 )
 from regtta.files import read_safetensors, refuse_existing, write_safetensors
+from regtta.hashing import digest_of_tensors
 from regtta.moments import Moments
 from regtta.reading import parse_json
+from regtta.statistics_validation import TENSORS, check_spectrum, check_tensors
 
 FORMAT_VERSION = 1
 RANK_TOLERANCE = torch.finfo(torch.float32).eps
@@ -194,6 +196,7 @@ class SourceStatistics:
             >>> source.top("auto").variances
             tensor([4.], dtype=torch.float64)
         """
+        self.require_variance()
         if k == "auto":
             k = self.rank
         elif k < 1 or (k > self.dimensions and not clip):
@@ -210,6 +213,14 @@ class SourceStatistics:
             )
             k = self.rank
         return Subspace(self.mean, self.variances[:k], self.basis[:, :k])
+
+    def require_variance(self) -> None:
+        """Raise a StatisticsError where no feature varies, so that there is no direction to compare anything in."""
+        if self.rank == 0:
+            raise StatisticsError(
+                f"The source features do not vary: all {self.count} samples have the same features at the head "
+                f"{self.head!r}. Collect over data that differs, and check that the model does not ignore its input."
+            )
 
     def merge(self, other: "SourceStatistics") -> "SourceStatistics":
         """Statistics of both sets of samples together, as if collected in one pass.
@@ -256,7 +267,7 @@ class SourceStatistics:
             "fingerprint": self.fingerprint,
             **{name: getattr(self, name) for name in _LARGEST},
         }
-        tensors = {name: getattr(self, name) for name in _TENSORS}
+        tensors = {name: getattr(self, name) for name in TENSORS}
         tensors |= {f"{_EXTRA}{name}": value for name, value in self.extras.items()}
         path = refuse_existing(path, overwrite=overwrite)
         write_safetensors(path, tensors, {"regtta.statistics": json.dumps(about)})
@@ -266,25 +277,31 @@ class SourceStatistics:
         """Read what :meth:`save` wrote."""
         tensors, metadata = read_safetensors(path)
         about = _about(Path(path), metadata)
-        _check_tensors(Path(path), tensors)
-        return cls(
+        check_tensors(Path(path), tensors)
+        check_spectrum(Path(path), *(tensors[name] for name in ("variances", "basis", "feature_variances")))
+        loaded = cls(
             mean=tensors["mean"],
             variances=tensors["variances"],
             basis=tensors["basis"],
             feature_variances=tensors["feature_variances"],
             count=about["count"],
-            head=str(about["head"]),
-            fingerprint=str(about["fingerprint"]),
+            head=about["head"],
+            fingerprint=about["fingerprint"],
             extras={name.removeprefix(_EXTRA): value for name, value in tensors.items() if name.startswith(_EXTRA)},
             largest_input_score=float(about.get("largest_input_score", 0.0)),
             largest_feature_norm=float(about.get("largest_feature_norm", 0.0)),
         )
+        if not 0 < loaded.rank < loaded.count:
+            raise ForeignFileError(
+                f"{path}: features of {loaded.count} samples vary in 1 to {loaded.count - 1} directions, found "
+                f"{loaded.rank}. The file is damaged: collect the statistics again."
+            )
+        return loaded
 
     def _moments(self) -> Moments:
         return Moments(self.count, self.mean, self.covariance() * (self.count - 1))
 
 
-_TENSORS = ("mean", "variances", "basis", "feature_variances")
 _EXTRA = "extra/"
 _LARGEST = ("largest_input_score", "largest_feature_norm")
 
@@ -302,13 +319,13 @@ def fingerprint(model: nn.Module) -> str:
         >>> fingerprint(a) == fingerprint(b)
         True
     """
-    digest = hashlib.sha256()
-    for name, value in sorted(model.state_dict().items()):
-        if isinstance(value, Tensor) and not name.endswith("num_batches_tracked"):
-            digest.update(f"{name}|{value.dtype}|{tuple(value.shape)}|".encode())
-            raw = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
-            digest.update(raw.numpy().data)
-    return digest.hexdigest()
+    return digest_of_tensors(
+        {
+            name: value
+            for name, value in model.state_dict().items()
+            if isinstance(value, Tensor) and not name.endswith("num_batches_tracked")
+        }
+    )
 
 
 def _about(path: Path, metadata: Mapping[str, str]) -> dict[str, Any]:
@@ -330,23 +347,15 @@ def _about(path: Path, metadata: Mapping[str, str]) -> dict[str, Any]:
         )
     if wanted:
         raise ForeignFileError(f"{path} lacks {sorted(wanted)}: it was not written by regtta.")
-    if type(about["count"]) is not int or about["count"] < 1:
-        raise ForeignFileError(f"{path}: expected a count of samples, found {about['count']!r}. Collect it again.")
+    if type(about["count"]) is not int or about["count"] < 2:
+        raise ForeignFileError(
+            f"{path}: expected a count of 2 samples or more, found {str(about['count'])[:40]}. Collect it again."
+        )
+    for name in ("head", "fingerprint"):
+        if not isinstance(about[name], str):
+            raise ForeignFileError(f"{path}: expected {name!r} to be a text, found {type(about[name]).__name__}.")
     for name in _LARGEST:
         value = about.get(name, 0.0)
         if type(value) not in (int, float) or not 0 <= value < math.inf:
-            raise ForeignFileError(f"{path}: expected {name} of at least 0, found {value!r}. Collect it again.")
+            raise ForeignFileError(f"{path}: expected {name} of at least 0, found {str(value)[:40]}. Collect it again.")
     return about
-
-
-def _check_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Shapes that belong together and finite values, or an error naming what is off."""
-    width = tensors["mean"].numel() if "mean" in tensors else 0
-    for name in _TENSORS:
-        shape = (width, width) if name == "basis" else (width,)
-        found = tensors.get(name)
-        if found is None or width == 0 or tuple(found.shape) != shape:
-            has = "nothing" if found is None else f"shape {tuple(found.shape)}"
-            raise ForeignFileError(f"{path}: expected {name!r} of shape {shape}, found {has}.")
-        if found.dtype != torch.float64 or not found.isfinite().all():
-            raise ForeignFileError(f"{path}: {name!r} is not finite float64: the file is damaged.")

@@ -1,12 +1,15 @@
 """One stream of batches through an adapter: what guards say, what is learned, where it stands. The adapter's alone."""
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
+from regtta.errors import RegttaError, StateError
 from regtta.features import Forward
 from regtta.guards import Arrival, Guard, Keep, Outcome, Panel, Post, Rollback, Screened
 from regtta.learning import Attempt, Learner
@@ -14,6 +17,7 @@ from regtta.processes import Processes
 from regtta.provenance import utc_now
 from regtta.running import Dealt, Passes
 from regtta.sight import Sight
+from regtta.state_validation import invalid, require_count, require_flag, require_mapping, require_text
 from regtta.steps import Diagnostics, Step, Verdict
 
 
@@ -99,17 +103,47 @@ class Stream:
             "moved": self.moved,
             "learner": self.learner.state_dict(),
             "watches": self._panel.state_dict(),
-            "good": self._good,
+            "good": copy.deepcopy(self._good),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from there."""
+        """Go on from a state, or raise a StateError that names what is wrong with it and stay exactly as it was."""
+        valid = self._validated(state)
+        before = self.state_dict()
+        try:
+            self._restore(valid)
+        except BaseException as error:  # a rule, guard or optimizer of the user's own may raise anything
+            self._restore(before)
+            if isinstance(error, RegttaError) or not isinstance(error, Exception):
+                raise
+            raise StateError(
+                f"The state cannot be resumed: the method, a guard or the optimizer does not take it "
+                f"({type(error).__name__}: {error}). Put back a copy of the file it comes from, or begin anew."
+            ) from error
+
+    def _validated(self, state: object) -> dict[str, Any]:
+        """Return a state that can be loaded, its learners' in the format of now; nothing changes."""
+        keys = ("index", "learned", "begun", "moved", "learner", "watches", "good")
+        found = dict(require_mapping("", state, keys))
+        require_count("learned", found["learned"], most=require_count("index", found["index"]))
+        require_flag("moved", found["moved"])
+        try:
+            datetime.fromisoformat(require_text("begun", found["begun"]))
+        except ValueError as error:
+            raise invalid("begun", "a time", found["begun"]) from error
+        self._panel.validate_state(found["watches"], "watches")
+        found["learner"] = self.learner.validated_state(found["learner"], "learner")
+        if require_mapping("good", found["good"]):
+            found["good"] = self.learner.validated_state(found["good"], "good")
+        return found
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
         self.begin()
         self.learner.load_state_dict(state["learner"])
         self._panel.load_state_dict(state["watches"])
         self.batches, self.learned, self.begun = state["index"], state["learned"], state["begun"]
         self.moved = state["moved"]
-        self._good = dict(state["good"])
+        self._good = copy.deepcopy(dict(state["good"]))
 
     def _guarded_step(self, dealt: Dealt) -> _Answer:
         screened = self._panel.screen(self._arrived(dealt))

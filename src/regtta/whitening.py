@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from regtta.errors import StatisticsError
 from regtta.statistics import SHARE, SourceStatistics
 
 
@@ -42,10 +41,7 @@ class Whitening:
             >>> bool((whitening(net[:2](x)).var(dim=0) - 1).abs().max() < 1e-3)
             True
         """
-        if source.rank == 0:
-            raise StatisticsError(
-                "The source's features do not vary: nothing can be compared with them. Collect again."
-            )
+        source.require_variance()
         k = min(source.dimensions_for(share), source.rank)
         subspace = source.top(k)
         scale = subspace.variances.sqrt()

@@ -52,6 +52,7 @@ def _everywhere() -> list[Attack]:
 _SPECIAL: dict[str, dict[str, Callable[[], bytes]]] = {
     "weights": on_models.SAFETENSORS,
     "statistics": on_models.STATISTICS,
+    "stream": on_models.STREAM,
     "source-model": {"weights of another model": READERS["weights"].whole},
     "torch-weights": on_models.TORCH,
     "torch-old": on_models.TORCH_OLD,

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import torch
 from safetensors.torch import save
 
+from regtta.checkpoints import _digest
 from regtta.statistics import FORMAT_VERSION
 
 MIB = 2**20
@@ -53,6 +54,12 @@ def statistics(about: object, width: int = 2, **tensors: torch.Tensor) -> bytes:
     }
     text = about if isinstance(about, str) else json.dumps({**ABOUT, **about})
     return save(there | tensors, {"regtta.statistics": text})
+
+
+def state(text: str, about: object = None, **tensors: torch.Tensor) -> bytes:
+    """A file of a stream's state with a right digest, whatever is in it."""
+    told = {"format": 1, "regtta": "0", "digest": _digest(text, tensors), "state": text}
+    return save(tensors, {"regtta.state": about if isinstance(about, str) else json.dumps(told | (about or {}))})
 
 
 ABOUT = {"format": FORMAT_VERSION, "regtta": "0", "count": 9, "head": "fc", "fingerprint": "0"}

@@ -42,11 +42,44 @@ STATISTICS = {
     "newer format": lambda: m.statistics({"format": 99}),
     "count that is a text": lambda: m.statistics({"count": "many"}),
     "count that is none": lambda: m.statistics({"count": None}),
+    "count of one": lambda: m.statistics({"count": 1}),
+    "fewer samples than directions": lambda: m.statistics({"count": 2}),
+    "head that is a number": lambda: m.statistics({"head": 3}),
+    "negative variances": lambda: m.statistics({}, variances=torch.tensor([1.0, -1.0], dtype=torch.float64)),
+    "rising variances": lambda: m.statistics({}, variances=torch.tensor([1.0, 2.0], dtype=torch.float64)),
+    "no variance at all": lambda: m.statistics(
+        {}, variances=torch.zeros(2, dtype=torch.float64), feature_variances=torch.zeros(2, dtype=torch.float64)
+    ),
+    "basis that is not orthonormal": lambda: m.statistics({}, basis=torch.ones(2, 2, dtype=torch.float64)),
+    "variances of other features": lambda: m.statistics({}, feature_variances=torch.full((2,), 3.0).double()),
     "count below one": lambda: m.statistics({"count": -5}),
     "mean that is not finite": lambda: m.statistics({}, mean=torch.tensor([0.0, torch.nan], dtype=torch.float64)),
     "mean of another type": lambda: m.statistics({}, mean=torch.zeros(2)),
     "basis of another shape": lambda: m.statistics({}, basis=torch.zeros(3, 2, dtype=torch.float64)),
     "nothing in it": lambda: m.statistics({}, width=0),
+}
+STREAM = {
+    "statistics in its place": READERS["statistics"].whole,
+    "metadata nested": lambda: m.state("1", m.nested().decode()),
+    "metadata a list": lambda: m.state("1", "[]"),
+    "format that is infinite": lambda: m.state("1", '{"format": 1e999, "state": "1"}'),
+    "format of 5,000 digits": lambda: m.state("1", '{"format": ' + "9" * 5000 + ', "state": "1"}'),
+    "newer format": lambda: m.state("1", {"format": 99}),
+    "another digest": lambda: m.state("1", {"digest": "0" * 64}),
+    "state that is a number": lambda: m.state("1"),
+    "state that is a list": lambda: m.state("[1, 2]"),
+    "state nested": lambda: m.state(m.nested(10_000).decode()),
+    "state with NaN": lambda: m.state("NaN"),
+    "state of 5,000 digits": lambda: m.state("9" * 5000),
+    "tensor that is not there": lambda: m.state('{"tensor": "absent"}'),
+    "tensor of a type that is none": lambda: m.state('{"tensor": "t", "dtype": "load"}', t=torch.zeros(2).byte()),
+    "tensor of 2^40 numbers": lambda: m.state(
+        '{"tensor": "t", "dtype": "uint16", "shape": [1099511627776]}', t=torch.zeros(2).byte()
+    ),
+    "key that is a list": lambda: m.state('{"dict": [[[1], 2]]}'),
+    "counts alone": lambda: m.state('{"dict": [["batches", 3]]}'),
+    "no count": lambda: m.state('{"dict": [["batches", -1], ["adapter", 1]]}'),
+    "adapter that is a text": lambda: m.state('{"dict": [["batches", 3], ["adapter", "x"]]}'),
 }
 TORCH = {
     "objects of torch.save": lambda: m.torch_saved({"w": m.Payload()}),

@@ -39,6 +39,7 @@ from regtta.files import load_weights
 from regtta.moments import Moments
 from regtta.reading import read_whole
 from regtta.statistics import SourceStatistics
+from security.hostile_states import kept_file, resume_and_step
 
 MOST_MEMBER = 2**20
 
@@ -190,6 +191,7 @@ def _face(path: Path) -> object:
 READERS: dict[str, Reader] = {
     "weights": Reader("safetensors", "w.safetensors", load_weights, lambda: save(dict(_linear().state_dict()))),
     "statistics": Reader("safetensors", "s.safetensors", SourceStatistics.load, _statistics),
+    "stream": Reader("saved state", "stream.safetensors", resume_and_step, kept_file),
     "source-model": Reader(
         "safetensors",
         "m.safetensors",

@@ -7,6 +7,14 @@ from typing import Any
 import torch
 
 from regtta.errors import MismatchError
+from regtta.state_validation import (
+    invalid,
+    require_flag,
+    require_mapping,
+    require_sequence,
+    require_tensor,
+    require_text,
+)
 from regtta.steps import Diagnostics, Step, Verdict
 
 
@@ -48,6 +56,7 @@ class StepHistory:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from :meth:`state_dict`, which must be of the same stream."""
+        _validate(state)
         for option, value in self.about.items():
             if state["about"].get(option) != value:
                 raise MismatchError(
@@ -73,3 +82,35 @@ class StepHistory:
                 strict=True,
             )
         ]
+
+
+def _validate(state: object) -> None:
+    """Raise a StateError unless ``state`` is one that a history could have given."""
+    found = require_mapping(
+        "companion",
+        state,
+        ("about", "indices", "sizes", "predictions", "numbers", "known", "verdicts", "verdict"),
+    )
+    require_mapping("companion/about", found["about"])
+    verdicts = require_sequence("companion/verdicts", found["verdicts"])
+    for number, verdict in enumerate(verdicts):
+        at = f"companion/verdicts/{number}"
+        if len(require_sequence(at, verdict)) != 3:
+            raise invalid(at, "three values", verdict)
+        require_flag(at, verdict[0])
+        require_text(at, verdict[1])
+        require_text(at, verdict[2])
+    count = len(require_tensor("companion/indices", found["indices"], (None,), torch.int64, least=0.0))
+    sizes = require_tensor("companion/sizes", found["sizes"], (count,), torch.int64, least=0.0)
+    which = require_tensor("companion/verdict", found["verdict"], (count,), torch.int64, least=0.0)
+    if count and int(which.max()) >= len(verdicts):
+        raise invalid("companion/verdict", f"below {len(verdicts)} everywhere", int(which.max()))
+    predictions = found["predictions"]
+    if not isinstance(predictions, torch.Tensor) or predictions.shape[:1] != (int(sizes.sum()),):
+        raise invalid("companion/predictions", f"a tensor of {int(sizes.sum())} rows", predictions)
+    shape = (count, 3) if count else (0,)
+    for name, dtype in {"numbers": torch.float64, "known": torch.bool}.items():
+        values = found[name]
+        # A loss that was refused may be NaN.
+        if not isinstance(values, torch.Tensor) or values.shape != shape or values.dtype != dtype:
+            raise invalid(f"companion/{name}", f"a tensor of shape {shape} and {dtype}", values)

@@ -20,6 +20,7 @@ from regtta.errors import StatisticsError
 from regtta.features import Forward
 from regtta.outliers import column_values
 from regtta.processes import ALONE, Processes
+from regtta.state_validation import require_mapping
 from regtta.statistics import SourceStatistics
 from regtta.whitening import Whitening
 
@@ -271,6 +272,13 @@ class Watch:
     def state_dict(self) -> dict[str, Any]:
         """What the watch remembers, as tensors and plain values; by default nothing."""
         return {}
+
+    def validate_state(self, state: object, path: str) -> None:
+        """Raise a StateError unless ``state`` is one that :meth:`state_dict` could have given; by default, nothing.
+
+        Called before anything is loaded. A watch that overrides ``state_dict`` and not this is not asked.
+        """
+        require_mapping(path, state, ())
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from what :meth:`state_dict` gave; by default from nothing."""

@@ -8,6 +8,7 @@ from regtta.guards.base import Arrival, Guard, Post, Rollback, Watch
 from regtta.options import check_count, check_not_negative, check_share
 from regtta.recent import RecentMoments
 from regtta.shift_tests import shift_test
+from regtta.state_validation import require_mapping
 from regtta.whitening import Whitening
 
 NO_SHIFT = "no shift"
@@ -75,6 +76,11 @@ class _GateWatch(Watch):
 
     def state_dict(self) -> dict[str, Any]:
         return {"source": self.at_source.state_dict(), "current": self.at_current.state_dict()}
+
+    def validate_state(self, state: object, path: str) -> None:
+        found = require_mapping(path, state, ("source", "current"))
+        self.at_source.validate_state(found["source"], f"{path}/source", self.whitening.dimensions)
+        self.at_current.validate_state(found["current"], f"{path}/current", self.whitening.dimensions)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.at_source.load_state_dict(state["source"])

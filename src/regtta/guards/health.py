@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from regtta.guards.base import Arrival, Guard, Keep, Outcome, Post, Rollback, Watch
 from regtta.options import check_count
 from regtta.recent import RecentMoments
+from regtta.state_validation import require_count, require_mapping
 from regtta.whitening import Whitening
 
 
@@ -75,6 +76,13 @@ class _HealthWatch(Watch):
             "steps": self.steps,
             "failures": self.failures,
         }
+
+    def validate_state(self, state: object, path: str) -> None:
+        found = require_mapping(path, state, ("source", "current", "steps", "failures"))
+        self.at_source.validate_state(found["source"], f"{path}/source", self.whitening.dimensions)
+        self.at_current.validate_state(found["current"], f"{path}/current", self.whitening.dimensions)
+        require_count(f"{path}/steps", found["steps"])
+        require_count(f"{path}/failures", found["failures"])
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.at_source.load_state_dict(state["source"])

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from regtta.guards.base import Arrival, Guard, Keep, Outcome, Post, Rollback, Ruling, Watch
 from regtta.processes import ALONE, Processes
+from regtta.state_validation import require_mapping, validate_part
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,12 @@ class Panel:
     def state_dict(self) -> dict[str, Any]:
         """What each remembers, by its number."""
         return {str(number): watch.state_dict() for number, watch in enumerate(self.watches)}
+
+    def validate_state(self, state: object, path: str) -> None:
+        """Raise a StateError where a watch says that its part of ``state`` is not of its own form."""
+        found = require_mapping(path, state, [str(number) for number in range(len(self.watches))])
+        for number, watch in enumerate(self.watches):
+            validate_part(watch, found[str(number)], f"{path}/{number} ({type(watch).__name__.strip('_')})")
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from there."""

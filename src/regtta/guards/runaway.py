@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from regtta.guards.base import Guard, Outcome, Post, Rollback, Watch
 from regtta.options import check_count, check_positive
+from regtta.state_validation import require_count, require_mapping, require_tensor
 from regtta.statistics import SHARE, SourceStatistics
 
 
@@ -75,6 +76,11 @@ class _FirstSteps(Watch):
         self.steps = 0
         self.began: Tensor | None = None
 
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, ...]:
+        """Of what is watched."""
+
     @abstractmethod
     def measure(self, features: Tensor) -> Tensor:
         """What is watched, of features (B, D)."""
@@ -99,6 +105,13 @@ class _FirstSteps(Watch):
     def state_dict(self) -> dict[str, Any]:
         return {"steps": self.steps, "began": torch.empty(0) if self.began is None else self.began.clone()}
 
+    def validate_state(self, state: object, path: str) -> None:
+        found = require_mapping(path, state, ("steps", "began"))
+        if require_count(f"{path}/steps", found["steps"], most=self.first):
+            require_tensor(f"{path}/began", found["began"], self.shape, torch.float64)
+        else:
+            require_tensor(f"{path}/began", found["began"], (0,), torch.float32)
+
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.steps = state["steps"]
         self.began = state["began"].double().cpu().clone() if self.steps else None
@@ -112,6 +125,11 @@ class _EnergyWatch(_FirstSteps):
         self.mean, self.basis = (values.to(head.weight.device) for values in (subspace.mean, subspace.basis))
         total = float(source.variances.sum())
         self.usual = max(total - float(subspace.variances.sum()), total * (1 - SHARE))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """One energy."""
+        return ()
 
     def measure(self, features: Tensor) -> Tensor:
         """The mean energy outside the subspace."""
@@ -130,6 +148,11 @@ class _RangeWatch(_FirstSteps):
         self.guard = guard
         self.weight = head.weight.detach().double().clone()
         self.usual = torch.stack(source.output_moments(self.weight))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Two values an output."""
+        return tuple(self.usual.shape)
 
     def measure(self, features: Tensor) -> Tensor:
         """(2, O) mean and variance of the outputs the source's head gives, its bias apart."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from regtta.guards.base import Guard, Outcome, Post, Watch
 from regtta.options import check_count, check_positive
+from regtta.state_validation import require_mapping, require_number, require_sequence
 
 NOT_FINITE = "outputs, weights or running statistics are not finite"
 
@@ -65,6 +66,11 @@ class _LossWatch(Watch):
 
     def state_dict(self) -> dict[str, Any]:
         return {"losses": list(self.losses)}
+
+    def validate_state(self, state: object, path: str) -> None:
+        losses = require_mapping(path, state, ("losses",))["losses"]
+        for number, loss in enumerate(require_sequence(f"{path}/losses", losses, most=self.guard.memory)):
+            require_number(f"{path}/losses/{number}", loss)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.losses = deque(state["losses"], maxlen=self.guard.memory)

@@ -11,6 +11,7 @@ from regtta.guards.base import Arrival, Guard, Post, Rollback, Watch
 from regtta.options import check_count, check_not_negative, check_share
 from regtta.recent import RecentMoments
 from regtta.shift_tests import reweighting_needed, unsteady
+from regtta.state_validation import require_count, require_mapping, require_tensor
 from regtta.whitening import Whitening
 
 
@@ -60,6 +61,9 @@ class _MixWatch(Watch):
 
     def state_dict(self) -> dict[str, Any]:
         return self.recent.state_dict()
+
+    def validate_state(self, state: object, path: str) -> None:
+        self.recent.validate_state(state, path, self.whitening.dimensions)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.recent.load_state_dict(state)
@@ -139,6 +143,11 @@ class _SteadyWatch(Watch):
 
     def state_dict(self) -> dict[str, Any]:
         return {"seen": self.seen.clone(), "steady_for": self.steady_for}
+
+    def validate_state(self, state: object, path: str) -> None:
+        found = require_mapping(path, state, ("seen", "steady_for"))
+        require_tensor(f"{path}/seen", found["seen"], (None, self.whitening.dimensions), self.whitening.map.dtype)
+        require_count(f"{path}/steady_for", found["steady_for"])
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.seen = state["seen"].to(self.seen).clone()

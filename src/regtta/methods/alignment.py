@@ -12,6 +12,7 @@ from regtta.divergences import METRICS, Metric, alignment_loss, moments_with_mem
 from regtta.errors import OptionError
 from regtta.methods.base import Batch, GradientMethod, Remember, Rule, Stage
 from regtta.options import check_bool, check_choice, check_whole
+from regtta.state_validation import invalid, require_mapping, require_tensor
 
 
 @dataclass(frozen=True)
@@ -117,6 +118,14 @@ class AlignmentRule(Rule):
     def state_dict(self) -> dict[str, Any]:
         """The window, the newest first."""
         return {"past": self.past} if self.method.window else {}
+
+    def validate_state(self, state: object, path: str) -> None:
+        """Raise a StateError unless ``state`` holds a window of at most as many samples as this one."""
+        found = require_mapping(path, state, ("past",) if self.method.window else ())
+        if found:
+            past = require_tensor(f"{path}/past", found["past"], (None, len(self.mean)), self.mean.dtype)
+            if len(past) > self.method.window:
+                raise invalid(f"{path}/past", f"at most {self.method.window} samples", past)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on with that window."""

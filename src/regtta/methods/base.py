@@ -21,6 +21,7 @@ from regtta.features import Forward
 from regtta.gathering import Gatherer
 from regtta.options import check_choice, check_count, check_positive
 from regtta.parameters import TRAINABLE, Trainable
+from regtta.state_validation import invalid, require_mapping, require_tensor
 from regtta.statistics import SourceStatistics
 
 OptimizerFactory = Callable[..., torch.optim.Optimizer]
@@ -108,6 +109,13 @@ class Rule(ABC):
         """What the rule remembers, as tensors and plain values; by default nothing."""
         return {}
 
+    def validate_state(self, state: object, path: str) -> None:
+        """Raise a StateError unless ``state`` is one that :meth:`state_dict` could have given; by default, nothing.
+
+        Called before anything is loaded. A rule that overrides ``state_dict`` and not this is not asked.
+        """
+        require_mapping(path, state, ())
+
     def load_state_dict(self, state: Mapping[str, Any]) -> None:  # noqa: B027 - most rules forget
         """Go on from what :meth:`state_dict` gave; by default from nothing."""
 
@@ -121,6 +129,16 @@ class RandomRule(Rule):
     def state_dict(self) -> dict[str, Any]:
         """Where the drawing stands."""
         return {"generator": self.generator.get_state()}
+
+    def validate_state(self, state: object, path: str) -> None:
+        """Raise a StateError unless a generator of torch takes the state."""
+        value = require_mapping(path, state, ("generator",))["generator"]
+        own = self.generator.get_state()
+        require_tensor(f"{path}/generator", value, own.shape, own.dtype)
+        try:
+            torch.Generator().set_state(value.cpu())
+        except RuntimeError as error:
+            raise invalid(f"{path}/generator", "the state of a random generator", value) from error
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on drawing from there."""

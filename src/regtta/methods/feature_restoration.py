@@ -69,6 +69,15 @@ class FeatureRestoration(GradientMethod):
         low, high, source, made_with = (
             stage.extra(self.name, key) for key in ("low", "high", "probabilities", "temperature")
         )
+        wide = max(low.numel(), stage.require_source().dimensions)
+        if not (low.shape == high.shape == (wide,) and source.shape[:-1] == (wide,) and made_with.numel() == 1):
+            raise StatisticsError(
+                f"Expected ranges (n,) and histograms (n, bins) of at least {wide} features and outputs, found "
+                f"{tuple(low.shape)}, {tuple(high.shape)} and {tuple(source.shape)}. Collect again with "
+                f"methods=[{self!r}]."
+            )
+        if not bool((high - low).isfinite().all()):
+            raise StatisticsError(f"The source's ranges are not finite. Collect again with methods=[{self!r}].")
         if source.shape[1] != self.bins or made_with.item() != self.temperature:
             raise StatisticsError(
                 f"The source's histograms have {source.shape[1]} bins at temperature {made_with.item()}, not "

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 from regtta.errors import ModelError
 from regtta.methods.base import Batch, Method, NewHead, Rule, Schedule, Stage
 from regtta.options import check_bool
+from regtta.state_validation import require_count, require_mapping, require_tensor
 from regtta.weight_assignment import check_assignable
 
 
@@ -79,6 +80,12 @@ class _RunningMean(Rule):
     def state_dict(self) -> dict[str, Any]:
         """The sum so far."""
         return {"total": self.total.clone(), "count": self.count}
+
+    def validate_state(self, state: object, path: str) -> None:
+        """Raise a StateError unless ``state`` is a sum of features and their count."""
+        found = require_mapping(path, state, ("total", "count"))
+        require_tensor(f"{path}/total", found["total"], self.total.shape, self.total.dtype)
+        require_count(f"{path}/count", found["count"], least=1)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a sum."""

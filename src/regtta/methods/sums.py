@@ -14,6 +14,7 @@ from regtta.errors import OptionError
 from regtta.gathering import Gatherer
 from regtta.methods.base import Batch, GradientMethod, Remember, Rule, Stage, Update
 from regtta.options import check_positive
+from regtta.state_validation import require_mapping, validate_part
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +88,12 @@ class _SumRule(Rule):
     def state_dict(self) -> dict[str, Any]:
         """Every term's."""
         return {str(index): rule.state_dict() for index, rule in enumerate(self.rules)}
+
+    def validate_state(self, state: object, path: str) -> None:
+        """Raise a StateError where that of a term is not of its form."""
+        found = require_mapping(path, state, [str(index) for index in range(len(self.rules))])
+        for index, rule in enumerate(self.rules):
+            validate_part(rule, found[str(index)], f"{path}/{index}")
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Every term's."""

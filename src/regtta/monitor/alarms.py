@@ -10,6 +10,14 @@ from regtta.guards.gate import ALIGNED, NO_SHIFT
 from regtta.monitor.events import Event
 from regtta.monitor.signals import Evidence, Signals
 from regtta.options import check_count, check_not_negative, check_positive, check_share
+from regtta.state_validation import (
+    require_count,
+    require_flag,
+    require_mapping,
+    require_sequence,
+    require_text,
+    validate_part,
+)
 
 
 class AlarmWatch(ABC):
@@ -22,6 +30,13 @@ class AlarmWatch(ABC):
     def state_dict(self) -> dict[str, Any]:
         """What the watch remembers, as plain values; by default nothing."""
         return {}
+
+    def validate_state(self, state: object, path: str) -> None:
+        """Raise a StateError unless ``state`` is one that :meth:`state_dict` could have given; by default, nothing.
+
+        Called before anything is loaded. A watch that overrides ``state_dict`` and not this is not asked.
+        """
+        require_mapping(path, state, ())
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:  # noqa: B027 - nothing is a fine default
         """Go on from what :meth:`state_dict` gave; by default from nothing."""
@@ -86,6 +101,12 @@ class _LastingWatch(AlarmWatch):
 
     def state_dict(self) -> dict[str, Any]:
         return {"run": self.run, "said": self.said}
+
+    def validate_state(self, state: object, path: str) -> None:
+        found = require_mapping(path, state, ("run", "said"))
+        require_count(f"{path}/run", found["run"], most=self.alarm.batches)
+        if found["said"] is not None:
+            require_text(f"{path}/said", found["said"])
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.run, self.said = state["run"], state["said"]
@@ -226,6 +247,11 @@ class _RefusedWatch(AlarmWatch):
     def state_dict(self) -> dict[str, Any]:
         return {"refused": list(self.refused)}
 
+    def validate_state(self, state: object, path: str) -> None:
+        refused = require_mapping(path, state, ("refused",))["refused"]
+        for number, value in enumerate(require_sequence(f"{path}/refused", refused, most=self.alarm.batches)):
+            require_flag(f"{path}/refused/{number}", value)
+
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.refused = deque(state["refused"], maxlen=self.alarm.batches)
 
@@ -263,6 +289,16 @@ class Board:
             str(number): {"said": said, "watch": watch.state_dict()}
             for number, (said, watch) in enumerate(zip(self.said, self.watches, strict=True))
         }
+
+    def validate_state(self, state: object, path: str) -> None:
+        """Raise a StateError where a watch says that its part of ``state`` is not of its own form."""
+        found = require_mapping(path, state, [str(number) for number in range(len(self.watches))])
+        for number, watch in enumerate(self.watches):
+            at = f"{path}/{number}"
+            part = require_mapping(at, found[str(number)], ("said", "watch"))
+            if part["said"] is not None:
+                require_text(f"{at}/said", part["said"])
+            validate_part(watch, part["watch"], f"{at}/watch")
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from there."""

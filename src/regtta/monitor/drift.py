@@ -8,6 +8,7 @@ from regtta.monitor.alarms import Alarm, AlarmWatch
 from regtta.monitor.extras import extra_package
 from regtta.monitor.signals import NUMBERS, Signals
 from regtta.options import check_choice, check_count, check_not_negative, check_positive, check_share
+from regtta.state_validation import require_count, require_mapping, require_number, validate_part
 
 DetectorName = Literal["page_hinkley", "adwin"]
 
@@ -99,6 +100,14 @@ class PageHinkley:
         """All that is remembered."""
         return {"count": self.count, "mean": self.mean, "sum": self.sum, "lowest": self.lowest}
 
+    def validate_state(self, state: object, path: str) -> None:
+        """Raise a StateError unless ``state`` is one that :meth:`state_dict` could have given."""
+        found = require_mapping(path, state, ("count", "mean", "sum", "lowest"))
+        count = require_count(f"{path}/count", found["count"])
+        for name in ("mean", "sum", "lowest"):
+            if count or found[name] != float("inf"):  # the lowest of none
+                require_number(f"{path}/{name}", found[name])
+
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from there."""
         self.count, self.mean = state["count"], state["mean"]
@@ -135,6 +144,11 @@ class _DriftWatch(AlarmWatch):
 
     def state_dict(self) -> dict[str, Any]:
         return {"left": self.left, "detector": self.detector.state_dict()}
+
+    def validate_state(self, state: object, path: str) -> None:
+        found = require_mapping(path, state, ("left", "detector"))
+        require_count(f"{path}/left", found["left"], most=self.alarm.hold)
+        validate_part(self.detector, found["detector"], f"{path}/detector")
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.left = state["left"]

@@ -11,10 +11,12 @@ from regtta.monitor.signals import Evidence, Outputs, Shift
 from regtta.recent import RecentMoments
 from regtta.shift_tests import reweighting_needed, shift_test, steadiness
 from regtta.sight import Sight
+from regtta.state_validation import require_flag, require_mapping, require_tensor
 from regtta.statistics import SourceStatistics
 from regtta.whitening import Whitening
 
 BLOCK = 32  # samples a block of the steadiness test
+_COLUMNS = 5  # kept of every output
 
 
 class Gauge:
@@ -109,7 +111,7 @@ class Gauge:
         """
         recent = self.outputs
         mean, variance, square = (
-            torch.stack(values.cpu().chunk(5)) for values in (recent.mean, recent.variance, recent.square)
+            torch.stack(values.cpu().chunk(_COLUMNS)) for values in (recent.mean, recent.variance, recent.square)
         )
         covariance = (variance[4] - variance[0] - variance[1]) / 2
         slope = torch.where(variance[0] > 0, covariance / variance[0].clamp_min(1e-300), 1.0)
@@ -132,6 +134,16 @@ class Gauge:
             "seen": self.seen.clone(),
             "moved": self.moved,
         }
+
+    def validate_state(self, state: object, path: str) -> None:
+        """Raise a StateError unless ``state`` is one that :meth:`state_dict` could have given."""
+        found = require_mapping(path, state, ("source", "adapted", "outputs", "seen", "moved"))
+        wide, outputs = self.whitening.dimensions, self.head.out_features
+        self.at_source.validate_state(found["source"], f"{path}/source", wide)
+        self.at_adapted.validate_state(found["adapted"], f"{path}/adapted", wide)
+        self.outputs.validate_state(found["outputs"], f"{path}/outputs", _COLUMNS * outputs)
+        require_tensor(f"{path}/seen", found["seen"], (None, outputs), torch.float64)
+        require_flag(f"{path}/moved", found["moved"])
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from there."""

@@ -12,14 +12,16 @@ from torch import Tensor
 
 from regtta.adapter import Adapter
 from regtta.errors import MismatchError, OptionError, StatisticsError
+from regtta.identities import same_description
 from regtta.monitor.alarms import DEFAULT_ALARMS, Alarm, Board
 from regtta.monitor.events import Event
 from regtta.monitor.measuring import Gauge
 from regtta.monitor.risk import risk_of_harm
 from regtta.monitor.signals import Evidence, Signals
 from regtta.monitor.writers import News, Writer
-from regtta.options import check_count, check_not_negative, check_share, described, instances_of
+from regtta.options import check_count, check_not_negative, check_share, described, described_by_0_1_0, instances_of
 from regtta.sight import Sight
+from regtta.state_validation import require_count, require_mapping, require_text
 from regtta.steps import Step
 
 _log = logging.getLogger(__name__)
@@ -160,22 +162,36 @@ class Monitor:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from :meth:`state_dict`, which must be of the same alarms and options."""
+        require_mapping("", state)
+        formerly = self._identity(described_by_0_1_0)
         for name, value in self._identity().items():
-            if state.get(name) != value:
+            if not any(same_description(state.get(name), known) for known in (value, formerly[name])):
                 raise MismatchError(
                     f"The state is of a monitor with other {name}: expected {value}, found {state.get(name)}. Make "
                     f"the monitor with the {name} that the stream was begun with."
                 )
         with self._lock:
+            self._validate(state)
             self._begin()
             self._gauge.load_state_dict(state["gauge"])
             self._board.load_state_dict(state["board"])
             self._batches, self._since_helped = state["batches"], state["since_helped"]
             self.raised = Counter(state["raised"])
 
-    def _identity(self) -> dict[str, Any]:
+    def _validate(self, state: Mapping[str, Any]) -> None:
+        """Raise a StateError where the monitor would never have written ``state``; nothing is loaded."""
+        for name in ("gauge", "board", "batches", "since_helped", "raised"):
+            require_mapping("", {key: state[key] for key in (name,) if key in state}, (name,))
+        self._gauge.validate_state(state["gauge"], "gauge")
+        self._board.validate_state(state["board"], "board")
+        for name in ("batches", "since_helped"):
+            require_count(name, state[name])
+        for name, times in require_mapping("raised", state["raised"]).items():
+            require_count(f"raised/{require_text('raised', name)}", times)
+
+    def _identity(self, describe: Callable[[object], dict[str, object]] = described) -> dict[str, Any]:
         return {
-            "alarms": [described(alarm) for alarm in self.alarms],
+            "alarms": [describe(alarm) for alarm in self.alarms],
             "options": {**self._options, "every": self.every},
         }
 

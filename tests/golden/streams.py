@@ -1,0 +1,117 @@
+"""Describes the streams that golden files hold, with explicit guards, so that new defaults do not change them."""
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+import regtta
+from regtta import guards as g
+from regtta.methods import Method, Sum
+
+FOLDER = Path(__file__).parent / "0.1.0"
+
+DEFAULT_GUARDS_OF_0_1_0 = (
+    g.FiniteInputs(),
+    g.SeveralSamples(),
+    g.VariedInputs(),
+    g.FiniteStep(),
+)
+SAFE_GUARDS_OF_0_1_0 = (
+    g.FiniteInputs(),
+    g.SeveralSamples(16),
+    g.VariedInputs(),
+    g.Gate(),
+    g.BeyondReweighting(),
+    g.SteadyStream(),
+    g.FiniteStep(),
+    g.BoundedLoss(),
+    g.BoundedDisplacement(),
+    g.SubspaceEnergy(),
+    g.OutputRange(),
+    g.HealthCheck(),
+)
+
+
+@dataclass(frozen=True)
+class Golden:
+    """One stream that version 0.1.0 has kept in a file.
+
+    Attributes:
+        model: ``"mlp"`` or ``"cnn"``.
+        method: makes the method.
+        guards: those that the file was made with.
+        statistics: stem of the file of source statistics, ``None`` for none.
+        batches: how many the file has behind it.
+        rows: samples a batch.
+    """
+
+    model: str
+    method: Callable[[], Method]
+    guards: tuple[g.Guard, ...] = DEFAULT_GUARDS_OF_0_1_0
+    statistics: str | None = "plain"
+    batches: int = 5
+    rows: int = 16
+
+    def adapter(self, **options: object) -> regtta.Adapter:
+        """Make the adapter that the stream was begun with, from the golden weights and statistics."""
+        source = None
+        if self.statistics is not None:
+            source = regtta.SourceStatistics.load(FOLDER / f"{self.model}_statistics_{self.statistics}.safetensors")
+        chosen = {"guards": self.guards} | options
+        return regtta.Adapter(golden_model(self.model), self.method(), source, head=HEADS[self.model], **chosen)
+
+
+def noisy_view(inputs: Tensor, generator: torch.Generator) -> Tensor:
+    """Draw a view of each input with noise added."""
+    return inputs + 0.1 * torch.randn(inputs.shape, generator=generator)
+
+
+HEADS = {"mlp": "3", "cnn": "5"}
+
+STREAMS: dict[str, Golden] = {
+    "mlp_ssa_default": Golden("mlp", lambda: regtta.SSA(k=3, lr=1e-2)),
+    "mlp_ssa_safe": Golden("mlp", lambda: regtta.SSA(k=3, lr=1e-2), SAFE_GUARDS_OF_0_1_0, batches=20, rows=64),
+    "mlp_ssa_momentum": Golden(
+        "mlp", lambda: regtta.SSA(k=3, optimizer=functools.partial(torch.optim.SGD, momentum=0.9), lr=1e-2)
+    ),
+    "mlp_ssa_factory_class": Golden("mlp", lambda: regtta.SSA(k=3, optimizer=torch.optim.Adagrad, lr=1e-2)),
+    "mlp_ssa_sgd_extractor": Golden("mlp", lambda: regtta.SSA(k=3, optimizer="sgd", trainable="extractor", lr=1e-3)),
+    "mlp_ssa_rmsprop_extractor": Golden(
+        "mlp", lambda: regtta.SSA(k=3, optimizer="rmsprop", trainable="extractor", lr=1e-3)
+    ),
+    "mlp_ssa_adamw_all": Golden("mlp", lambda: regtta.SSA(k=3, optimizer="adamw", trainable="all", lr=1e-3)),
+    "mlp_ssa_window_blended": Golden("mlp", lambda: regtta.SSA(k=3, window=24, batch_norm="blended"), rows=8),
+    "mlp_feature_restoration": Golden("mlp", regtta.FeatureRestoration, statistics="restoration"),
+    "mlp_prototype": Golden("mlp", regtta.Prototype, statistics=None),
+    "mlp_bn_adapt": Golden("mlp", regtta.BNAdapt, statistics=None),
+    "cnn_ssa_default": Golden("cnn", lambda: regtta.SSA(k=3, lr=1e-2)),
+    "cnn_ssa_safe": Golden("cnn", lambda: regtta.SSA(k=3, lr=1e-2), SAFE_GUARDS_OF_0_1_0, batches=20, rows=64),
+    "cnn_variance_minimization": Golden(
+        "cnn",
+        lambda: regtta.VarianceMinimization(views=2, augment=noisy_view, trainable="affine", lr=1e-2),
+        statistics=None,
+    ),
+    "mlp_sum": Golden("mlp", lambda: Sum(terms=(regtta.SSA(k=3, window=8), regtta.FeatureAlignment()), lr=1e-2)),
+    "cnn_ssa_adam_extractor": Golden("cnn", lambda: regtta.SSA(k=3, trainable="extractor")),
+}
+
+
+def golden_model(name: str) -> nn.Sequential:
+    """Build the tiny model ``name`` with its golden weights; independent of torch's random numbers."""
+    model = architecture(name)
+    model.load_state_dict(load_file(FOLDER / f"{name}_weights.safetensors"))
+    return model.eval()
+
+
+def architecture(name: str) -> nn.Sequential:
+    """Build the tiny model ``name`` with weights of no meaning."""
+    if name == "mlp":
+        return nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 1))
+    return nn.Sequential(
+        nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 1)
+    )

@@ -1,0 +1,83 @@
+"""Files that version 0.1.0 wrote load, resume, and go on with the predictions that 0.1.0 gave."""
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import regtta
+from golden.streams import FOLDER, STREAMS
+from regtta.checkpoints import read_state
+
+RESUMABLE = [name for name in STREAMS if name != "cnn_ssa_adam_extractor"]
+
+
+def following(name: str) -> tuple[torch.Tensor, torch.Tensor]:
+    stored = load_file(FOLDER / f"{name}_following.safetensors")
+    return stored["batches"], stored["predictions"]
+
+
+def assert_goes_on(name: str, adapter: regtta.Adapter) -> None:
+    batches, predictions = following(name)
+    found = torch.stack([adapter.adapt(x).predictions for x in batches])
+    torch.testing.assert_close(found, predictions, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", RESUMABLE)
+def test_a_stream_of_0_1_0_goes_on_with_the_same_predictions(name):
+    golden = STREAMS[name]
+    adapter = golden.adapter()
+    keeper = regtta.Checkpoints(adapter, FOLDER / f"{name}_checkpoint.safetensors")
+    assert keeper.resume() == golden.batches
+    assert_goes_on(name, adapter)
+
+
+@pytest.mark.parametrize("name", ["mlp_ssa_default", "cnn_ssa_default", "mlp_ssa_safe", "cnn_ssa_safe"])
+def test_a_stream_of_0_1_0_goes_on_under_the_presets_of_now(name):
+    golden = STREAMS[name]
+    adapter = golden.adapter(guards=regtta.SAFE if name.endswith("safe") else regtta.guards.DEFAULT)
+    assert regtta.Checkpoints(adapter, FOLDER / f"{name}_checkpoint.safetensors").resume() == golden.batches
+    assert_goes_on(name, adapter)
+
+
+@pytest.mark.parametrize("name", ["mlp_ssa_safe", "cnn_ssa_safe"])
+def test_the_good_model_of_a_0_1_0_stream_can_be_returned_to(name):
+    adapter = STREAMS[name].adapter()
+    regtta.Checkpoints(adapter, FOLDER / f"{name}_checkpoint.safetensors").resume()
+    good = read_state(FOLDER / f"{name}_checkpoint.safetensors")["adapter"]["good"]["tensors"]
+    assert adapter.rollback() == "good"
+    now = adapter.export().state_dict()
+    for key, value in good.items():
+        assert torch.equal(now[key], value), key
+    assert adapter.adapt(following(name)[0][0]).predictions.isfinite().all()
+
+
+def test_a_state_written_by_itself():
+    adapter = STREAMS["mlp_ssa_default"].adapter()
+    adapter.load_state_dict(read_state(FOLDER / "state_alone.safetensors"))
+    assert_goes_on("mlp_ssa_default", adapter)
+
+
+def test_a_monitored_stream():
+    adapter = STREAMS["mlp_ssa_default"].adapter()
+    monitor = regtta.Monitor(adapter)
+    keeper = regtta.Checkpoints(adapter, FOLDER / "monitored_checkpoint.safetensors", monitor=monitor)
+    assert keeper.resume() == 5
+    for x, expected in zip(*following("mlp_ssa_default"), strict=True):
+        torch.testing.assert_close(keeper.monitor.adapt(x).predictions, expected, rtol=1e-6, atol=1e-6)
+    assert monitor.signals.evidence is not None  # it takes 32 samples: those before the checkpoint count
+
+
+def test_a_monitored_stream_goes_on_without_its_monitor():
+    adapter = STREAMS["mlp_ssa_default"].adapter()
+    assert regtta.Checkpoints(adapter, FOLDER / "monitored_checkpoint.safetensors").resume() == 5
+    assert_goes_on("mlp_ssa_default", adapter)
+
+
+@pytest.mark.parametrize("model", ["mlp", "cnn"])
+@pytest.mark.parametrize("kind", ["plain", "restoration"])
+def test_statistics(model, kind):
+    source = regtta.SourceStatistics.load(FOLDER / f"{model}_statistics_{kind}.safetensors")
+    assert (source.count, source.dimensions) == (400, 4)
+    assert bool(source.extras) == (kind == "restoration")
+    rebuilt = (source.basis * source.variances) @ source.basis.T
+    torch.testing.assert_close(rebuilt.diagonal(), source.feature_variances, rtol=1e-9, atol=1e-12)
