@@ -50,17 +50,23 @@ def test_the_terminal_shows_it(workspace: Path, statistics: Path, regtta):
     assert f"in {source.dimensions_for(0.99)} direction" in carried
 
 
-def test_a_long_spectrum_is_cut_and_features_that_never_vary_have_no_shares(tmp_path: Path, regtta):
-    moments = Moments.of(torch.ones(5, 40))
-    path = tmp_path / "flat.safetensors"
+def test_a_long_spectrum_is_cut(tmp_path: Path, regtta):
+    moments = Moments.of(torch.ones(5, 40) * torch.arange(5.0)[:, None])
+    path = tmp_path / "line.safetensors"
     extras = {"rsd/basis": torch.zeros(1)}
     SourceStatistics.from_moments(moments, head="fc", fingerprint="f", extras=extras).save(path)
     shown = regtta("inspect", path).stdout
     assert "30 more" in shown
     assert "rsd/basis" in shown
     found = json.loads(regtta("inspect", path, "--json").stdout)
-    assert found["rank"] == 0
-    assert {direction["share"] for direction in found["spectrum"]} == {0.0}
+    assert found["rank"] == 1
+    assert [direction["share"] for direction in found["spectrum"]] == pytest.approx([1.0] + [0.0] * 39)
+
+
+def test_features_that_never_vary_are_refused(tmp_path: Path, refusal):
+    path = tmp_path / "flat.safetensors"
+    SourceStatistics.from_moments(Moments.of(torch.ones(5, 40)), head="fc", fingerprint="f").save(path)
+    assert "vary in 1 to 4 directions, found 0" in refusal("inspect", path)
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,8 @@ class StepHistory:
             "about": self.about,
             "indices": torch.tensor([step.index for step in self.steps], dtype=torch.int64),
             "sizes": torch.tensor([len(step.predictions) for step in self.steps], dtype=torch.int64),
-            "excluded": [list(step.excluded_rows) for step in self.steps],
+            "excluded": torch.tensor([row for step in self.steps for row in step.excluded_rows], dtype=torch.int64),
+            "excluded_counts": torch.tensor([len(step.excluded_rows) for step in self.steps], dtype=torch.int64),
             "predictions": torch.cat([step.predictions for step in self.steps]) if self.steps else torch.empty(0),
             "numbers": torch.tensor([[0.0 if n is None else n for n in row] for row in numbers], dtype=torch.float64),
             "known": torch.tensor([[n is not None for n in row] for row in numbers], dtype=torch.bool),
@@ -56,7 +57,7 @@ class StepHistory:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from :meth:`state_dict`, which must be of the same stream."""
-        _validate(state)
+        state = _validated(state)
         for option, value in self.about.items():
             if state["about"].get(option) != value:
                 raise MismatchError(
@@ -71,26 +72,30 @@ class StepHistory:
                 index,
                 predictions.clone(),
                 Diagnostics(loss, norm, 0.0 if moved is None else moved, verdicts[which]),
-                tuple(excluded),
+                tuple(excluded.tolist()),
             )
             for index, predictions, (loss, norm, moved), which, excluded in zip(
                 state["indices"].tolist(),
                 state["predictions"].split(state["sizes"].tolist()) if len(state["sizes"]) else (),
                 numbers,
                 state["verdict"].tolist(),
-                state.get("excluded", [()] * len(numbers)),  # files of 0.1.0 have none
+                state["excluded"].split(state["excluded_counts"].tolist()) if len(state["sizes"]) else (),
                 strict=True,
             )
         ]
 
 
-def _validate(state: object) -> None:
-    """Raise a StateError unless ``state`` is one that a history could have given."""
-    found = require_mapping(
-        "companion",
-        state,
-        ("about", "indices", "sizes", "predictions", "numbers", "known", "verdicts", "verdict"),
-    )
+_KEYS = ("about", "indices", "sizes", "predictions", "numbers", "known", "verdicts", "verdict")
+_EXCLUDED = ("excluded", "excluded_counts")
+
+
+def _validated(state: object) -> dict[str, Any]:
+    """Return ``state``, or raise a StateError unless it is one that a history could have given."""
+    found = dict(require_mapping("companion", state))
+    if not any(name in found for name in _EXCLUDED):  # version 0.1.0 left no samples out
+        rows = len(found["indices"]) if isinstance(found.get("indices"), torch.Tensor) else 0
+        found |= {"excluded": torch.empty(0, dtype=torch.int64), "excluded_counts": torch.zeros(rows).long()}
+    require_mapping("companion", found, (*_KEYS, *_EXCLUDED))
     require_mapping("companion/about", found["about"])
     verdicts = require_sequence("companion/verdicts", found["verdicts"])
     for number, verdict in enumerate(verdicts):
@@ -108,9 +113,14 @@ def _validate(state: object) -> None:
     predictions = found["predictions"]
     if not isinstance(predictions, torch.Tensor) or predictions.shape[:1] != (int(sizes.sum()),):
         raise invalid("companion/predictions", f"a tensor of {int(sizes.sum())} rows", predictions)
+    counts = require_tensor("companion/excluded_counts", found["excluded_counts"], (count,), torch.int64, least=0.0)
+    excluded = require_tensor("companion/excluded", found["excluded"], (int(counts.sum()),), torch.int64, least=0.0)
+    if bool((excluded >= sizes.repeat_interleave(counts)).any()):
+        raise invalid("companion/excluded", "rows of their batches", int(excluded.max()))
     shape = (count, 3) if count else (0,)
     for name, dtype in {"numbers": torch.float64, "known": torch.bool}.items():
         values = found[name]
         # A loss that was refused may be NaN.
         if not isinstance(values, torch.Tensor) or values.shape != shape or values.dtype != dtype:
             raise invalid(f"companion/{name}", f"a tensor of shape {shape} and {dtype}", values)
+    return found

@@ -26,6 +26,7 @@ from regtta.whitening import Whitening
 
 RunPass = Callable[[Tensor, Sequence[int]], Forward]
 
+_SMALL = 2**16  # numbers that are worked on sooner by a CPU
 FEW = 64  # coordinates whose products a CPU makes sooner than a GPU is asked for them
 
 
@@ -73,10 +74,14 @@ class Arrival:
 
     @cached_property
     def column_values(self) -> Tensor | None:
-        """(B, C) the samples of all processes in a few columns, see :mod:`regtta.outliers`; None for whole numbers."""
+        """(B, C) the samples of all processes in a few columns, see :mod:`regtta.outliers`; None for whole numbers.
+
+        On the CPU where they are few: medians of small columns take a GPU longer than a copy and a CPU together.
+        """
         if not self.inputs.is_floating_point():
             return None
-        return self.processes.gather(column_values(self.inputs), self.counts)
+        values = column_values(self.inputs)
+        return self.processes.gather(values.cpu() if values.numel() <= _SMALL else values, self.counts)
 
     def without(self, rows: Tensor) -> "Arrival":
         """Return the batch less the samples of this process that ``rows`` (B,) marks.

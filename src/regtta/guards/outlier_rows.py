@@ -94,7 +94,7 @@ class _OutlierScreen(Watch):
         values, table = arrival.column_values, is_table(arrival.inputs)
         if values is None or all_within(values, self.input_limit, table=table):
             return None
-        return outlier_scores(values, table=table) > self.input_limit
+        return (outlier_scores(values, table=table) > self.input_limit).to(arrival.inputs.device)
 
     def _by_features(self, arrival: Arrival, whitening: Whitening) -> Tensor:
         norms = arrival.coordinates(whitening, arrival.source).double().square().sum(dim=1)

@@ -7,6 +7,8 @@ import zoo
 from regtta.experiments.analysis import subspace_report
 from regtta.experiments.figures import draw_significance, draw_spectrum
 from regtta.experiments.figures.style import new_figure
+from regtta.moments import Moments
+from regtta.statistics import SourceStatistics
 
 
 @pytest.fixture
@@ -40,9 +42,8 @@ def test_rounding_beyond_the_rank_does_not_stretch_the_spectrum(shallow):
 
 
 def test_a_spectrum_without_any_variance_is_drawn():
-    model = zoo.mlp()
-    source = regtta.collect(model, [torch.zeros(5, 5)])
-    report = subspace_report(source, dict(model.named_modules())[source.head].weight)
+    source = SourceStatistics.from_moments(Moments.of(torch.ones(5, 12)), head="6", fingerprint="")
+    report = subspace_report(source, zoo.mlp()[6].weight)
     axes = draw_spectrum(report)
     axes.figure.canvas.draw()
     assert (axes.get_yscale(), axes.lines[0].get_ydata().tolist()) == ("linear", [0.0] * 12)

@@ -152,4 +152,6 @@ def test_a_captured_adversarial_step_trains_like_an_eager_one():
         objective = AdversarialObjective("6", 12, target.to(device), recipe=recipe, seed=0)
         models.append(train(zoo.mlp().to(device), source, recipe, seed=0, objective=objective).cpu().state_dict())
     for name, value in models[0].items():
+        if name in ("0.bias", "3.bias"):
+            continue  # before BatchNorm: no gradient but rounding, which Adam makes as large as any other
         torch.testing.assert_close(models[1][name], value, rtol=1e-2, atol=1e-3, msg=name)
