@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -11,11 +10,11 @@ from torch.utils.data import DataLoader
 
 from regtta.batches import inputs_of
 from regtta.errors import BatchError, OptionError, StatisticsError
+from regtta.extremes import FurthestFeatures, InputScores
 from regtta.failing import failing_together
 from regtta.features import FeatureModel, Forward, find_head, model_device
 from regtta.gathering import Gatherer, Gathers
 from regtta.moments import Moments, RunningMoments, moments_of_all
-from regtta.outliers import LEAST_ROWS, column_values, is_table, outlier_scores
 from regtta.parameters import private_copy
 from regtta.processes import Processes, processes_of
 from regtta.statistics import SourceStatistics, fingerprint
@@ -64,7 +63,7 @@ def collect(
         _check_loader(loader)
         _check_methods(methods)
         features = _SourceFeatures(model, head, inputs, device)
-        moments, furthest = _FeatureMoments(features.device), _FurthestFeatures(features.device)
+        moments, furthest = _FeatureMoments(features.device), FurthestFeatures(features.device)
         extra = {name: gatherer for method in methods for name, gatherer in method.gatherers().items()}
         gatherers = [moments, furthest, *extra.values()]
         for gatherer in gatherers:
@@ -91,7 +90,7 @@ def collect(
     source = features.statistics(moments.merged, results)
     return dataclasses.replace(
         source,
-        largest_input_score=float(processes.reduce(features.largest_score, "max")),
+        largest_input_score=float(processes.reduce(torch.tensor(features.scores.largest()), "max")),
         largest_feature_norm=float(source.whitened_norms(furthest.rows).max()) if source.rank else 0.0,
     )
 
@@ -124,37 +123,6 @@ class _FeatureMoments(Gatherer):
         return {}
 
 
-class _FurthestFeatures(Gatherer):
-    """Keeps the features of the samples furthest from the first batch's mean, to know how far the source reaches."""
-
-    kept: ClassVar[int] = 64
-    rows: Tensor
-
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-        self._centre = torch.empty(0, device=device)
-        self.rows = torch.empty(0, 0, device=device)
-
-    def see(self, forward: Forward, number: int) -> None:  # noqa: ARG002 - there is one pass
-        """Keep the furthest of those kept and of a batch's."""
-        features = forward.features.float()
-        if len(self.rows) == 0:
-            self._centre, self.rows = features.mean(dim=0), features[:0]
-        rows = torch.cat([self.rows, features])
-        energy = (rows - self._centre).square().sum(dim=1)
-        self.rows = rows[energy.topk(min(self.kept, len(rows))).indices]
-
-    def merge(self, processes: Processes, number: int) -> None:  # noqa: ARG002 - there is one pass
-        """Bring the rows of all processes together; those without data have none of the right width."""
-        width = int(processes.reduce(torch.tensor(self.rows.shape[1]), "max"))
-        rows = self.rows if len(self.rows) else self.rows.new_empty(0, width)
-        self.rows = processes.gather(rows, processes.counts(len(rows)))
-
-    def result(self) -> dict[str, Tensor]:
-        """Nothing extra: only the largest norm of :attr:`rows` is kept."""
-        return {}
-
-
 class _SourceFeatures:
     """The features of a private copy of the model, batch by batch."""
 
@@ -165,7 +133,7 @@ class _SourceFeatures:
         self._forward = None if head is None else FeatureModel(self._model, head)
         self._head = ""
         self._key = key
-        self.largest_score = torch.zeros((), device=self.device)
+        self.scores = InputScores()
 
     @torch.no_grad()
     def over(self, loader: Iterable[object]) -> Iterator[Forward]:
@@ -180,17 +148,10 @@ class _SourceFeatures:
             if self._forward is None:
                 self._forward = FeatureModel(self._model, find_head(self._model, inputs))
             forward = self._forward(inputs)
-            self._score(inputs)
+            self.scores.see(inputs)
             watch.see(forward.features, index)
             yield forward
         watch.check()
-
-    def _score(self, inputs: Tensor) -> None:
-        """Remember how far samples lie from the others of their batch, so that a stream's outliers can be told."""
-        if inputs.is_floating_point() and len(inputs) >= LEAST_ROWS:
-            largest = outlier_scores(column_values(inputs), table=is_table(inputs)).max().float()
-            known = self.largest_score
-            self.largest_score = torch.where(largest.isfinite(), torch.fmax(known, largest), known)
 
     def agree_on_head(self, processes: Processes) -> None:
         """Take over the head from the other processes where no batch has shown it here; raise where they differ."""

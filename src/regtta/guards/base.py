@@ -7,18 +7,18 @@ step: either answers ``None`` for yes, or says why not. What is refused leaves w
 and the method's own memory exactly as they were, and the batch is predicted in eval mode.
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from regtta.errors import StatisticsError
 from regtta.features import Forward
-from regtta.outliers import column_values
+from regtta.outliers import Columns, as_columns, column_values
 from regtta.processes import ALONE, Processes
 from regtta.state_validation import require_mapping
 from regtta.statistics import SourceStatistics
@@ -26,7 +26,6 @@ from regtta.whitening import Whitening
 
 RunPass = Callable[[Tensor, Sequence[int]], Forward]
 
-_SMALL = 2**16  # numbers that are worked on sooner by a CPU
 FEW = 64  # coordinates whose products a CPU makes sooner than a GPU is asked for them
 
 
@@ -63,25 +62,28 @@ class Arrival:
         self._here: dict[tuple[int, int], Tensor] = {}
 
     @cached_property
-    def not_finite(self) -> Tensor | None:
-        """(B,) true where a sample of this process has a NaN or an infinity in it; None if none of any process has."""
-        total, _ = self._glance
-        if math.isfinite(total):
-            return None
-        finite = self.inputs.isfinite()
-        rows = ~(finite.flatten(1).all(dim=1) if self.inputs.ndim > 1 else finite)
-        return rows if bool(self.processes.reduce(rows.sum())) else None
+    def columns(self) -> Columns | None:
+        """(B, C) the samples of all processes in a few columns, see :mod:`regtta.outliers`; ``None`` for whole numbers.
 
-    @cached_property
-    def column_values(self) -> Tensor | None:
-        """(B, C) the samples of all processes in a few columns, see :mod:`regtta.outliers`; None for whole numbers.
-
-        On the CPU where they are few: medians of small columns take a GPU longer than a copy and a CPU together.
+        All that guards ask of the inputs themselves is found in them, so that the device is waited for once.
         """
         if not self.inputs.is_floating_point():
             return None
-        values = column_values(self.inputs)
-        return self.processes.gather(values.cpu() if values.numel() <= _SMALL else values, self.counts)
+        values = self.processes.gather(column_values(self.inputs), self.counts)
+        return as_columns(values)
+
+    @cached_property
+    def not_finite(self) -> Tensor | None:
+        """(B,) true where a sample of this process has a NaN or an infinity in it; None if none of any process has."""
+        if self.columns is not None:
+            if np.isfinite(self.columns).all():
+                return None
+            bad = torch.from_numpy(~np.isfinite(self.columns).all(axis=1)).to(self.inputs.device)
+            return self.processes.own(bad, self.counts)
+        if not self.inputs.is_complex():
+            return None
+        rows = ~self.inputs.isfinite().flatten(1).all(dim=1) if self.inputs.ndim > 1 else ~self.inputs.isfinite()
+        return rows if bool(self.processes.reduce(rows.sum())) else None
 
     def without(self, rows: Tensor) -> "Arrival":
         """Return the batch less the samples of this process that ``rows`` (B,) marks.
@@ -105,27 +107,9 @@ class Arrival:
     @cached_property
     def varied(self) -> bool:
         """Whether two samples, of whatever processes, differ."""
-        _, apart = self._glance
-        if apart:
+        if self.columns is not None and len(self.columns) and (self.columns != self.columns[0]).any():
             return True
-        first = self._first_sample
-        return bool(self.processes.reduce((self.inputs != first).sum()))
-
-    @cached_property
-    def _glance(self) -> tuple[float, bool]:
-        """Two cheap looks in one read from the device: the sum of all, and whether the first and last samples differ.
-
-        A sum is finite only if all of it is; where it is not, or the samples look alike, more is looked at.
-        """
-        inputs, alone = self.inputs, self.processes.size == 1
-        if alone and inputs.device.type == "cpu":
-            return float(_total(inputs)), len(inputs) > 0 and not torch.equal(inputs[-1], inputs[0])
-        if alone and inputs.is_cuda and inputs.is_floating_point() and len(inputs):
-            gap = torch.dist(inputs[-1], inputs[0], p=math.inf)
-        else:
-            gap = (inputs[-1:] != self._first_sample).sum()
-        total, differ = self.processes.reduce(torch.stack([_total(inputs), gap.float()])).tolist()
-        return total, differ != 0
+        return bool(self.processes.reduce((self.inputs != self._first_sample).sum()))
 
     @cached_property
     def _first_sample(self) -> Tensor:
@@ -298,10 +282,3 @@ class Guard(Watch):
     def start(self, post: Post) -> Watch:  # noqa: ARG002 - for those that need it
         """The watch for one new stream."""
         return self
-
-
-def _total(inputs: Tensor) -> Tensor:
-    if inputs.dtype is torch.float32:  # nearly always, and the rest takes longer than the sum
-        return inputs.sum()
-    inputs = inputs.abs() if inputs.is_complex() else inputs
-    return inputs.sum(dtype=torch.promote_types(inputs.dtype, torch.float32)).float()

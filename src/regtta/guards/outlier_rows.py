@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from regtta.guards.base import Arrival, Exclusion, Guard, Post, Watch
@@ -34,7 +35,6 @@ class OutlierRows(Guard):
             where no other guard makes it.
 
     Example:
-        >>> import torch
         >>> x = torch.arange(40.0)[:, None]
         >>> x[7] = 1e6
         >>> exclusion = OutlierRows().exclude_rows(Arrival(x, lambda *_: None))
@@ -91,10 +91,10 @@ class _OutlierScreen(Watch):
 
     def _by_inputs(self, arrival: Arrival) -> Tensor | None:
         """(B,) true for outliers, of all processes; ``None`` where there are none."""
-        values, table = arrival.column_values, is_table(arrival.inputs)
-        if values is None or all_within(values, self.input_limit, table=table):
+        columns, table = arrival.columns, is_table(arrival.inputs)
+        if columns is None or all_within(columns, self.input_limit, table=table):
             return None
-        return (outlier_scores(values, table=table) > self.input_limit).to(arrival.inputs.device)
+        return torch.from_numpy(outlier_scores(columns, table=table) > self.input_limit).to(arrival.inputs.device)
 
     def _by_features(self, arrival: Arrival, whitening: Whitening) -> Tensor:
         norms = arrival.coordinates(whitening, arrival.source).double().square().sum(dim=1)

@@ -1,0 +1,64 @@
+import numpy as np
+import pytest
+import torch
+
+import regtta
+import zoo
+from regtta.extremes import FurthestFeatures, InputScores
+from regtta.features import Forward
+from regtta.outliers import outlier_scores
+from regtta.processes import ALONE
+
+
+def test_the_largest_score_is_that_of_all_batches():
+    batches = zoo.table(400, inputs=4).split(50)
+    batches[3][7, 2] = 900.0
+    scores = InputScores()
+    for batch in batches:
+        scores.see(batch)
+    assert scores.largest() == pytest.approx(max(outlier_scores(b.numpy(), table=True).max() for b in batches))
+
+
+def test_what_has_no_score_is_passed_over():
+    scores = InputScores()
+    scores.see(torch.randint(9, (32, 4)))
+    scores.see(torch.randn(15, 4) * 1e6)
+    infinite = torch.randn(32, 4)
+    infinite[3, 1] = torch.inf
+    scores.see(infinite)
+    assert scores.largest() == 0
+
+
+def test_the_furthest_features_are_kept_and_no_more():
+    features = torch.randn(1000, 6, generator=torch.Generator().manual_seed(0))
+    gatherer = FurthestFeatures(torch.device("cpu"))
+    for batch in features.split(100):
+        gatherer.see(Forward(batch, batch), 0)
+    gatherer.merge(ALONE, 0)
+    distance = (features - features[:100].mean(dim=0)).square().sum(dim=1)
+    expected = features[distance.topk(64).indices]
+    assert torch.equal(gatherer.rows.sort(dim=0).values, expected.sort(dim=0).values)
+
+
+def test_statistics_know_how_far_the_source_reaches(tmp_path):
+    model = zoo.mlp()
+    data = zoo.table(600)
+    source = regtta.collect(model, data.split(60))
+    z = zoo.numpy64(model[:6](data))
+    centred = z - z.mean(axis=0)
+    values, vectors = np.linalg.eigh(np.cov(centred.T))
+    order = np.argsort(values)[::-1]
+    values, vectors = values[order], vectors[:, order]
+    kept = int((np.cumsum(values) / values.sum() < 0.99).sum()) + 1
+    norms = ((centred @ vectors[:, :kept]) ** 2 / values[:kept]).sum(axis=1)
+    # The largest norm is looked for among the 64 samples furthest from the mean, not whitened.
+    assert 0.5 * norms.max() < source.largest_feature_norm <= norms.max() * 1.001
+    path = tmp_path / "source.safetensors"
+    source.save(path)
+    loaded = regtta.SourceStatistics.load(path)
+    assert loaded.largest_feature_norm == source.largest_feature_norm > 0
+    assert loaded.largest_input_score == source.largest_input_score > 0
+    halves = [regtta.collect(model, part.split(60)) for part in data.split(300)]
+    merged = halves[0].merge(halves[1])
+    assert merged.largest_input_score == max(half.largest_input_score for half in halves)
+    assert merged.largest_feature_norm == max(half.largest_feature_norm for half in halves)
