@@ -16,7 +16,7 @@ def test_the_largest_score_is_that_of_all_batches():
     scores = InputScores()
     for batch in batches:
         scores.see(batch)
-    assert scores.largest() == pytest.approx(max(outlier_scores(b.numpy(), table=True).max() for b in batches))
+    assert scores.largest() == pytest.approx(max(outlier_scores(b.numpy().T, table=True).max() for b in batches))
 
 
 def test_what_has_no_score_is_passed_over():

@@ -49,10 +49,10 @@ def column_values(inputs: Tensor) -> Tensor:
 
 
 def as_columns(values: Tensor) -> Columns:
-    """Return values (B, C) as an array, of float32 at the least; waits for their device."""
+    """Return values (B, C) as columns (C, B), of float32 at the least; waits for their device."""
     values = values.detach().cpu()
-    columns: Columns = (values if values.dtype in (torch.float32, torch.float64) else values.float()).numpy()
-    return columns
+    found = (values if values.dtype in (torch.float32, torch.float64) else values.float()).numpy()
+    return np.ascontiguousarray(found.T)
 
 
 def outlier_scores(columns: Columns, *, table: bool) -> Columns:
@@ -64,49 +64,51 @@ def outlier_scores(columns: Columns, *, table: bool) -> Columns:
     at most 63 evenly spaced samples; of two middle values they take the lower.
 
     Args:
-        columns: (B, C) from :func:`column_values`, at least 16 rows.
+        columns: (C, B) from :func:`as_columns`, of at least 16 samples.
         table: whether they are those of a table.
 
     Returns:
         (B,) scores; 0 where no column has a scale, not finite where a value is not.
 
     Example:
-        >>> outlier_scores(np.array([[0.0], [1.0], [2.0], [3.0], [500.0]]), table=True)
+        >>> outlier_scores(np.array([[0.0, 1.0, 2.0, 3.0, 500.0]]), table=True)
         array([  2.,   1.,   0.,   1., 498.])
     """
-    centre, scale = _centre_and_scale(columns, table=table)
-    varied = scale[scale > 0]
-    usual = _lower_median(varied[:, None])[0] if len(varied) else np.inf  # dividing by infinity scores 0
     with np.errstate(invalid="ignore", over="ignore"):
-        scores: Columns = (np.abs(columns - centre) / np.where(scale > 0, scale, usual)).max(axis=1)
+        centre, scale = _centre_and_scale(columns, table=table)
+        varied = scale[scale > 0]
+        usual = _lower_medians(varied[None])[0, 0] if len(varied) else np.inf  # dividing by infinity scores 0
+        scores: Columns = (np.abs(columns - centre) / np.where(scale > 0, scale, usual)).max(axis=0)
     return scores
 
 
-def all_within(columns: Columns, limit: float, *, table: bool) -> bool:
-    """Return whether it is plain that no sample scores above ``limit``, in a fraction of the time of the scores.
+def largest_score(columns: Columns, *, table: bool) -> float:
+    """Compute the largest of the scores in a fraction of their time.
+
+    Returns:
+        The largest score; not finite where a value is not, and where a column has no scale of its own.
 
     Example:
-        >>> columns = np.arange(32.0)[:, None]
-        >>> all_within(columns, 3.0, table=True), all_within(columns, 1.0, table=True)
-        (True, False)
+        >>> largest_score(np.array([[0.0, 1.0, 2.0, 3.0, 500.0]]), table=True)
+        498.0
     """
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         centre, scale = _centre_and_scale(columns, table=table)
-        largest = np.maximum(columns.max(axis=0) - centre, centre - columns.min(axis=0)) / scale
-        return bool(largest.max() <= limit)  # false where a scale is 0 or a value not finite
+        middle = centre[:, 0]
+        largest = np.maximum(columns.max(axis=1) - middle, middle - columns.min(axis=1)) / scale[:, 0]
+        return float(largest.max())
 
 
 def _centre_and_scale(columns: Columns, *, table: bool) -> tuple[Columns, Columns]:
-    """(C,) ``m`` and ``s``."""
-    rows = columns[:: max(1, len(columns) // _REFERENCE_ROWS)]
+    """(C, 1) ``m`` and ``s``."""
+    rows = columns[:, :: max(1, columns.shape[1] // _REFERENCE_ROWS)]
     if not table:
-        return np.zeros_like(rows[0]), _lower_median(rows)
-    centre = _lower_median(rows)
-    with np.errstate(invalid="ignore", over="ignore"):
-        return centre, _lower_median(np.abs(rows - centre))
+        return np.zeros_like(rows[:, :1]), _lower_medians(rows)
+    centre = _lower_medians(rows)
+    return centre, _lower_medians(np.abs(rows - centre))
 
 
-def _lower_median(rows: Columns) -> Columns:
-    middle = (len(rows) - 1) // 2
-    medians: Columns = np.partition(rows, middle, axis=0)[middle]
+def _lower_medians(rows: Columns) -> Columns:
+    middle = (rows.shape[1] - 1) // 2
+    medians: Columns = np.sort(rows, axis=1)[:, middle : middle + 1]  # of so few numbers sooner than by partition
     return medians

@@ -125,20 +125,22 @@ class BufferSlots:
                 self.reassigned = True
                 buffers[name] = registered
 
-    @torch.no_grad()
     def take_over(self) -> None:
         """Put the registered tensors back with the values that the pass assigned: for passes that learn."""
         for buffers, name, registered, place in self._slots:
             assigned = buffers.get(name)
-            if assigned is registered:
-                continue
-            if isinstance(registered, Tensor) and isinstance(assigned, Tensor) and _same_kind(registered, assigned):
-                registered.copy_(assigned.detach())
-            elif place not in self._told:
-                self._told.add(place)
-                logger.warning("forward() gives the buffer %s another shape or dtype: it is put back.", place)
-            self.reassigned = True
-            buffers[name] = registered
+            if assigned is not registered:
+                self._take(registered, assigned, place)
+                buffers[name] = registered
+
+    @torch.no_grad()
+    def _take(self, registered: Tensor | None, assigned: Tensor | None, place: str) -> None:
+        self.reassigned = True
+        if isinstance(registered, Tensor) and isinstance(assigned, Tensor) and _same_kind(registered, assigned):
+            registered.copy_(assigned.detach())
+        elif place not in self._told:
+            self._told.add(place)
+            logger.warning("forward() gives the buffer %s another shape or dtype: it is put back.", place)
 
 
 def _same_kind(a: Tensor, b: Tensor) -> bool:

@@ -7,6 +7,7 @@ step: either answers ``None`` for yes, or says why not. What is refused leaves w
 and the method's own memory exactly as they were, and the batch is predicted in eval mode.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,7 +19,7 @@ from torch import Tensor, nn
 
 from regtta.errors import StatisticsError
 from regtta.features import Forward
-from regtta.outliers import Columns, as_columns, column_values
+from regtta.outliers import Columns, as_columns, column_values, is_table, largest_score
 from regtta.processes import ALONE, Processes
 from regtta.state_validation import require_mapping
 from regtta.statistics import SourceStatistics
@@ -63,7 +64,7 @@ class Arrival:
 
     @cached_property
     def columns(self) -> Columns | None:
-        """(B, C) the samples of all processes in a few columns, see :mod:`regtta.outliers`; ``None`` for whole numbers.
+        """(C, B) the samples of all processes in a few columns, see :mod:`regtta.outliers`; ``None`` for whole numbers.
 
         All that guards ask of the inputs themselves is found in them, so that the device is waited for once.
         """
@@ -73,12 +74,19 @@ class Arrival:
         return as_columns(values)
 
     @cached_property
+    def largest_score(self) -> float:
+        """The largest outlier score of the samples; not finite where one is not, or where that takes a closer look."""
+        if self.columns is None or self.size == 0:
+            return 0.0
+        return largest_score(self.columns, table=is_table(self.inputs))
+
+    @cached_property
     def not_finite(self) -> Tensor | None:
         """(B,) true where a sample of this process has a NaN or an infinity in it; None if none of any process has."""
         if self.columns is not None:
-            if np.isfinite(self.columns).all():
+            if math.isfinite(self.largest_score) or np.isfinite(self.columns).all():
                 return None
-            bad = torch.from_numpy(~np.isfinite(self.columns).all(axis=1)).to(self.inputs.device)
+            bad = torch.from_numpy(~np.isfinite(self.columns).all(axis=0)).to(self.inputs.device)
             return self.processes.own(bad, self.counts)
         if not self.inputs.is_complex():
             return None
@@ -107,7 +115,7 @@ class Arrival:
     @cached_property
     def varied(self) -> bool:
         """Whether two samples, of whatever processes, differ."""
-        if self.columns is not None and len(self.columns) and (self.columns != self.columns[0]).any():
+        if self.columns is not None and self.size and (self.columns != self.columns[:, :1]).any():
             return True
         return bool(self.processes.reduce((self.inputs != self._first_sample).sum()))
 

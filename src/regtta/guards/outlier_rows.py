@@ -8,7 +8,7 @@ from torch import Tensor
 from regtta.guards.base import Arrival, Exclusion, Guard, Post, Watch
 from regtta.guards.batches import counted
 from regtta.options import check_bool, check_not_negative, check_positive, check_share
-from regtta.outliers import LEAST_ROWS, all_within, is_table, outlier_scores
+from regtta.outliers import LEAST_ROWS, is_table, outlier_scores
 from regtta.statistics import SourceStatistics
 from regtta.whitening import Whitening
 
@@ -91,10 +91,11 @@ class _OutlierScreen(Watch):
 
     def _by_inputs(self, arrival: Arrival) -> Tensor | None:
         """(B,) true for outliers, of all processes; ``None`` where there are none."""
-        columns, table = arrival.columns, is_table(arrival.inputs)
-        if columns is None or all_within(columns, self.input_limit, table=table):
+        columns = arrival.columns
+        if columns is None or arrival.largest_score <= self.input_limit:
             return None
-        return torch.from_numpy(outlier_scores(columns, table=table) > self.input_limit).to(arrival.inputs.device)
+        scores = outlier_scores(columns, table=is_table(arrival.inputs))
+        return torch.from_numpy(scores > self.input_limit).to(arrival.inputs.device)
 
     def _by_features(self, arrival: Arrival, whitening: Whitening) -> Tensor:
         norms = arrival.coordinates(whitening, arrival.source).double().square().sum(dim=1)
