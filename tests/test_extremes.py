@@ -1,32 +1,36 @@
 import numpy as np
-import pytest
 import torch
 
 import regtta
 import zoo
-from regtta.extremes import FurthestFeatures, InputScores
+from regtta.extremes import FurthestFeatures, InputRanges
 from regtta.features import Forward
-from regtta.outliers import outlier_scores
 from regtta.processes import ALONE
 
 
-def test_the_largest_score_is_that_of_all_batches():
+def test_ranges_are_the_largest_magnitudes_of_all_batches():
     batches = zoo.table(400, inputs=4).split(50)
-    batches[3][7, 2] = 900.0
-    scores = InputScores()
+    batches[3][7, 2] = -900.0
+    ranges = InputRanges()
     for batch in batches:
-        scores.see(batch)
-    assert scores.largest() == pytest.approx(max(outlier_scores(b.numpy().T, table=True).max() for b in batches))
+        ranges.see(batch)
+    expected = torch.cat(batches).abs().amax(dim=0).double()
+    assert torch.equal(ranges.merged(ALONE), expected)
+    images = InputRanges()
+    pictures = torch.randn(20, 3, 4, 4)
+    images.see(pictures)
+    assert torch.equal(images.merged(ALONE), pictures.abs().amax(dim=(0, 2, 3)).double())
 
 
-def test_what_has_no_score_is_passed_over():
-    scores = InputScores()
-    scores.see(torch.randint(9, (32, 4)))
-    scores.see(torch.randn(15, 4) * 1e6)
-    infinite = torch.randn(32, 4)
+def test_whole_numbers_have_no_ranges_and_what_is_not_finite_has_no_bound():
+    ranges = InputRanges()
+    ranges.see(torch.randint(9, (32, 4)))
+    assert ranges.merged(ALONE).shape == (0,)
+    infinite = torch.randn(32, 2)
     infinite[3, 1] = torch.inf
-    scores.see(infinite)
-    assert scores.largest() == 0
+    infinite[4, 0] = torch.nan
+    ranges.see(infinite)
+    assert (ranges.merged(ALONE) == torch.finfo(torch.float64).max).all()
 
 
 def test_the_furthest_features_are_kept_and_no_more():
@@ -57,8 +61,8 @@ def test_statistics_know_how_far_the_source_reaches(tmp_path):
     source.save(path)
     loaded = regtta.SourceStatistics.load(path)
     assert loaded.largest_feature_norm == source.largest_feature_norm > 0
-    assert loaded.largest_input_score == source.largest_input_score > 0
+    assert torch.equal(loaded.input_ranges, data.abs().amax(dim=0).double())
     halves = [regtta.collect(model, part.split(60)) for part in data.split(300)]
     merged = halves[0].merge(halves[1])
-    assert merged.largest_input_score == max(half.largest_input_score for half in halves)
+    assert torch.equal(merged.input_ranges, loaded.input_ranges)
     assert merged.largest_feature_norm == max(half.largest_feature_norm for half in halves)

@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader
 
 from regtta.batches import inputs_of
 from regtta.errors import BatchError, OptionError, StatisticsError
-from regtta.extremes import FurthestFeatures, InputScores
+from regtta.extremes import FurthestFeatures, InputRanges
 from regtta.failing import failing_together
 from regtta.features import FeatureModel, Forward, find_head, model_device
 from regtta.gathering import Gatherer, Gathers
@@ -90,7 +90,7 @@ def collect(
     source = features.statistics(moments.merged, results)
     return dataclasses.replace(
         source,
-        largest_input_score=float(processes.reduce(torch.tensor(features.scores.largest()), "max")),
+        input_ranges=features.ranges.merged(processes),
         largest_feature_norm=float(source.whitened_norms(furthest.rows).max()) if source.rank else 0.0,
     )
 
@@ -133,7 +133,7 @@ class _SourceFeatures:
         self._forward = None if head is None else FeatureModel(self._model, head)
         self._head = ""
         self._key = key
-        self.scores = InputScores()
+        self.ranges = InputRanges()
 
     @torch.no_grad()
     def over(self, loader: Iterable[object]) -> Iterator[Forward]:
@@ -148,7 +148,7 @@ class _SourceFeatures:
             if self._forward is None:
                 self._forward = FeatureModel(self._model, find_head(self._model, inputs))
             forward = self._forward(inputs)
-            self.scores.see(inputs)
+            self.ranges.see(inputs)
             watch.see(forward.features, index)
             yield forward
         watch.check()

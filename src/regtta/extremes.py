@@ -1,6 +1,5 @@
 """How far the source's own samples reach, in their inputs and in their features: what an outlier is compared with."""
 
-import math
 from typing import ClassVar
 
 import torch
@@ -8,45 +7,35 @@ from torch import Tensor
 
 from regtta.features import Forward
 from regtta.gathering import Gatherer
-from regtta.outliers import LEAST_ROWS, as_columns, column_values, is_table, outlier_scores
+from regtta.outliers import column_values
 from regtta.processes import Processes
 
-_WAITING = 32  # batches on a GPU before it is waited for
+_UNBOUNDED = torch.finfo(torch.float64).max
 
 
-class InputScores:
-    """Finds the largest outlier score of the source's samples, each within its batch."""
+class InputRanges:
+    """Finds the largest magnitude of each column of the source's inputs, without waiting for the device."""
 
     def __init__(self) -> None:
-        self._largest = 0.0
-        self._waiting: list[tuple[Tensor, bool]] = []
+        self._largest: Tensor | None = None
 
     def see(self, inputs: Tensor) -> None:
-        """Take in the inputs (B, ...) of a batch; whole numbers and fewer than 16 samples have no scores."""
-        if not inputs.is_floating_point() or len(inputs) < LEAST_ROWS:
+        """Take in the inputs (B, ...) of a batch; those of whole numbers have no ranges."""
+        if not inputs.is_floating_point():
             return
-        values, table = column_values(inputs), is_table(inputs)
-        if inputs.device.type == "cpu":
-            self._score(values, table=table)
-            return
-        self._waiting.append((values.clone() if table else values, table))  # the loader may write over its batch
-        if len(self._waiting) == _WAITING:
-            self._score_waiting()
+        found = column_values(inputs).abs().amax(dim=0).double()
+        if self._largest is None or self._largest.shape != found.shape:
+            self._largest = found  # of a sequence, whose length may change
+        else:
+            self._largest = torch.maximum(self._largest, found)
 
-    def largest(self) -> float:
-        """Return the largest finite score so far; 0 where there is none."""
-        self._score_waiting()
-        return self._largest
-
-    def _score_waiting(self) -> None:
-        for values, table in self._waiting:
-            self._score(values, table=table)
-        self._waiting = []
-
-    def _score(self, values: Tensor, *, table: bool) -> None:
-        found = float(outlier_scores(as_columns(values), table=table).max())
-        if math.isfinite(found):
-            self._largest = max(self._largest, found)
+    def merged(self, processes: Processes) -> Tensor:
+        """Return (C,) the ranges over all processes, on the CPU and finite; (0,) where inputs are whole numbers."""
+        own = torch.zeros(0, dtype=torch.float64) if self._largest is None else self._largest.cpu()
+        width = int(processes.reduce(torch.tensor(len(own)), "max"))
+        whole = own if len(own) == width else torch.zeros(width, dtype=torch.float64)
+        # Where the source itself is not finite, nothing is beyond its range.
+        return processes.reduce(whole, "max").nan_to_num(nan=_UNBOUNDED, posinf=_UNBOUNDED)
 
 
 class FurthestFeatures(Gatherer):

@@ -1,8 +1,7 @@
 """How far each sample of a batch lies from the others, in a robust scale.
 
-The score of a sample is its largest deviation over the columns of the input, in units of the column's median deviation.
-Medians keep the scale where it is when a few samples are absurd, and a batch that is shifted or rescaled as a whole
-keeps its scores. Columns are few numbers: they are worked on by numpy, which takes a third of torch's time for them.
+Deviations are measured column by column of the input, in units of the column's median deviation. Medians keep the scale
+where it is when a few samples are absurd, and a batch that is shifted or rescaled as a whole keeps its deviations.
 """
 
 import numpy as np
@@ -55,48 +54,31 @@ def as_columns(values: Tensor) -> Columns:
     return np.ascontiguousarray(found.T)
 
 
-def outlier_scores(columns: Columns, *, table: bool) -> Columns:
-    """Compute the largest deviation of each sample, in robust units of its column.
+def deviations(columns: Columns, *, table: bool) -> Columns:
+    """Measure how far samples lie from the others of their batch, in robust units of each column.
 
-    ``score_i = max_c |v_ic − m_c| / s_c``. In a table ``m_c`` is the column's median and ``s_c`` its median absolute
-    deviation; magnitudes of channels are compared with their median, ``m_c = 0`` and ``s_c`` the median of ``v_c``. A
-    column with ``s_c = 0``, such as a sparse one, takes the median of the other columns' scales. Medians are those of
-    at most 63 evenly spaced samples; of two middle values they take the lower.
+    ``|v_ic − m_c| / s_c``. In a table ``m_c`` is the column's median and ``s_c`` its median absolute deviation;
+    magnitudes of channels are compared with their median, ``m_c = 0`` and ``s_c`` the median of ``v_c``. A column with
+    ``s_c = 0``, such as a sparse one, takes the median of the other columns' scales. Medians are those of at most 63
+    evenly spaced samples; of two middle values they take the lower.
 
     Args:
         columns: (C, B) from :func:`as_columns`, of at least 16 samples.
         table: whether they are those of a table.
 
     Returns:
-        (B,) scores; 0 where no column has a scale, not finite where a value is not.
+        (C, B) deviations; 0 where no column has a scale, not finite where a value is not.
 
     Example:
-        >>> outlier_scores(np.array([[0.0, 1.0, 2.0, 3.0, 500.0]]), table=True)
-        array([  2.,   1.,   0.,   1., 498.])
+        >>> deviations(np.array([[0.0, 1.0, 2.0, 3.0, 500.0]]), table=True)
+        array([[  2.,   1.,   0.,   1., 498.]])
     """
     with np.errstate(invalid="ignore", over="ignore"):
         centre, scale = _centre_and_scale(columns, table=table)
         varied = scale[scale > 0]
-        usual = _lower_medians(varied[None])[0, 0] if len(varied) else np.inf  # dividing by infinity scores 0
-        scores: Columns = (np.abs(columns - centre) / np.where(scale > 0, scale, usual)).max(axis=0)
-    return scores
-
-
-def largest_score(columns: Columns, *, table: bool) -> float:
-    """Compute the largest of the scores in a fraction of their time.
-
-    Returns:
-        The largest score; not finite where a value is not, and where a column has no scale of its own.
-
-    Example:
-        >>> largest_score(np.array([[0.0, 1.0, 2.0, 3.0, 500.0]]), table=True)
-        498.0
-    """
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        centre, scale = _centre_and_scale(columns, table=table)
-        middle = centre[:, 0]
-        largest = np.maximum(columns.max(axis=1) - middle, middle - columns.min(axis=1)) / scale[:, 0]
-        return float(largest.max())
+        usual = _lower_medians(varied[None])[0, 0] if len(varied) else np.inf  # what is divided by infinity is 0
+        found: Columns = np.abs(columns - centre) / np.where(scale > 0, scale, usual)
+    return found
 
 
 def _centre_and_scale(columns: Columns, *, table: bool) -> tuple[Columns, Columns]:

@@ -37,7 +37,7 @@ from regtta.files import read_safetensors, refuse_existing, write_safetensors
 from regtta.hashing import digest_of_tensors
 from regtta.moments import Moments
 from regtta.reading import parse_json
-from regtta.statistics_validation import TENSORS, check_spectrum, check_tensors
+from regtta.statistics_validation import RANGES, TENSORS, check_spectrum, check_tensors
 
 FORMAT_VERSION = 1
 RANK_TOLERANCE = torch.finfo(torch.float32).eps
@@ -45,6 +45,15 @@ VALID_TOLERANCE = 1e-12
 SHARE = 0.99  # of the source's variance: the rest is too small to tell a shift from rounding
 
 logger = logging.getLogger(__name__)
+
+
+def _no_ranges() -> Tensor:
+    return torch.empty(0, dtype=torch.float64)
+
+
+def _wider(a: Tensor, b: Tensor) -> Tensor:
+    """(C,) the larger of two ranges of each column; unknown where either is."""
+    return torch.maximum(a, b) if len(a) == len(b) else _no_ranges()
 
 
 @dataclass(frozen=True)
@@ -88,7 +97,8 @@ class SourceStatistics:
         head: name of the linear layer whose input the features are.
         fingerprint: of the model they were collected on.
         extras: what single methods gathered beyond the moments, by ``"method/name"``.
-        largest_input_score: of all samples, see :func:`regtta.outliers.outlier_scores`; 0 where it is not known.
+        input_ranges: (C,) float64, the largest magnitude of each column of the inputs (see :mod:`regtta.outliers`); of
+            length 0 where it is not known.
         largest_feature_norm: of all samples, ``‖y‖²`` in the whitened subspace that carries 99 % of the variance; 0
             where it is not known.
     """
@@ -101,7 +111,7 @@ class SourceStatistics:
     head: str
     fingerprint: str
     extras: Mapping[str, Tensor] = field(default_factory=dict)
-    largest_input_score: float = 0.0
+    input_ranges: Tensor = field(default_factory=_no_ranges)
     largest_feature_norm: float = 0.0
 
     @classmethod
@@ -236,7 +246,7 @@ class SourceStatistics:
         )
         return replace(
             merged,
-            largest_input_score=max(self.largest_input_score, other.largest_input_score),
+            input_ranges=_wider(self.input_ranges, other.input_ranges),
             largest_feature_norm=max(self.largest_feature_norm, other.largest_feature_norm),
         )
 
@@ -265,9 +275,10 @@ class SourceStatistics:
             "count": self.count,
             "head": self.head,
             "fingerprint": self.fingerprint,
-            **{name: getattr(self, name) for name in _LARGEST},
+            "largest_feature_norm": self.largest_feature_norm,
         }
         tensors = {name: getattr(self, name) for name in TENSORS}
+        tensors |= {RANGES: self.input_ranges} if len(self.input_ranges) else {}
         tensors |= {f"{_EXTRA}{name}": value for name, value in self.extras.items()}
         path = refuse_existing(path, overwrite=overwrite)
         write_safetensors(path, tensors, {"regtta.statistics": json.dumps(about)})
@@ -288,7 +299,7 @@ class SourceStatistics:
             head=about["head"],
             fingerprint=about["fingerprint"],
             extras={name.removeprefix(_EXTRA): value for name, value in tensors.items() if name.startswith(_EXTRA)},
-            largest_input_score=float(about.get("largest_input_score", 0.0)),
+            input_ranges=tensors.get(RANGES, _no_ranges()),
             largest_feature_norm=float(about.get("largest_feature_norm", 0.0)),
         )
         if not 0 < loaded.rank < loaded.count:
@@ -303,7 +314,6 @@ class SourceStatistics:
 
 
 _EXTRA = "extra/"
-_LARGEST = ("largest_input_score", "largest_feature_norm")
 
 
 def fingerprint(model: nn.Module) -> str:
@@ -354,8 +364,9 @@ def _about(path: Path, metadata: Mapping[str, str]) -> dict[str, Any]:
     for name in ("head", "fingerprint"):
         if not isinstance(about[name], str):
             raise ForeignFileError(f"{path}: expected {name!r} to be a text, found {type(about[name]).__name__}.")
-    for name in _LARGEST:
-        value = about.get(name, 0.0)
-        if type(value) not in (int, float) or not 0 <= value < math.inf:
-            raise ForeignFileError(f"{path}: expected {name} of at least 0, found {str(value)[:40]}. Collect it again.")
+    norm = about.get("largest_feature_norm", 0.0)
+    if type(norm) not in (int, float) or not 0 <= norm < math.inf:
+        raise ForeignFileError(
+            f"{path}: expected largest_feature_norm of at least 0, found {str(norm)[:40]}. Collect it again."
+        )
     return about

@@ -9,6 +9,7 @@ from torch import Tensor
 from regtta.errors import ForeignFileError
 
 TENSORS = ("mean", "variances", "basis", "feature_variances")
+RANGES = "input_ranges"
 # Decompositions in float64 are exact to about 1e-12 at any width that models have; what is off by more is no rounding.
 _ROUNDING = 1e-8
 
@@ -24,6 +25,9 @@ def check_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
             raise ForeignFileError(f"{path}: expected {name!r} of shape {shape}, found {has}.")
         if found.dtype != torch.float64 or not found.isfinite().all():
             raise ForeignFileError(f"{path}: {name!r} is not finite float64: the file is damaged.")
+    ranges = tensors.get(RANGES, torch.empty(0, dtype=torch.float64))
+    if ranges.ndim != 1 or ranges.dtype != torch.float64 or not bool((ranges.isfinite() & (ranges >= 0)).all()):
+        raise _damaged(path, f"{RANGES!r} is not one finite float64 of at least 0 a column")
 
 
 def check_spectrum(path: Path, variances: Tensor, basis: Tensor, feature_variances: Tensor) -> None:

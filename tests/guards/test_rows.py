@@ -9,7 +9,8 @@ from torch import nn
 import regressor
 import regtta
 import zoo
-from regtta.guards import DEFAULT, SAFE, Arrival, Exclusion, FiniteInputs, Guard, OutlierRows
+from regtta.features import Forward
+from regtta.guards import DEFAULT, SAFE, Arrival, Exclusion, FiniteInputs, Guard, OutlierRows, Post
 from test_learning import assert_same
 
 METHODS = [
@@ -242,3 +243,14 @@ def test_passes_that_were_made_are_made_once_for_all_guards():
 
 def _no_pass(*_):
     pytest.fail("nobody needs a forward pass for this")
+
+
+def test_samples_whose_features_overflow_are_outliers():
+    model, source = regressor.trained()
+    batch = stream(1, 32)[0]
+    features = regtta.Adapter(model, METHODS[0], source).features(batch)
+    features[4] = torch.inf
+    features[5] = torch.nan
+    screen = OutlierRows(features=True).start(Post(2, source, model[6]))
+    exclusion = screen.exclude_rows(Arrival(batch, lambda *_: Forward(features, features)))
+    assert exclusion.rows.nonzero().flatten().tolist() == [4, 5]

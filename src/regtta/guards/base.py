@@ -13,13 +13,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from regtta.errors import StatisticsError
 from regtta.features import Forward
-from regtta.outliers import Columns, as_columns, column_values, is_table, largest_score
+from regtta.outliers import Columns, as_columns, column_values
 from regtta.processes import ALONE, Processes
 from regtta.state_validation import require_mapping
 from regtta.statistics import SourceStatistics
@@ -62,35 +61,25 @@ class Arrival:
         self._whitened: dict[tuple[int, int], Tensor] = {}
         self._here: dict[tuple[int, int], Tensor] = {}
 
-    @cached_property
-    def columns(self) -> Columns | None:
-        """(C, B) the samples of all processes in a few columns, see :mod:`regtta.outliers`; ``None`` for whole numbers.
+    @property
+    def peaks(self) -> Sequence[float]:
+        """(C,) the largest magnitude of each column of the inputs, see :mod:`regtta.outliers`, over all processes.
 
-        All that guards ask of the inputs themselves is found in them, so that the device is waited for once.
+        Not finite where a sample is not; empty for inputs of whole numbers and for a batch without samples.
         """
-        if not self.inputs.is_floating_point():
-            return None
-        values = self.processes.gather(column_values(self.inputs), self.counts)
-        return as_columns(values)
+        return self._glance[0]
 
-    @cached_property
-    def largest_score(self) -> float:
-        """The largest outlier score of the samples; not finite where one is not, or where that takes a closer look."""
-        if self.columns is None or self.size == 0:
-            return 0.0
-        return largest_score(self.columns, table=is_table(self.inputs))
+    def columns(self) -> Columns:
+        """Return the samples of all processes in a few columns (C, B)."""
+        return as_columns(self._values)
 
     @cached_property
     def not_finite(self) -> Tensor | None:
         """(B,) true where a sample of this process has a NaN or an infinity in it; None if none of any process has."""
-        if self.columns is not None:
-            if math.isfinite(self.largest_score) or np.isfinite(self.columns).all():
-                return None
-            bad = torch.from_numpy(~np.isfinite(self.columns).all(axis=0)).to(self.inputs.device)
-            return self.processes.own(bad, self.counts)
-        if not self.inputs.is_complex():
+        if all(map(math.isfinite, self.peaks)) and not self.inputs.is_complex():
             return None
-        rows = ~self.inputs.isfinite().flatten(1).all(dim=1) if self.inputs.ndim > 1 else ~self.inputs.isfinite()
+        finite = self.inputs.isfinite()
+        rows = ~(finite.flatten(1).all(dim=1) if self.inputs.ndim > 1 else finite)
         return rows if bool(self.processes.reduce(rows.sum())) else None
 
     def without(self, rows: Tensor) -> "Arrival":
@@ -115,9 +104,23 @@ class Arrival:
     @cached_property
     def varied(self) -> bool:
         """Whether two samples, of whatever processes, differ."""
-        if self.columns is not None and self.size and (self.columns != self.columns[:, :1]).any():
-            return True
-        return bool(self.processes.reduce((self.inputs != self._first_sample).sum()))
+        return self._glance[1] or bool(self.processes.reduce((self.inputs != self._first_sample).sum()))
+
+    @cached_property
+    def _values(self) -> Tensor:
+        return self.processes.gather(column_values(self.inputs), self.counts)
+
+    @cached_property
+    def _glance(self) -> tuple[Sequence[float], bool]:
+        """The peaks, and whether the first and the last sample of one process differ, in one read from the device."""
+        inputs, alone = self.inputs, self.processes.size == 1
+        if self.size == 0 or not inputs.is_floating_point():
+            return (), False
+        peaks = self._values.abs().amax(dim=0)
+        if alone and inputs.is_cuda:
+            *found, gap = torch.cat([peaks, torch.dist(inputs[-1], inputs[0], p=math.inf)[None]]).tolist()
+            return found, gap != 0
+        return peaks.tolist(), alone and not torch.equal(inputs[-1], inputs[0])
 
     @cached_property
     def _first_sample(self) -> Tensor:

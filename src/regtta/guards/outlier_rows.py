@@ -2,13 +2,14 @@
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from regtta.guards.base import Arrival, Exclusion, Guard, Post, Watch
 from regtta.guards.batches import counted
 from regtta.options import check_bool, check_not_negative, check_positive, check_share
-from regtta.outliers import LEAST_ROWS, is_table, outlier_scores
+from regtta.outliers import LEAST_ROWS, deviations, is_table
 from regtta.statistics import SourceStatistics
 from regtta.whitening import Whitening
 
@@ -21,14 +22,16 @@ class OutlierRows(Guard):
 
     One sample a million times too large would move BatchNorm's running variance for a hundred batches. The decision is
     made before the pass that learns, since batch statistics spread an outlier over the features of every sample. It is
-    made on the inputs, whose :func:`scores <regtta.outliers.outlier_scores>` are relative to the batch, so that a
-    stream which is shifted as a whole has none. Where more than ``most`` of a batch lies that far out, it is a shift
-    and no sample is left out. Not looked at are batches of fewer than 16 samples, whose own scale is too uncertain, and
-    inputs of whole numbers, such as token ids.
+    made on the inputs: beyond reason is a number that is far from its column's median in the batch *and* larger than
+    anything in that column of the source's data (see :mod:`regtta.outliers`). So a stream that is shifted as a whole
+    has no outliers. Where more than ``most`` of a batch lies that far out, it is a shift and no sample is left out. Not
+    looked at are batches of fewer than 16 samples, whose own scale is too uncertain, and inputs of whole numbers, such
+    as token ids.
 
     Args:
-        factor: how many times the largest score of the source's own samples is beyond reason.
-        least: scores up to this, in median deviations, are never beyond reason.
+        factor: how many times the largest magnitude of the source's own samples is beyond reason; without statistics of
+            the source any magnitude is.
+        least: deviations from the batch's median up to this, in median deviations, are never beyond reason.
         most: share of a batch that may be left out.
         features: look at the features as well: ``‖y‖²`` in the source's whitened subspace, in the source model's pass
             in eval mode, against the largest of the source's samples and the median of the batch. Costs that pass
@@ -68,8 +71,7 @@ class _OutlierScreen(Watch):
     def __init__(self, guard: OutlierRows, source: SourceStatistics | None, whitening: Whitening | None) -> None:
         self.guard = guard
         self.whitening = whitening
-        largest = 0.0 if source is None else source.largest_input_score
-        self.input_limit = max(guard.least, guard.factor * largest)
+        self.ranges = [] if source is None else (guard.factor * source.input_ranges).tolist()
         self.feature_limit = 0.0
         if source is not None and whitening is not None:
             usual = _NORM_WITHOUT_RECORD * whitening.dimensions
@@ -91,13 +93,16 @@ class _OutlierScreen(Watch):
 
     def _by_inputs(self, arrival: Arrival) -> Tensor | None:
         """(B,) true for outliers, of all processes; ``None`` where there are none."""
-        columns = arrival.columns
-        if columns is None or arrival.largest_score <= self.input_limit:
+        peaks = arrival.peaks
+        ranges = self.ranges if len(self.ranges) == len(peaks) else [0.0] * len(peaks)
+        if all(peak <= known for peak, known in zip(peaks, ranges, strict=True)):
             return None
-        scores = outlier_scores(columns, table=is_table(arrival.inputs))
-        return torch.from_numpy(scores > self.input_limit).to(arrival.inputs.device)
+        columns = arrival.columns()
+        far = deviations(columns, table=is_table(arrival.inputs)) > self.guard.least
+        large = np.abs(columns) > np.array(ranges)[:, None]
+        return torch.from_numpy((far & large).any(axis=0)).to(arrival.inputs.device)
 
     def _by_features(self, arrival: Arrival, whitening: Whitening) -> Tensor:
         norms = arrival.coordinates(whitening, arrival.source).double().square().sum(dim=1)
-        usual = (norms.median() / whitening.dimensions).clamp_min(1.0)
-        return norms > self.feature_limit * usual
+        usual = (norms.nanmedian() / whitening.dimensions).clamp_min(1.0)
+        return ~(norms <= self.feature_limit * usual)  # true where features are not finite, too
