@@ -37,9 +37,9 @@ from regtta.experiments.demo.degradations import Blur, Brighten, Contrast, Darke
 from regtta.experiments.demo.study import one_thread
 from regtta.experiments.demo.training import Training, train
 from regtta.methods import Method
-from regtta.monitor.measuring import Gauge
+from regtta.monitor.measuring import SignalEstimator
 from regtta.monitor.risk import FEATURES, features_of
-from regtta.sight import Sight
+from regtta.sight import StepView
 
 BATCH, BATCHES, LOOKS, WINDOW = 32, 24, (12, 24), 8
 METHODS: dict[str, Method] = {
@@ -169,12 +169,12 @@ def observations(source: SourceModel) -> Iterator[Observation]:
 def _watched(source: SourceModel, method: Method, stream: Domain) -> Iterator[tuple[tuple[float, ...], bool]]:
     """The evidence at each look, and whether the predictions of late were worse than the source model's."""
     adapter = regtta.Adapter(source.model, method, source.statistics)
-    gauge = Gauge(source.statistics, adapter.source_head(), memory=256, least=32, level=1e-4, tolerance=0.1)
+    gauge = SignalEstimator(source.statistics, adapter.source_head(), memory=256, least=32, level=1e-4, tolerance=0.1)
     errors = []
     for number, (batch, truth) in enumerate(
         zip(stream.inputs.split(BATCH), stream.targets.split(BATCH), strict=True), start=1
     ):
-        sights: list[Sight] = []
+        sights: list[StepView] = []
         adapter.adapt(batch, look=sights.append)
         gauge.see(sights[0])
         passes = (sights[0].answered, sights[0].source)

@@ -266,7 +266,7 @@ def test_a_loss_that_is_not_finite_is_taken_back_and_predicted_as_ever():
 
 def test_guards_are_the_users_to_choose():
     class Never(Guard):
-        def admits(self, inputs):
+        def before_step(self, inputs):
             return "not today"
 
     step = make(guards=[Never()]).adapt(shifted(1)[0])
@@ -278,7 +278,7 @@ def test_a_later_step_of_several_that_is_refused_is_taken_back_alone():
     calls = []
 
     class Twice(Guard):
-        def judge(self, outcome):
+        def after_step(self, outcome):
             calls.append(outcome)
             return "enough" if len(calls) == 3 else None
 
@@ -535,7 +535,7 @@ def test_a_rule_that_gives_a_new_head_has_no_optimizer():
 
 def test_what_a_refused_step_taught_the_rule_is_forgotten():
     class No(Guard):
-        def judge(self, outcome):
+        def after_step(self, outcome):
             return "no"
 
     adapter = regtta.Adapter(nn.Sequential(nn.Linear(5, 4), nn.Linear(4, 1)), Halving(), guards=[No()])

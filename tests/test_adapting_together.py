@@ -300,7 +300,7 @@ class OwnEyes(Guard):
         object.__setattr__(self, "rank", rank)
         object.__setattr__(self, "rulings", iter(rulings))
 
-    def judge(self, outcome):
+    def after_step(self, outcome):
         return next(self.rulings)
 
 

@@ -127,7 +127,7 @@ def test_everything_else_under_load():
         shared.freeze()
         before = bits(shared.predict(PROBE))
         finished.wait(0.001)
-        shared.thaw()
+        shared.unfreeze()
         return before
 
     together(
@@ -149,7 +149,7 @@ def test_everything_else_under_load():
         assert bits(shared.adapt(x).predictions) == bits(new.adapt(x).predictions)
 
 
-@pytest.mark.parametrize("act", ["freeze", "thaw"])
+@pytest.mark.parametrize("act", ["freeze", "unfreeze"])
 def test_freezing_waits_for_an_update_under_way(act):
     shared, done = adapter(), threading.Event()
 
@@ -198,7 +198,7 @@ def test_an_adapter_frozen_before_its_first_batch_stays_frozen():
     shared = regtta.Adapter(zoo.mlp(3), regtta.Tent())
     shared.freeze()
     assert shared.adapt(STREAM[0]).diagnostics.verdict.reason == "frozen by hand"
-    shared.thaw()
+    shared.unfreeze()
     assert shared.adapt(STREAM[0]).diagnostics.verdict.learned
 
 

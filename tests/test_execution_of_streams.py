@@ -52,7 +52,7 @@ class Pattern(Guard):
     def __init__(self):
         object.__setattr__(self, "asked", 0)
 
-    def judge(self, outcome):
+    def after_step(self, outcome):
         object.__setattr__(self, "asked", self.asked + 1)
         if self.asked == 10:
             return Rollback("by the pattern", "source")

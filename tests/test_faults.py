@@ -65,7 +65,7 @@ class Vetoing(Guard):
 
     armed = False
 
-    def judge(self, outcome):
+    def after_step(self, outcome):
         return "vetoed" if Vetoing.armed else None
 
 

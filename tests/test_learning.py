@@ -20,7 +20,7 @@ class Pattern(Guard):
         object.__setattr__(self, "numbers", set(numbers))
         object.__setattr__(self, "asked", 0)
 
-    def judge(self, outcome):
+    def after_step(self, outcome):
         object.__setattr__(self, "asked", self.asked + 1)
         return "by the pattern" if self.asked - 1 in self.numbers else None
 
@@ -224,8 +224,8 @@ def test_rulings_on_later_steps_of_a_batch_are_carried_out(ruling):
     """``HealthCheck(every=8)`` with two steps a batch only ever speaks at a second step."""
 
     class Second(Pattern):
-        def judge(self, outcome):
-            super().judge(outcome)
+        def after_step(self, outcome):
+            super().after_step(outcome)
             return ruling if self.asked == 2 else None
 
     case = Case("ssa", "mlp", 1, steps=2)

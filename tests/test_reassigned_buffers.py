@@ -89,7 +89,7 @@ def test_predictions_before_the_first_batch_change_nothing_either():
 
 
 class Vetoing(Guard):
-    def judge(self, outcome):
+    def after_step(self, outcome):
         return "vetoed"
 
 

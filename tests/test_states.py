@@ -11,7 +11,7 @@ import regtta
 import zoo
 from regtta.checkpoints import read_state, write_state
 from regtta.errors import StateError
-from regtta.guards import Guard, HealthCheck, Keep, Watch
+from regtta.guards import Guard, GuardState, HealthCheck, Keep
 from regtta.methods import GradientMethod, Rule
 
 STREAM = zoo.table(20 * 16, shift=1.0, scale=1.5, seed=2).split(16)
@@ -21,7 +21,7 @@ STREAM = zoo.table(20 * 16, shift=1.0, scale=1.5, seed=2).split(16)
 class KeepEvery(Guard):
     """Marks every step as worth returning to."""
 
-    def judge(self, outcome):
+    def after_step(self, outcome):
         return Keep()
 
 
@@ -157,11 +157,11 @@ class Diary(Guard):
         return DiaryWatch()
 
 
-class DiaryWatch(Watch):
+class DiaryWatch(GuardState):
     def __init__(self):
         self.lines = []
 
-    def admits(self, arrival):
+    def before_step(self, arrival):
         self.lines.append(arrival.size)
 
     def state_dict(self):
@@ -210,7 +210,7 @@ def test_a_rule_of_the_users_own_that_refuses_its_state_leaves_all_as_it_was():
 
 
 def test_a_subclass_that_writes_more_is_not_judged_by_its_base():
-    class More(type(HealthCheck().start(regtta.guards.Post(2, *_source())))):
+    class More(type(HealthCheck().start(regtta.guards.GuardContext(2, *_source())))):
         def state_dict(self):
             return {**super().state_dict(), "more": "of it"}
 

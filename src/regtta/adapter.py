@@ -25,14 +25,14 @@ from regtta.features import find_head, head_module, model_device, run_model
 from regtta.guards import DEFAULT, Guard
 from regtta.learning import Learner
 from regtta.locking import SharedLock
-from regtta.methods import Method, Stage
+from regtta.methods import Method, MethodContext
 from regtta.moving import MovingParts
 from regtta.options import described, described_by_0_1_0, instances_of, replace
 from regtta.parameters import BufferSlots, private_copy
 from regtta.processes import processes_of
 from regtta.provenance import Provenance
 from regtta.running import Dealt, Passes, laid_out, runners, settled
-from regtta.sight import Sight
+from regtta.sight import StepView
 from regtta.state_validation import require_flag, require_mapping
 from regtta.statistics import SourceStatistics, fingerprint
 from regtta.steps import Step
@@ -123,7 +123,9 @@ class Adapter:
             self._start(name)
 
     @_able_to_learn
-    def adapt(self, x: object, targets: Tensor | None = None, *, look: Callable[[Sight], None] | None = None) -> Step:
+    def adapt(
+        self, x: object, targets: Tensor | None = None, *, look: Callable[[StepView], None] | None = None
+    ) -> Step:
         """Predict on a batch, then learn from it.
 
         Args:
@@ -170,9 +172,9 @@ class Adapter:
     def source_head(self) -> nn.Linear:
         """A copy of the head as it was when the adapter was made."""
         learner = self._started.learner
-        if self.head is None or learner.stage.head is None:
+        if self.head is None or learner.context.head is None:
             raise MismatchError("The adapter knows no head. Pass head=<name>.")
-        head = copy.deepcopy(learner.stage.head)
+        head = copy.deepcopy(learner.context.head)
         with torch.no_grad():
             for name, parameter in head.named_parameters():
                 parameter.copy_(learner.parts.origin[f"{self.head}.{name}"])
@@ -204,11 +206,11 @@ class Adapter:
             return self._started.return_to("good")
 
     def freeze(self) -> None:
-        """Learn nothing more: from now on ``adapt`` only predicts, until :meth:`thaw`."""
+        """Learn nothing more: from now on ``adapt`` only predicts, until :meth:`unfreeze`."""
         with self._lock.writing():  # an update under way ends first, so that none stands after this
             self._frozen = True
 
-    def thaw(self) -> None:
+    def unfreeze(self) -> None:
         """Learn again."""
         with self._lock.writing():
             self._frozen = False
@@ -279,7 +281,7 @@ class Adapter:
         ways = runners(self._model, head, self.execution)
         self._head = head
         self._passes = Passes(ways, parts.as_begun, self.execution, self._processes, self._slots)
-        stage = Stage(self._model, module, self.source)
+        stage = MethodContext(self._model, module, self.source)
         learner = Learner(
             ways, parts, self.method, stage, self._slots, processes=self._processes, execution=self.execution
         )

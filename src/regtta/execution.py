@@ -38,7 +38,7 @@ class Execution:
     capture: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
+        """Validate fields."""
         check_choice("precision", self.precision, PRECISIONS)
         for name in ("channels_last", "compile", "capture"):
             check_bool(name, getattr(self, name))

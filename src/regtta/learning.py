@@ -18,9 +18,9 @@ from regtta.errors import OptionError
 from regtta.execution import PLAIN, Execution
 from regtta.features import Forward
 from regtta.flat_optimizer_state import FlatOptimizerState
-from regtta.guards import Keep, Outcome, Rollback, Ruling
+from regtta.guards import Keep, Rollback, Ruling, StepStats
 from regtta.learner_validation import STATE_FORMAT, LearnerParts, OptimizerState
-from regtta.methods import Batch, Method, NewHead, Remember, Rule, Skip, Stage, Update
+from regtta.methods import Batch, Method, MethodContext, NewHead, Remember, Rule, Skip, Update
 from regtta.moving import MovingParts, OptimizerMemory
 from regtta.parameters import BufferSlots
 from regtta.processes import ALONE, Processes
@@ -33,16 +33,16 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Attempt:
+class StepResult:
     """What came of a step.
 
     Attributes:
-        outcome: its numbers.
+        stats: its numbers.
         stands: whether what it changed was kept.
         ruling: of the guards, or why the method itself took no step; ``None`` where it stands.
     """
 
-    outcome: Outcome
+    stats: StepStats
     stands: bool
     ruling: Ruling
 
@@ -63,7 +63,7 @@ class Learner:
         runners: run the model.
         parts: what may move.
         method: how to adapt.
-        stage: what a stream begins with.
+        context: what a stream begins with.
         slots: of the model's buffers.
         processes: who else has samples of each batch.
         execution: how it is carried out.
@@ -77,7 +77,7 @@ class Learner:
         runners: Runners,
         parts: MovingParts,
         method: Method,
-        stage: Stage,
+        context: MethodContext,
         slots: BufferSlots,
         *,
         processes: Processes = ALONE,
@@ -87,11 +87,11 @@ class Learner:
         self._slots = slots
         self.parts = parts
         self.method = method
-        self.stage = stage
+        self.context = context
         self._processes = processes
         self._schedule = schedule = method.schedule
-        self.batch_norm = BatchNormSwitch(batch_norms(stage.model), schedule.batch_norm, schedule.prior)
-        self.rule: Rule = method.start(stage)
+        self.batch_norm = BatchNormSwitch(batch_norms(context.model), schedule.batch_norm, schedule.prior)
+        self.rule: Rule = method.start(context)
         self._rule_at_first = copy.deepcopy(self.rule.state_dict())
         self._replay = self._replayed(execution) if execution.capture else None
         self.begin()
@@ -119,13 +119,13 @@ class Learner:
         self.rule.load_state_dict(copy.deepcopy(self._rule_at_first))
         self.displacement = 0.0
 
-    def learn(self, dealt: Dealt, judge: Callable[[Outcome], Ruling]) -> Attempt:
+    def learn(self, dealt: Dealt, after_step: Callable[[StepStats], Ruling]) -> StepResult:
         """The first of the batch's steps; the others follow as long as none is refused."""
-        first = self._attempt(dealt, judge)
+        first = self._attempt(dealt, after_step)
         for _ in range(self._schedule.steps - 1):
             if _refused(first.ruling):
                 break
-            further = self._attempt(dealt, judge, again=True).ruling
+            further = self._attempt(dealt, after_step, again=True).ruling
             if isinstance(further, Rollback | Keep):
                 first = replace(first, ruling=further)
             elif further is not None:
@@ -145,7 +145,7 @@ class Learner:
     def validated_state(self, state: object, path: str) -> dict[str, Any]:
         """Return a state that can be loaded, in the format of now; raise a StateError for any other."""
         kept = self._optimizer_state
-        parts = LearnerParts(self.stage.model, self.parts.origin, kept, self.rule, self.batch_norm)
+        parts = LearnerParts(self.context.model, self.parts.origin, kept, self.rule, self.batch_norm)
         return parts.validated(state, path)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -160,7 +160,7 @@ class Learner:
 
     # --- a step ----------------------------------------------------------------------------------
 
-    def _attempt(self, dealt: Dealt, judge: Callable[[Outcome], Ruling], *, again: bool = False) -> Attempt:
+    def _attempt(self, dealt: Dealt, after_step: Callable[[StepStats], Ruling], *, again: bool = False) -> StepResult:
         """One step, taken back whole if it is refused or breaks off."""
         rule, counts = copy.deepcopy(self.rule.state_dict()), self.batch_norm.state_dict()
         self.parts.remember()
@@ -170,18 +170,18 @@ class Learner:
         try:
             self.batch_norm.count(sum(dealt.counts))
             taken = self._take(dealt, again=again)
-            outcome, reason = self._outcome(taken), self._nothing_done(taken.update)
-            ruling = reason if reason is not None else judge(outcome)
+            stats, reason = self._outcome(taken), self._nothing_done(taken.update)
+            ruling = reason if reason is not None else after_step(stats)
             stands = not _refused(ruling)
             if stands and isinstance(taken.update, Remember):
                 ruling = taken.update.reason
-            self.displacement = outcome.displacement if stands else self.displacement
+            self.displacement = stats.displacement if stands else self.displacement
         finally:
             if not stands:
                 self._put_back()
                 self.rule.load_state_dict(rule)
                 self.batch_norm.load_state_dict(counts)
-        return Attempt(outcome, stands, ruling)
+        return StepResult(stats, stands, ruling)
 
     def _take(self, dealt: Dealt, *, again: bool) -> _Taken:
         if self._replay is None or not dealt.whole:
@@ -269,13 +269,13 @@ class Learner:
             return [float(number) for number in read]
         return torch.stack([number.to(outputs.device) for number in read])
 
-    def _outcome(self, taken: _Taken) -> Outcome:
+    def _outcome(self, taken: _Taken) -> StepStats:
         read = taken.numbers.tolist() if isinstance(taken.numbers, Tensor) else taken.numbers
         distance, largest, features, outputs, *rest = read
         loss, gradient_norm = rest if rest else (None, None)
         # A sum is finite only if all of it is, or it is too large to be of use.
         finite = math.isfinite(largest) and (math.isfinite(features + outputs) or _finite(taken.forward))
-        return Outcome(loss, gradient_norm, distance / self.parts.began_norm, finite, taken.forward)
+        return StepStats(loss, gradient_norm, distance / self.parts.began_norm, finite, taken.forward)
 
     def _nothing_done(self, update: Update) -> str | None:
         """Why there was nothing to carry out, where there was nothing."""
@@ -291,7 +291,7 @@ class Learner:
                 f"The rule of {self.method.name} gave a new head, and its schedule has an optimizer: a head that is "
                 "replaced at a step could not be put back. Leave the optimizer out of the schedule."
             )
-        head = self.stage.require_head()
+        head = self.context.require_head()
         assign(head, "weight", new.weight)
         if new.bias is not None and head.bias is not None:
             assign(head, "bias", new.bias)

@@ -7,7 +7,7 @@ from regtta.steps import Step
 
 
 @dataclass(frozen=True)
-class Sight:
+class StepView:
     """What ``Adapter.adapt(x, look=...)`` shows.
 
     Attributes:

@@ -11,12 +11,12 @@ from torch import Tensor
 
 from regtta.errors import RegttaError, StateError
 from regtta.features import Forward
-from regtta.guards import Arrival, Guard, Keep, Outcome, Panel, Post, Rollback, Screened
-from regtta.learning import Attempt, Learner
+from regtta.guards import Guard, GuardChain, GuardContext, IncomingBatch, Keep, Rollback, Screened, StepStats
+from regtta.learning import Learner, StepResult
 from regtta.processes import Processes
 from regtta.provenance import utc_now
 from regtta.running import Dealt, Passes
-from regtta.sight import Sight
+from regtta.sight import StepView
 from regtta.state_validation import invalid, require_count, require_flag, require_mapping, require_text
 from regtta.steps import Diagnostics, Step, Verdict
 
@@ -65,14 +65,14 @@ class Stream:
         """What each stream starts afresh."""
         learner = self.learner
         learner.begin()
-        post = Post(learner.smallest, learner.stage.source, learner.stage.head)
-        self._panel = Panel(self._guards, post, self._processes)
+        context = GuardContext(learner.smallest, learner.context.source, learner.context.head)
+        self._guard_chain = GuardChain(self._guards, context, self._processes)
         self.batches = self.learned = 0
         self.begun = utc_now()
         self.moved = False
         self._good: dict[str, Any] = {}
 
-    def step(self, dealt: Dealt, *, frozen: bool, sight: bool) -> tuple[Step, Sight | None]:
+    def step(self, dealt: Dealt, *, frozen: bool, sight: bool) -> tuple[Step, StepView | None]:
         """Learn from a batch if the guards let it be; and, where asked for, how both models see it."""
         answer = self._frozen_step(dealt) if frozen else self._guarded_step(dealt)
         self.batches += 1
@@ -81,7 +81,7 @@ class Stream:
             return answer.step, None
         # The source model's pass is made anew only where nobody has made it.
         source = answer.forward if not self.moved else answer.at_source or self._passes.source(answer.part)
-        return answer.step, Sight(answer.step, answer.forward, source)
+        return answer.step, StepView(answer.step, answer.forward, source)
 
     def return_to(self, where: Literal["source", "good"]) -> Literal["source", "good"]:
         """Take the model back; says to where, since there may be no good one."""
@@ -91,7 +91,7 @@ class Stream:
             where, self._good = "source", {}
             self.learner.begin()
         self.moved = where == "good"
-        self._panel.returned()
+        self._guard_chain.returned()
         return where
 
     def state_dict(self) -> dict[str, Any]:
@@ -102,7 +102,7 @@ class Stream:
             "begun": self.begun,
             "moved": self.moved,
             "learner": self.learner.state_dict(),
-            "watches": self._panel.state_dict(),
+            "watches": self._guard_chain.state_dict(),
             "good": copy.deepcopy(self._good),
         }
 
@@ -131,7 +131,7 @@ class Stream:
             datetime.fromisoformat(require_text("begun", found["begun"]))
         except ValueError as error:
             raise invalid("begun", "a time", found["begun"]) from error
-        self._panel.validate_state(found["watches"], "watches")
+        self._guard_chain.validate_state(found["watches"], "watches")
         found["learner"] = self.learner.validated_state(found["learner"], "learner")
         if require_mapping("good", found["good"]):
             found["good"] = self.learner.validated_state(found["good"], "good")
@@ -140,42 +140,42 @@ class Stream:
     def _restore(self, state: Mapping[str, Any]) -> None:
         self.begin()
         self.learner.load_state_dict(state["learner"])
-        self._panel.load_state_dict(state["watches"])
+        self._guard_chain.load_state_dict(state["watches"])
         self.batches, self.learned, self.begun = state["index"], state["learned"], state["begun"]
         self.moved = state["moved"]
         self._good = copy.deepcopy(dict(state["good"]))
 
     def _guarded_step(self, dealt: Dealt) -> _Answer:
-        screened = self._panel.screen(self._arrived(dealt))
+        screened = self._guard_chain.screen(self._arrived(dealt))
         if screened.nothing_left:
             return self._refused_step(dealt, screened.reasons[0], screened.excluded_rows)
-        arrival, part, left_out = screened.arrival, *_split(dealt, screened)
+        batch, part, left_out = screened.batch, *_split(dealt, screened)
         unlearned = None if left_out is None else self._predicted(left_out)
-        ruling = self._panel.admits(arrival) or self.learner.never_learns
+        ruling = self._guard_chain.before_step(batch) or self.learner.never_learns
         if ruling is None:
-            attempt = self.learner.learn(part, self._panel.judge)
+            attempt = self.learner.learn(part, self._guard_chain.after_step)
         else:
-            attempt = Attempt(Outcome(), stands=False, ruling=ruling)
-        at_source, returned = arrival.seen_at_source, ""
+            attempt = StepResult(StepStats(), stands=False, ruling=ruling)
+        at_source, returned = batch.seen_at_source, ""
         if attempt.stands:
             self.moved = True
         if isinstance(attempt.ruling, Keep):
             self._good = self.learner.state_dict()
         if isinstance(attempt.ruling, Rollback):
             returned = self.return_to(attempt.ruling.to)
-            arrival = self._arrived(part)
+            batch = self._arrived(part)
             unlearned = None if left_out is None else self._predicted(left_out)
-        learned_from = attempt.outcome.forward if attempt.stands else None
-        answered = learned_from or arrival.current
+        learned_from = attempt.stats.forward if attempt.stands else None
+        answered = learned_from or batch.current
         predictions = screened.joined(self._passes.own(answered.outputs, part), unlearned)
         step = self._described(attempt, predictions, returned, screened.excluded_rows)
         return _Answer(step, part, answered, at_source)
 
-    def _arrived(self, dealt: Dealt) -> Arrival:
+    def _arrived(self, dealt: Dealt) -> IncomingBatch:
         def part(inputs: Tensor, counts: Sequence[int]) -> Dealt:
             return Dealt(inputs, None, counts, whole=dealt.whole and sum(counts) == sum(dealt.counts))
 
-        return Arrival(
+        return IncomingBatch(
             dealt.inputs,
             lambda inputs, counts: self._passes.current(part(inputs, counts)),
             lambda inputs, counts: self._passes.source(part(inputs, counts)),
@@ -194,17 +194,17 @@ class Stream:
     def _refused_step(self, dealt: Dealt, reason: str, excluded_rows: tuple[int, ...] = ()) -> _Answer:
         """Predict a batch that is not learned from, and that no guard has to look at."""
         forward = self._passes.current(dealt)
-        attempt = Attempt(Outcome(), stands=False, ruling=reason)
+        attempt = StepResult(StepStats(), stands=False, ruling=reason)
         predictions = self._passes.own(forward.outputs, dealt)
         return _Answer(self._described(attempt, predictions, "", excluded_rows), dealt, forward)
 
     def _described(
-        self, attempt: Attempt, predictions: Tensor, returned: str, excluded_rows: tuple[int, ...] = ()
+        self, attempt: StepResult, predictions: Tensor, returned: str, excluded_rows: tuple[int, ...] = ()
     ) -> Step:
-        ruling, outcome = attempt.ruling, attempt.outcome
+        ruling, stats = attempt.ruling, attempt.stats
         reason = ruling.reason if isinstance(ruling, Rollback) else ruling if isinstance(ruling, str) else ""
         verdict = Verdict(learned=not reason, reason=reason, returned=returned)
-        diagnostics = Diagnostics(outcome.loss, outcome.gradient_norm, self.learner.displacement, verdict)
+        diagnostics = Diagnostics(stats.loss, stats.gradient_norm, self.learner.displacement, verdict)
         return Step(self.batches, predictions, diagnostics, excluded_rows)
 
 
@@ -212,11 +212,11 @@ def _split(dealt: Dealt, screened: Screened) -> tuple[Dealt, Dealt | None]:
     """The samples of a batch that are learned from, and those that are left out, where there are any."""
     if screened.kept is None:
         return dealt, None
-    kept, counts = screened.kept, screened.arrival.counts
+    kept, counts = screened.kept, screened.batch.counts
     others = [all_ - left for all_, left in zip(dealt.counts, counts, strict=True)]
     rows = torch.tensor(screened.excluded_rows, dtype=torch.int64, device=kept.device)
     targets = dealt.targets
     if targets is not None and len(targets) == len(dealt.inputs):  # else the method says what is wrong with them
         targets = targets[kept.to(targets.device)]
-    part = Dealt(screened.arrival.inputs, targets, counts, whole=False)
+    part = Dealt(screened.batch.inputs, targets, counts, whole=False)
     return part, Dealt(dealt.inputs[rows], None, others, whole=False)

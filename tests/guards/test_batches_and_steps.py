@@ -3,25 +3,25 @@ import torch
 
 from regtta.guards import (
     DEFAULT,
-    Arrival,
     FiniteInputs,
     FiniteStep,
     Guard,
-    Outcome,
+    IncomingBatch,
     OutlierRows,
     SeveralSamples,
+    StepStats,
     VariedInputs,
 )
 
 
 def arriving(inputs):
-    return Arrival(inputs, lambda *_: pytest.fail("nobody needs a forward pass for this"))
+    return IncomingBatch(inputs, lambda *_: pytest.fail("nobody needs a forward pass for this"))
 
 
 def test_a_guard_by_itself_lets_everything_pass():
     assert Guard().exclude_rows(arriving(torch.full((1, 1), torch.nan))) is None
-    assert Guard().admits(arriving(torch.full((1, 1), torch.nan))) is None
-    assert Guard().judge(Outcome(float("nan"), None)) is None
+    assert Guard().before_step(arriving(torch.full((1, 1), torch.nan))) is None
+    assert Guard().after_step(StepStats(float("nan"), None)) is None
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
@@ -39,26 +39,26 @@ def test_finite_inputs_counts_samples_not_values(bad):
 
 
 def test_several_samples():
-    assert SeveralSamples().admits(arriving(torch.zeros(2, 3))) is None
-    assert SeveralSamples().admits(arriving(torch.zeros(1, 3))) == "a batch of 1 has no variance"
-    assert SeveralSamples().admits(arriving(torch.zeros(0, 3))) == "a batch of 0 has no variance"
+    assert SeveralSamples().before_step(arriving(torch.zeros(2, 3))) is None
+    assert SeveralSamples().before_step(arriving(torch.zeros(1, 3))) == "a batch of 1 has no variance"
+    assert SeveralSamples().before_step(arriving(torch.zeros(0, 3))) == "a batch of 0 has no variance"
 
 
 def test_varied_inputs():
     x = torch.zeros(3, 2)
-    assert VariedInputs().admits(arriving(x)) == "all samples are the same"
-    assert VariedInputs().admits(arriving(x + torch.tensor([0.0, 5.0]))) == "all samples are the same"
+    assert VariedInputs().before_step(arriving(x)) == "all samples are the same"
+    assert VariedInputs().before_step(arriving(x + torch.tensor([0.0, 5.0]))) == "all samples are the same"
     x[2, 1] = 1e-6
-    assert VariedInputs().admits(arriving(x)) is None
-    assert VariedInputs().admits(arriving(torch.zeros(0, 2))) is None
-    assert VariedInputs().admits(arriving(torch.ones(1, 2))) is None
+    assert VariedInputs().before_step(arriving(x)) is None
+    assert VariedInputs().before_step(arriving(torch.zeros(0, 2))) is None
+    assert VariedInputs().before_step(arriving(torch.ones(1, 2))) is None
 
 
 def test_finite_step():
-    assert FiniteStep().judge(Outcome(1.0, 2.0)) is None
-    assert FiniteStep().judge(Outcome(None, None)) is None
-    assert FiniteStep().judge(Outcome(float("inf"), 1.0)) == "the loss is not finite"
-    assert FiniteStep().judge(Outcome(1.0, float("nan"))) == "the gradient is not finite"
+    assert FiniteStep().after_step(StepStats(1.0, 2.0)) is None
+    assert FiniteStep().after_step(StepStats(None, None)) is None
+    assert FiniteStep().after_step(StepStats(float("inf"), 1.0)) == "the loss is not finite"
+    assert FiniteStep().after_step(StepStats(1.0, float("nan"))) == "the gradient is not finite"
 
 
 def test_the_default_refuses_only_what_cannot_be_learned_from():

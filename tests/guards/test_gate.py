@@ -5,7 +5,7 @@ import regressor
 import regtta
 from regtta.errors import OptionError, StatisticsError
 from regtta.features import FeatureModel
-from regtta.guards import Arrival, Gate, Post, Rollback
+from regtta.guards import Gate, GuardContext, IncomingBatch, Rollback
 
 WINDOWED = regtta.SSA(k=8, window=64, batch_norm="blended")
 QUICK = regtta.SSA(k=8, lr=1e-2)
@@ -148,15 +148,17 @@ def test_without_statistics_it_is_a_clear_error():
     with pytest.raises(StatisticsError, match="guards Gate compare with the source"):
         regtta.Adapter(model, regtta.BNAdapt(), guards=[Gate()])
     with pytest.raises(StatisticsError, match="The guard Gate compares features"):
-        Gate().start(Post())
+        Gate().start(GuardContext())
 
 
 def test_a_refusal_is_a_rollback_only_where_something_has_moved():
     model, source = regressor.trained()
-    watch = Gate(least=8).start(Post(2, source, model[6]))
+    watch = Gate(least=8).start(GuardContext(2, source, model[6]))
     forward, x = FeatureModel(model, "6"), stream(1)[0]
     with torch.no_grad():
-        still = Arrival(x, lambda *_: forward(x), lambda *_: pytest.fail("not while nothing has moved"))
-        assert watch.admits(still) == "no shift"
-        moved = Arrival(x, lambda *_: pytest.fail("not where there is no shift"), lambda *_: forward(x), moved=True)
-        assert watch.admits(moved) == Rollback("no shift", "source")
+        still = IncomingBatch(x, lambda *_: forward(x), lambda *_: pytest.fail("not while nothing has moved"))
+        assert watch.before_step(still) == "no shift"
+        moved = IncomingBatch(
+            x, lambda *_: pytest.fail("not where there is no shift"), lambda *_: forward(x), moved=True
+        )
+        assert watch.before_step(moved) == Rollback("no shift", "source")

@@ -10,7 +10,7 @@ import regressor
 import regtta
 import zoo
 from regtta.features import Forward
-from regtta.guards import DEFAULT, SAFE, Arrival, Exclusion, FiniteInputs, Guard, OutlierRows, Post
+from regtta.guards import DEFAULT, SAFE, Exclusion, FiniteInputs, Guard, GuardContext, IncomingBatch, OutlierRows
 from test_learning import assert_same
 
 METHODS = [
@@ -181,10 +181,10 @@ def test_features_tell_outliers_that_inputs_do_not():
 def test_token_ids_and_small_batches_are_not_looked_at():
     ids = torch.randint(5, (16, 4))
     ids[3] = 10**9
-    assert OutlierRows().exclude_rows(Arrival(ids, _no_pass)) is None
+    assert OutlierRows().exclude_rows(IncomingBatch(ids, _no_pass)) is None
     few = torch.randn(15, 2)
     few[3] = 1e9
-    assert OutlierRows().exclude_rows(Arrival(few, _no_pass)) is None
+    assert OutlierRows().exclude_rows(IncomingBatch(few, _no_pass)) is None
 
 
 def test_images_with_a_sentinel_are_left_out():
@@ -251,6 +251,6 @@ def test_samples_whose_features_overflow_are_outliers():
     features = regtta.Adapter(model, METHODS[0], source).features(batch)
     features[4] = torch.inf
     features[5] = torch.nan
-    screen = OutlierRows(features=True).start(Post(2, source, model[6]))
-    exclusion = screen.exclude_rows(Arrival(batch, lambda *_: Forward(features, features)))
+    screen = OutlierRows(features=True).start(GuardContext(2, source, model[6]))
+    exclusion = screen.exclude_rows(IncomingBatch(batch, lambda *_: Forward(features, features)))
     assert exclusion.rows.nonzero().flatten().tolist() == [4, 5]

@@ -7,7 +7,7 @@ from torch import nn
 import regressor
 import regtta
 import zoo
-from regtta.guards import DEFAULT, SAFE, FiniteInputs, Gate, Guard, HealthCheck, Keep, OutputRange, Rollback, Watch
+from regtta.guards import DEFAULT, SAFE, FiniteInputs, Gate, Guard, GuardState, HealthCheck, Keep, OutputRange, Rollback
 from test_learning import assert_same
 
 METHOD = regtta.SSA(k=8, lr=1e-2)
@@ -100,12 +100,12 @@ class Told(Guard):
         return _Told(self.rulings)
 
 
-class _Told(Watch):
+class _Told(GuardState):
     def __init__(self, rulings):
         self.rulings = rulings
         self.steps = self.times_returned = 0
 
-    def judge(self, outcome):
+    def after_step(self, outcome):
         self.steps += 1
         return self.rulings.get(self.steps - 1)
 
@@ -131,7 +131,7 @@ def test_back_to_good_is_exactly_the_kept_state(trainable):
     assert step.diagnostics.verdict == regtta.Verdict(learned=False, reason="runs away", returned="good")
     assert_same(learner_state(adapter), kept)
     assert torch.equal(step.predictions, adapter.predict(batches[6]))
-    assert adapter._stream._panel.watches[0].times_returned == 1
+    assert adapter._stream._guard_chain.states[0].times_returned == 1
     spared = adapter_of(method, ())
     for x in batches[:4]:
         spared.adapt(x)
@@ -200,7 +200,7 @@ def test_a_frozen_adapter_predicts_and_changes_nothing():
     other = adapter_of(guards=SAFE)
     other.load_state_dict(adapter.state_dict())
     assert other.adapt(x).diagnostics.verdict.reason == "frozen by hand"
-    adapter.thaw()
+    adapter.unfreeze()
     assert adapter.adapt(stream(1, seed=8)[0]).diagnostics.verdict.reason != "frozen by hand"
     adapter.freeze()
     adapter.reset()

@@ -13,7 +13,6 @@ from regtta.features import Forward
 from regtta.guards import (
     DEFAULT,
     SAFE,
-    Arrival,
     BeyondReweighting,
     BoundedDisplacement,
     BoundedLoss,
@@ -21,15 +20,16 @@ from regtta.guards import (
     FiniteStep,
     Gate,
     Guard,
+    GuardChain,
+    GuardContext,
     HealthCheck,
+    IncomingBatch,
     Keep,
-    Outcome,
     OutputRange,
-    Panel,
-    Post,
     Rollback,
     SeveralSamples,
     SteadyStream,
+    StepStats,
     SubspaceEnergy,
     VariedInputs,
 )
@@ -45,17 +45,17 @@ def post(deviations=(2.0, 1.0, 0.01), weight=((1.0, 0.0, 0.0),), mean=(1.0, 0.0,
     head = nn.Linear(3, len(weight)).double()
     with torch.no_grad():
         head.weight.copy_(torch.tensor(weight))
-    return Post(2, source, head)
+    return GuardContext(2, source, head)
 
 
 def outcome(features, **numbers):
     features = torch.as_tensor(features, dtype=torch.float64)
-    return Outcome(forward=Forward(features, features), **numbers)
+    return StepStats(forward=Forward(features, features), **numbers)
 
 
 def arrival(features, now=None, moved=False):
     at_source = Forward(features, features)
-    return Arrival(
+    return IncomingBatch(
         features, lambda *_: at_source if now is None else Forward(now, now), lambda *_: at_source, moved=moved
     )  # fmt: skip
 
@@ -65,31 +65,33 @@ def arrival(features, now=None, moved=False):
 
 def test_bounded_displacement():
     guard = BoundedDisplacement(0.25)
-    assert guard.judge(Outcome(displacement=0.25)) is None
+    assert guard.after_step(StepStats(displacement=0.25)) is None
     assert (
-        guard.judge(Outcome(displacement=0.2500001))
+        guard.after_step(StepStats(displacement=0.2500001))
         == "the parameters would be further than 0.25 from where they began"
     )
-    assert guard.judge(Outcome(displacement=float("inf"))) == guard.judge(Outcome(displacement=1e300))
-    assert FiniteStep().judge(Outcome(displacement=float("inf"))) is None  # a norm may overflow where no weight does
-    assert FiniteStep().judge(Outcome(finite=False)) == "outputs, weights or running statistics are not finite"
+    assert guard.after_step(StepStats(displacement=float("inf"))) == guard.after_step(StepStats(displacement=1e300))
+    assert (
+        FiniteStep().after_step(StepStats(displacement=float("inf"))) is None
+    )  # a norm may overflow where no weight does
+    assert FiniteStep().after_step(StepStats(finite=False)) == "outputs, weights or running statistics are not finite"
 
 
 def test_bounded_loss_compares_with_the_median_of_the_losses_before():
-    watch = BoundedLoss(factor=3, memory=4).start(Post())
+    watch = BoundedLoss(factor=3, memory=4).start(GuardContext())
     for loss in (100.0, 2.0, 4.0):  # the first has nothing to be compared with
-        assert watch.judge(Outcome(loss)) is None
-    assert watch.judge(Outcome(12.0)) is None  # three times the median of 100, 2, 4
-    assert watch.judge(Outcome(24.1)) == "the loss exploded: more than 3 times the median of late"  # median 8
-    assert watch.judge(Outcome(24.0)) is None  # 2, 4, 12, 24.1: the refused one counts, the first is forgotten
-    assert watch.judge(Outcome(float("nan"))) is None
-    assert watch.judge(Outcome(None)) is None
+        assert watch.after_step(StepStats(loss)) is None
+    assert watch.after_step(StepStats(12.0)) is None  # three times the median of 100, 2, 4
+    assert watch.after_step(StepStats(24.1)) == "the loss exploded: more than 3 times the median of late"  # median 8
+    assert watch.after_step(StepStats(24.0)) is None  # 2, 4, 12, 24.1: the refused one counts, the first is forgotten
+    assert watch.after_step(StepStats(float("nan"))) is None
+    assert watch.after_step(StepStats(None)) is None
     assert list(watch.losses) == [4.0, 12.0, 24.1, 24.0]
 
 
 def test_bounded_loss_accepts_a_new_level_in_time():
-    watch = BoundedLoss(factor=1.5, memory=6).start(Post())
-    rulings = [watch.judge(Outcome(loss)) is None for loss in [1.0] * 6 + [100.0] * 6]
+    watch = BoundedLoss(factor=1.5, memory=6).start(GuardContext())
+    rulings = [watch.after_step(StepStats(loss)) is None for loss in [1.0] * 6 + [100.0] * 6]
     assert rulings == [True] * 6 + [False] * 4 + [True] * 2  # at three of six the median is between the levels
 
 
@@ -101,58 +103,58 @@ def test_subspace_energy_at_its_limit():
     usual = 0.01 * 5.0001
     limit = (10 * usual) ** 0.5
     watch = SubspaceEnergy(factor=10, first=1).start(post())
-    assert watch.judge(outcome([[50.0, -7.0, 0.0]] * 2)) is None  # however far within; began at 0
-    assert watch.judge(outcome([[1.0, 0.0, limit * 0.999], [9.0, 0.0, -limit * 0.999]])) is None
-    ruling = watch.judge(outcome([[1.0, 0.0, limit * 1.001], [1.0, 0.0, limit * 1.001]]))
+    assert watch.after_step(outcome([[50.0, -7.0, 0.0]] * 2)) is None  # however far within; began at 0
+    assert watch.after_step(outcome([[1.0, 0.0, limit * 0.999], [9.0, 0.0, -limit * 0.999]])) is None
+    ruling = watch.after_step(outcome([[1.0, 0.0, limit * 1.001], [1.0, 0.0, limit * 1.001]]))
     assert ruling == Rollback("features left the source's subspace: more than 10 times the energy outside it", "good")
 
 
 def test_subspace_energy_of_a_stream_that_began_outside():
     watch = SubspaceEnergy(factor=2, first=2).start(post())
     for energy in (16.0, 36.0):  # the first two say how it began: 26
-        assert watch.judge(outcome([[1.0, 0.0, energy**0.5]])) is None
-    assert watch.judge(outcome([[1.0, 0.0, (52 * 0.999) ** 0.5]])) is None
-    assert isinstance(watch.judge(outcome([[1.0, 0.0, (52 * 1.001) ** 0.5]])), Rollback)
-    assert watch.judge(outcome([[1.0, 0.0, torch.inf]])) == Rollback("features are not finite", "good")
-    assert watch.judge(Outcome(1.0)) is None
-    assert watch.judge(outcome(torch.zeros(4, 0))) is None
+        assert watch.after_step(outcome([[1.0, 0.0, energy**0.5]])) is None
+    assert watch.after_step(outcome([[1.0, 0.0, (52 * 0.999) ** 0.5]])) is None
+    assert isinstance(watch.after_step(outcome([[1.0, 0.0, (52 * 1.001) ** 0.5]])), Rollback)
+    assert watch.after_step(outcome([[1.0, 0.0, torch.inf]])) == Rollback("features are not finite", "good")
+    assert watch.after_step(StepStats(1.0)) is None
+    assert watch.after_step(outcome(torch.zeros(4, 0))) is None
 
 
 def test_output_range_of_the_mean():
     """On the source the output has mean 1 and deviation 2: 5 deviations are 10."""
     watch = OutputRange(distance=5, ratio=100, first=1).start(post())
-    assert watch.judge(outcome([[1.0, 9.0, 9.0]] * 2)) is None
-    assert watch.judge(outcome([[10.99, 0.0, 0.0]] * 2)) is None
+    assert watch.after_step(outcome([[1.0, 9.0, 9.0]] * 2)) is None
+    assert watch.after_step(outcome([[10.99, 0.0, 0.0]] * 2)) is None
     reason = "outputs run away: their mean is more than 5 standard deviations off"
-    assert watch.judge(outcome([[11.01, 0.0, 0.0]] * 2)) == Rollback(reason, "good")
-    assert watch.judge(outcome([[-9.01, 0.0, 0.0]] * 2)) == Rollback(reason, "good")
+    assert watch.after_step(outcome([[11.01, 0.0, 0.0]] * 2)) == Rollback(reason, "good")
+    assert watch.after_step(outcome([[-9.01, 0.0, 0.0]] * 2)) == Rollback(reason, "good")
 
 
 def test_output_range_of_the_variance():
     """On the source 4: ten times that is 40, which ±√20 has as an unbiased variance."""
     watch = OutputRange(distance=100, ratio=10, first=1).start(post())
-    assert watch.judge(outcome([[1.0, 0.0, 0.0]] * 2)) is None
+    assert watch.after_step(outcome([[1.0, 0.0, 0.0]] * 2)) is None
     for factor, refused in ((0.999, False), (1.001, True)):
         spread = (20 * factor) ** 0.5
-        assert isinstance(watch.judge(outcome([[1 + spread, 0, 0], [1 - spread, 0, 0]])), Rollback) == refused
-    assert watch.judge(outcome([[1e-3, 0.0, 0.0]])) is None  # one sample has no variance to compare
+        assert isinstance(watch.after_step(outcome([[1 + spread, 0, 0], [1 - spread, 0, 0]])), Rollback) == refused
+    assert watch.after_step(outcome([[1e-3, 0.0, 0.0]])) is None  # one sample has no variance to compare
 
 
 def test_a_stream_that_begins_elsewhere_is_its_own_measure():
     watch = OutputRange(distance=5, ratio=10, first=1).start(post())
-    assert watch.judge(outcome([[1000.0, 0, 0], [1001.0, 0, 0]])) is None
-    assert watch.judge(outcome([[1009.0, 0, 0], [1010.0, 0, 0]])) is None
-    assert watch.judge(outcome([[5.0, 0, 0], [6.0, 0, 0]])) is None  # near the source
-    assert isinstance(watch.judge(outcome([[500.0, 0, 0], [501.0, 0, 0]])), Rollback)  # near neither
+    assert watch.after_step(outcome([[1000.0, 0, 0], [1001.0, 0, 0]])) is None
+    assert watch.after_step(outcome([[1009.0, 0, 0], [1010.0, 0, 0]])) is None
+    assert watch.after_step(outcome([[5.0, 0, 0], [6.0, 0, 0]])) is None  # near the source
+    assert isinstance(watch.after_step(outcome([[500.0, 0, 0], [501.0, 0, 0]])), Rollback)  # near neither
 
 
 def test_any_output_of_several_may_run_away():
     guard = OutputRange(distance=5, ratio=100, first=1)
     two = post(weight=((1.0, 0.0, 0.0), (0.0, 1.0, 0.0)))
     watch = guard.start(two)
-    assert watch.judge(outcome([[1.0, 0.0, 0.0]] * 2)) is None
-    assert isinstance(watch.judge(outcome([[1.0, 5.01, 0.0]] * 2)), Rollback)
-    assert watch.judge(outcome([[1.0, 4.99, 0.0]] * 2)) is None
+    assert watch.after_step(outcome([[1.0, 0.0, 0.0]] * 2)) is None
+    assert isinstance(watch.after_step(outcome([[1.0, 5.01, 0.0]] * 2)), Rollback)
+    assert watch.after_step(outcome([[1.0, 4.99, 0.0]] * 2)) is None
 
 
 # --- streams ---------------------------------------------------------------------------------------
@@ -163,14 +165,16 @@ def test_beyond_reweighting_at_its_limit():
     reason = "another mix of the source's own samples explains the shift"
     for shift, expected in ((2.999, reason), (3.001, None)):
         watch = BeyondReweighting(limit=9).start(post())
-        assert watch.admits(arrival(torch.tensor([[1.0 + 2 * shift, 0.0, 0.0]] * 8, dtype=torch.float64))) == expected
+        assert (
+            watch.before_step(arrival(torch.tensor([[1.0 + 2 * shift, 0.0, 0.0]] * 8, dtype=torch.float64))) == expected
+        )
     watch = BeyondReweighting(limit=0).start(post())
-    assert watch.admits(arrival(torch.full((3, 3), torch.nan).double())) == reason  # nothing seen is nothing moved
+    assert watch.before_step(arrival(torch.full((3, 3), torch.nan).double())) == reason  # nothing seen is nothing moved
 
 
 def steady(guard, batches):
     watch = guard.start(post())
-    return [watch.admits(arrival(torch.nn.functional.pad(x.double(), (0, 2)))) for x in batches]
+    return [watch.before_step(arrival(torch.nn.functional.pad(x.double(), (0, 2)))) for x in batches]
 
 
 def test_steady_stream_waits_for_its_memory_and_looks_for_order():
@@ -217,9 +221,9 @@ def whitened_rows(offset):
 def test_health_check_keeps_what_is_no_further_than_the_source_model():
     for now, expected in ((0.99, Keep()), (1.0, Keep()), (1.01, Rollback)):
         watch = health()
-        assert watch.judge(Outcome()) is None  # nothing to compare before anything has moved
-        watch.admits(arrival(whitened_rows(1.0), whitened_rows(now), moved=True))
-        ruling = watch.judge(Outcome())
+        assert watch.after_step(StepStats()) is None  # nothing to compare before anything has moved
+        watch.before_step(arrival(whitened_rows(1.0), whitened_rows(now), moved=True))
+        ruling = watch.after_step(StepStats())
         assert ruling == expected if isinstance(expected, Keep) else ruling.to == "good"
 
 
@@ -227,8 +231,8 @@ def test_health_check_speaks_every_so_many_steps_and_counts_failures_in_a_row():
     watch = health(every=2)
     rulings = []
     for now in (2.0, 2.0, 2.0, 2.0, 0.0, 0.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0):
-        watch.admits(arrival(whitened_rows(1.0), whitened_rows(now), moved=True))
-        ruling = watch.judge(Outcome())
+        watch.before_step(arrival(whitened_rows(1.0), whitened_rows(now), moved=True))
+        ruling = watch.after_step(StepStats())
         rulings.append(ruling.to if isinstance(ruling, Rollback) else ruling)
     assert rulings == [None, "good", None, "source", None, Keep(), None, "good", None, "source", None, "source"]
 
@@ -240,14 +244,16 @@ def test_health_check_speaks_every_so_many_steps_and_counts_failures_in_a_row():
     ("smallest", "size", "reason"), [(2, 1, "a batch of 1 has no variance"), (2, 2, None), (1, 1, None)]
 )
 def test_several_samples_takes_what_the_method_can_learn_from(smallest, size, reason):
-    assert SeveralSamples().start(Post(smallest)).admits(arrival(torch.zeros(size, 3))) == reason
+    assert SeveralSamples().start(GuardContext(smallest)).before_step(arrival(torch.zeros(size, 3))) == reason
 
 
 def test_several_samples_of_a_number_asked_for():
-    watch = SeveralSamples(16).start(Post(2))
-    assert watch.admits(arrival(torch.zeros(16, 3))) is None
-    assert watch.admits(arrival(torch.zeros(15, 3))) == "a batch of 15 is fewer than 16"
-    assert SeveralSamples(16).start(Post(1)).admits(arrival(torch.zeros(1, 3))) is None  # a window is its own memory
+    watch = SeveralSamples(16).start(GuardContext(2))
+    assert watch.before_step(arrival(torch.zeros(16, 3))) is None
+    assert watch.before_step(arrival(torch.zeros(15, 3))) == "a batch of 15 is fewer than 16"
+    assert (
+        SeveralSamples(16).start(GuardContext(1)).before_step(arrival(torch.zeros(1, 3))) is None
+    )  # a window is its own memory
 
 
 # --- together --------------------------------------------------------------------------------------
@@ -258,31 +264,34 @@ class Says(Guard):
         for name, value in {"before": before, "after": after, "unusable": unusable, "asked": []}.items():
             object.__setattr__(self, name, value)
 
-    def admits(self, arrival):
+    def before_step(self, arrival):
         self.asked.append("admits")
         return self.before
 
-    def judge(self, outcome):
-        self.asked.append("judge")
+    def after_step(self, outcome):
+        self.asked.append("after_step")
         return self.after
 
 
 def test_every_watch_sees_every_usable_batch_and_an_order_to_go_back_outweighs_a_no():
     back = Rollback("back", "source")
     watches = Says("no"), Says(back), Says("no more")
-    assert Panel(watches, Post()).admits(arrival(torch.zeros(2, 3))) == back
+    assert GuardChain(watches, GuardContext()).before_step(arrival(torch.zeros(2, 3))) == back
     assert [watch.asked for watch in watches] == [["admits"]] * 3
     watches = Says("first"), Says("spoiled", unusable=True), Says(back)
-    assert Panel(watches, Post()).admits(arrival(torch.zeros(2, 3))) == "first"
+    assert GuardChain(watches, GuardContext()).before_step(arrival(torch.zeros(2, 3))) == "first"
     assert watches[2].asked == []
-    assert Panel([Says(), Says()], Post()).admits(arrival(torch.zeros(2, 3))) is None
+    assert GuardChain([Says(), Says()], GuardContext()).before_step(arrival(torch.zeros(2, 3))) is None
 
 
 def test_the_first_refusal_of_a_step_stands_and_a_keep_waits_for_all():
-    assert Panel([Says(after=Keep()), Says(after="no"), Says(after="later")], Post()).judge(Outcome()) == "no"
-    assert Panel([Says(after=Keep()), Says()], Post()).judge(Outcome()) == Keep()
+    assert (
+        GuardChain([Says(after=Keep()), Says(after="no"), Says(after="later")], GuardContext()).after_step(StepStats())
+        == "no"
+    )
+    assert GuardChain([Says(after=Keep()), Says()], GuardContext()).after_step(StepStats()) == Keep()
     last = Says(after="no")
-    Panel([Says(after="no"), last], Post()).judge(Outcome())
+    GuardChain([Says(after="no"), last], GuardContext()).after_step(StepStats())
     assert last.asked == []
 
 
@@ -317,7 +326,7 @@ def test_options_that_cannot_be_meant(guard, options):
 @pytest.mark.parametrize("guard", [guard for guard in SAFE if guard.needs_source], ids=lambda g: type(g).__name__)
 def test_what_compares_with_the_source_says_so_without_one(guard):
     with pytest.raises(StatisticsError, match=type(guard).__name__):
-        guard.start(Post())
+        guard.start(GuardContext())
     with pytest.raises(StatisticsError, match=type(guard).__name__):
         regtta.Adapter(regressor.trained()[0], regtta.BNAdapt(), guards=[guard])
 
@@ -348,7 +357,7 @@ def test_how_many_forward_passes_a_guard_adds(guard, at_first, moved):
             with torch.no_grad():
                 return Forward(model[:6](x), model(x))
 
-        guard.start(Post(2, source, model[6])).admits(Arrival(x, run, run, moved=has_moved))
+        guard.start(GuardContext(2, source, model[6])).before_step(IncomingBatch(x, run, run, moved=has_moved))
         assert len(calls) == expected
 
 

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from regtta.features import Forward
-from regtta.methods import Batch, Stage
+from regtta.methods import Batch, MethodContext
 from regtta.moments import Moments
 from regtta.statistics import SourceStatistics
 
@@ -25,7 +25,7 @@ def source_of(points, extras=None):
 
 
 def stage_of(head, source=None):
-    return Stage(nn.Sequential(head), head, source)
+    return MethodContext(nn.Sequential(head), head, source)
 
 
 def batch_of(features=FEATURES, outputs=None, targets=None, inputs=None, forward=None):

@@ -96,7 +96,7 @@ def test_reset_state_and_refusal_are_exact_however_the_weight_is_computed(model)
     class Odd(regtta.guards.Guard):
         """Refuses every second step."""
 
-        def judge(self, outcome):
+        def after_step(self, outcome):
             Odd.asked += 1
             return "refused" if Odd.asked % 2 == 0 else None
 

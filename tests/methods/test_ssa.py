@@ -11,7 +11,7 @@ from methods.by_hand import batch_of as by_hand_batch
 from methods.by_hand import head_of, source_of, stage_of
 from regtta.errors import OptionError
 from regtta.features import FeatureModel
-from regtta.methods import Batch, Stage
+from regtta.methods import Batch, MethodContext
 from regtta.methods.alignment import significance
 
 
@@ -19,7 +19,7 @@ def start(method, outputs=1, dtype=torch.float32):
     model = zoo.mlp(outputs)
     source = regtta.collect(model, zoo.table(400).split(50))
     model = model.to(dtype)
-    return model, source, method.start(Stage(model, model[6], source))
+    return model, source, method.start(MethodContext(model, model[6], source))
 
 
 def batch_of(model, inputs):
@@ -77,7 +77,7 @@ def test_a_worked_example():
     points *= 3**0.5
     source = regtta.collect(nn.Sequential(head).double(), [points])
     assert source.variances.tolist() == pytest.approx([4.0, 1.0])
-    rule = regtta.SSA(k=2).start(Stage(head, head, source))
+    rule = regtta.SSA(k=2).start(MethodContext(head, head, source))
     features = torch.tensor([[1.0, -1.0], [3.0, 1.0]], dtype=torch.float64)
     # x: mean 2, variance 2, alpha 3: 3/2 ((4+2)/4 + (4+4)/2 - 2) = 5.25
     # y: mean 0, variance 2, alpha 1: 1/2 (2/1 + 1/2 - 2) = 0.25

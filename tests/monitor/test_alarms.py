@@ -17,7 +17,7 @@ from regtta.monitor import (
     ShiftAlarm,
     UnsteadyAlarm,
 )
-from regtta.monitor.alarms import Board
+from regtta.monitor.alarms import AlarmSet
 
 SHIFTED = {"beyond_chance": 3.0}
 RAISING = {
@@ -48,7 +48,7 @@ QUIET = {
 
 
 def told(alarm, stream):
-    board = Board([alarm])
+    board = AlarmSet([alarm])
     return [event for number, each in enumerate(stream) for event in board.check(scene.signals(number, **each))]
 
 

@@ -7,7 +7,7 @@ from river import drift
 from monitor import scene
 from regtta.errors import MissingExtraError, OptionError
 from regtta.monitor import DriftAlarm, Shift
-from regtta.monitor.alarms import Board
+from regtta.monitor.alarms import AlarmSet
 from regtta.monitor.drift import PageHinkley
 
 
@@ -38,7 +38,7 @@ def test_page_hinkley_goes_on_from_its_state():
 
 
 def events_of(alarm, values):
-    board = Board([alarm])
+    board = AlarmSet([alarm])
     stream = (
         scene.signals(number, evidence=scene.evidence(source=Shift((value,), (1.0,))))
         for number, value in enumerate(values)
@@ -60,7 +60,7 @@ def test_a_change_of_level_is_told_and_held_for_a_while(detector):
 
 
 def test_signals_that_are_missing_are_passed_over():
-    board = Board([DriftAlarm(signal="loss", least=2, threshold=0.1)])
+    board = AlarmSet([DriftAlarm(signal="loss", least=2, threshold=0.1)])
     assert [board.check(scene.signals(n, loss=None)) for n in range(9)] == [[]] * 9
     found = [board.check(scene.signals(n, loss=value)) for n, value in enumerate([0.0, 0.0, 5.0])]
     assert [len(events) for events in found] == [0, 0, 1]

@@ -13,10 +13,10 @@ import zoo
 from monitor import scene
 from regtta.features import Forward
 from regtta.monitor import Shift
-from regtta.monitor.measuring import Gauge
+from regtta.monitor.measuring import SignalEstimator
 from regtta.recent import RecentMoments
 from regtta.shift_tests import shift_test, steadiness
-from regtta.sight import Sight
+from regtta.sight import StepView
 from regtta.steps import Diagnostics, Step, Verdict
 
 MEMORY = 100
@@ -25,7 +25,7 @@ MEMORY = 100
 def sight(source, answered=None, returned="", index=0):
     verdict = Verdict(learned=not returned, reason="why" if returned else "", returned=returned)
     step = Step(index, (answered or source).outputs, Diagnostics(None, None, 0.0, verdict))
-    return Sight(step, answered or source, source)
+    return StepView(step, answered or source, source)
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def setting():
 def gauge(setting, **changes):
     model, statistics, _ = setting
     options = {"memory": MEMORY, "least": 32, "level": 1e-3, "tolerance": 0.1, **changes}
-    return Gauge(statistics, model[6], **options)
+    return SignalEstimator(statistics, model[6], **options)
 
 
 def passes(setting, batches=9, size=16, seed=1, scale=1.0):

@@ -154,7 +154,7 @@ def test_batches_since_helped_begin_with_those_before_it_ever_did():
     for number, x in enumerate(scene.stream(5, shift=1.5), start=1):
         monitor.adapt(x)
         assert monitor.signals.batches_since_helped == number
-    monitor.adapter.thaw()
+    monitor.adapter.unfreeze()
     list(monitor.run(scene.stream(20, shift=1.5)))
     assert monitor.signals.batches_since_helped == 0
     assert monitor.signals.evidence.alignment_gain > 0

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from regtta.adapter import Adapter
 from regtta.processes import Processes
-from regtta.sight import Sight
+from regtta.sight import StepView
 from regtta.steps import Step
 
 
@@ -18,16 +18,18 @@ class SharedAdapter(Adapter):
     together. So whatever follows the stream (scores, files, a monitor, checkpoints) follows it in every process alike.
     """
 
-    def adapt(self, x: object, targets: Tensor | None = None, *, look: Callable[[Sight], None] | None = None) -> Step:
+    def adapt(
+        self, x: object, targets: Tensor | None = None, *, look: Callable[[StepView], None] | None = None
+    ) -> Step:
         """:meth:`Adapter.adapt` of the whole batch ``x`` (B, ...)."""
         share = _Share(self._processes, x)
         own_targets = None if targets is None else share.of(targets)
-        seen: list[Sight] = []
+        seen: list[StepView] = []
         own = super().adapt(share.inputs, own_targets, look=None if look is None else seen.append)
         step = Step(own.index, share.joined(own.predictions), own.diagnostics, share.joined_rows(own.excluded_rows))
         if look is not None:
             for sight in seen:
-                look(Sight(step, sight.answered, sight.source))
+                look(StepView(step, sight.answered, sight.source))
         return step
 
     def predict(self, x: object) -> Tensor:

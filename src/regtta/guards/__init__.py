@@ -1,11 +1,21 @@
 """What refuses a batch or a step, and what undoes one. A guard is one class here; users combine them as they like."""
 
-from regtta.guards.base import Arrival, Exclusion, Guard, Keep, Outcome, Post, Rollback, Ruling, Watch
+from regtta.guards.base import (
+    Exclusion,
+    Guard,
+    GuardContext,
+    GuardState,
+    IncomingBatch,
+    Keep,
+    Rollback,
+    Ruling,
+    StepStats,
+)
 from regtta.guards.batches import FiniteInputs, SeveralSamples, VariedInputs
+from regtta.guards.chain import GuardChain, Screened
 from regtta.guards.gate import Gate
 from regtta.guards.health import HealthCheck
 from regtta.guards.outlier_rows import OutlierRows
-from regtta.guards.panel import Panel, Screened
 from regtta.guards.runaway import OutputRange, SubspaceEnergy
 from regtta.guards.steps import BoundedDisplacement, BoundedLoss, FiniteStep
 from regtta.guards.streams import BeyondReweighting, SteadyStream
@@ -34,7 +44,6 @@ returns to the last good model when something runs away, and to the source model
 __all__ = [
     "DEFAULT",
     "SAFE",
-    "Arrival",
     "BeyondReweighting",
     "BoundedDisplacement",
     "BoundedLoss",
@@ -43,19 +52,20 @@ __all__ = [
     "FiniteStep",
     "Gate",
     "Guard",
+    "GuardChain",
+    "GuardContext",
+    "GuardState",
     "HealthCheck",
+    "IncomingBatch",
     "Keep",
-    "Outcome",
     "OutlierRows",
     "OutputRange",
-    "Panel",
-    "Post",
     "Rollback",
     "Ruling",
     "Screened",
     "SeveralSamples",
     "SteadyStream",
+    "StepStats",
     "SubspaceEnergy",
     "VariedInputs",
-    "Watch",
 ]

@@ -1,10 +1,10 @@
-"""What every guard is made of.
+"""Base classes of guards, and what they are given.
 
-A guard is a frozen type of thresholds; ``start`` gives the :class:`Watch` of one stream, where what it remembers
-lives. A watch has three questions. ``exclude_rows`` comes first and names samples to leave out: nothing is learned from
-them, and no other guard sees them. ``admits`` comes before the rest of the batch is learned from, ``judge`` after the
-step: either answers ``None`` for yes, or says why not. What is refused leaves weights, running statistics, optimizer
-and the method's own memory exactly as they were, and the batch is predicted in eval mode.
+A guard is a frozen dataclass of thresholds; ``start`` returns its :class:`GuardState` for one stream: what it
+remembers. A state has three methods. ``exclude_rows`` comes first and names samples to leave out: nothing is learned
+from them, and no other guard sees them. ``before_step`` may refuse the rest of the batch before it is learned from,
+``after_step`` the step: either returns ``None`` for yes, or the reason why not. What is refused leaves weights, running
+statistics, optimizer and the method's own memory exactly as they were, and the batch is predicted in eval mode.
 """
 
 import math
@@ -29,7 +29,7 @@ RunPass = Callable[[Tensor, Sequence[int]], Forward]
 FEW = 64  # coordinates whose products a CPU makes sooner than a GPU is asked for them
 
 
-class Arrival:
+class IncomingBatch:
     """A batch before it is learned from. Forward passes are made when first asked for, in eval mode, and once.
 
     Args:
@@ -82,14 +82,14 @@ class Arrival:
         rows = ~(finite.flatten(1).all(dim=1) if self.inputs.ndim > 1 else finite)
         return rows if bool(self.processes.reduce(rows.sum())) else None
 
-    def without(self, rows: Tensor) -> "Arrival":
+    def without(self, rows: Tensor) -> "IncomingBatch":
         """Return the batch less the samples of this process that ``rows`` (B,) marks.
 
         Passes that were made stay made: their rows of the other samples are taken.
         """
         kept = self.inputs[~rows]
         counts = self.processes.counts(len(kept))
-        rest = Arrival(
+        rest = IncomingBatch(
             kept, self._run_current, self._run_source, moved=self.moved, processes=self.processes, counts=counts
         )
         made = {name: self.__dict__[name] for name in ("source", "current") if name in self.__dict__}
@@ -163,7 +163,7 @@ class Arrival:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class StepStats:
     """What one step did, before it is let stand.
 
     Attributes:
@@ -216,8 +216,8 @@ Ruling = str | Rollback | Keep | None
 
 
 @dataclass(frozen=True)
-class Post:
-    """What a watch begins with.
+class GuardContext:
+    """What a guard is given when a stream begins.
 
     Attributes:
         smallest: the fewest samples that the method can learn from.
@@ -248,21 +248,21 @@ class Post:
         return Whitening.of(*self.require("of the stream"))
 
 
-class Watch:
+class GuardState:
     """A guard at work on one stream. Lets everything pass; the guards each refuse one thing."""
 
     unusable: ClassVar[bool] = False
     """Whether its refusal means that nobody should look at the batch any further."""
 
-    def exclude_rows(self, arrival: Arrival) -> "Exclusion | None":  # noqa: ARG002 - the question is the same for all
+    def exclude_rows(self, batch: IncomingBatch) -> "Exclusion | None":  # noqa: ARG002 - the question is the same for all
         """Name the samples to leave out of learning, or ``None`` for none; where one process does, all must."""
         return None
 
-    def admits(self, arrival: Arrival) -> Ruling:  # noqa: ARG002 - the question is the same for all
+    def before_step(self, batch: IncomingBatch) -> Ruling:  # noqa: ARG002 - the question is the same for all
         """Why the batch must not be learned from, or ``None``."""
         return None
 
-    def judge(self, outcome: Outcome) -> Ruling:  # noqa: ARG002 - the question is the same for all
+    def after_step(self, stats: StepStats) -> Ruling:  # noqa: ARG002 - the question is the same for all
         """Why the step must not stand, or ``None``."""
         return None
 
@@ -270,13 +270,13 @@ class Watch:
         """Told when the model was taken back to an earlier state."""
 
     def state_dict(self) -> dict[str, Any]:
-        """What the watch remembers, as tensors and plain values; by default nothing."""
+        """What it remembers, as tensors and plain values; by default nothing."""
         return {}
 
     def validate_state(self, state: object, path: str) -> None:
         """Raise a StateError unless ``state`` is one that :meth:`state_dict` could have given; by default, nothing.
 
-        Called before anything is loaded. A watch that overrides ``state_dict`` and not this is not asked.
+        Called before anything is loaded. A guard that overrides ``state_dict`` and not this is not asked.
         """
         require_mapping(path, state, ())
 
@@ -285,11 +285,11 @@ class Watch:
 
 
 @dataclass(frozen=True)
-class Guard(Watch):
-    """A guard. One that remembers nothing is its own watch; the others override ``start``."""
+class Guard(GuardState):
+    """A guard. One that remembers nothing is its own state; the others override ``start``."""
 
     needs_source: ClassVar[bool] = False
 
-    def start(self, post: Post) -> Watch:  # noqa: ARG002 - for those that need it
-        """The watch for one new stream."""
+    def start(self, context: GuardContext) -> GuardState:  # noqa: ARG002 - for those that need it
+        """Return the state for one new stream."""
         return self

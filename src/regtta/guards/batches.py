@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from regtta.guards.base import Arrival, Exclusion, Guard, Post, Watch
+from regtta.guards.base import Exclusion, Guard, GuardContext, GuardState, IncomingBatch
 from regtta.options import check_count
 
 
@@ -13,17 +13,17 @@ class FiniteInputs(Guard):
 
     Example:
         >>> from torch import tensor
-        >>> arrival = Arrival(tensor([[1.0], [float("nan")]]), lambda *_: None)
-        >>> FiniteInputs().exclude_rows(arrival)
+        >>> batch = IncomingBatch(tensor([[1.0], [float("nan")]]), lambda *_: None)
+        >>> FiniteInputs().exclude_rows(batch)
         Exclusion(rows=tensor([False,  True]), reason='1 of 2 samples is not finite')
     """
 
-    def exclude_rows(self, arrival: Arrival) -> Exclusion | None:
+    def exclude_rows(self, batch: IncomingBatch) -> Exclusion | None:
         """Name the samples that are not finite."""
-        rows = arrival.not_finite
+        rows = batch.not_finite
         if rows is None:
             return None
-        return Exclusion(rows, counted(int(arrival.processes.reduce(rows.sum())), arrival.size, "not finite"))
+        return Exclusion(rows, counted(int(batch.processes.reduce(rows.sum())), batch.size, "not finite"))
 
 
 @dataclass(frozen=True)
@@ -38,17 +38,17 @@ class SeveralSamples(Guard):
     least: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
+        """Validate fields."""
         if self.least is not None:
             check_count("least", self.least)
 
-    def start(self, post: Post) -> Watch:
+    def start(self, context: GuardContext) -> GuardState:
         """Settle how many it takes: a method that learns from one sample has its own memory."""
-        return self if self.least is not None and post.smallest > 1 else SeveralSamples(post.smallest)
+        return self if self.least is not None and context.smallest > 1 else SeveralSamples(context.smallest)
 
-    def admits(self, arrival: Arrival) -> str | None:
+    def before_step(self, batch: IncomingBatch) -> str | None:
         """Count the samples."""
-        found, least = arrival.size, 2 if self.least is None else self.least
+        found, least = batch.size, 2 if self.least is None else self.least
         if found >= least:
             return None
         return f"a batch of {found} has no variance" if found < 2 else f"a batch of {found} is fewer than {least}"
@@ -60,9 +60,9 @@ class VariedInputs(Guard):
 
     unusable: ClassVar[bool] = True
 
-    def admits(self, arrival: Arrival) -> str | None:
+    def before_step(self, batch: IncomingBatch) -> str | None:
         """Compare every sample with the first."""
-        return "all samples are the same" if arrival.size > 1 and not arrival.varied else None
+        return "all samples are the same" if batch.size > 1 and not batch.varied else None
 
 
 def counted(found: int, size: int, what: str) -> str:

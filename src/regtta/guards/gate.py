@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from regtta.guards.base import Arrival, Guard, Post, Rollback, Watch
+from regtta.guards.base import Guard, GuardContext, GuardState, IncomingBatch, Rollback
 from regtta.options import check_count, check_not_negative, check_share
 from regtta.recent import RecentMoments
 from regtta.shift_tests import shift_test
@@ -38,19 +38,19 @@ class Gate(Guard):
     needs_source: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
+        """Validate fields."""
         check_share("level", self.level)
         check_not_negative("tolerance", self.tolerance)
         check_count("memory", self.memory)
         check_count("least", self.least)
 
-    def start(self, post: Post) -> Watch:
-        """A watch that has seen nothing yet."""
-        source, _ = post.require("Gate")
-        return _GateWatch(self, post.whitening("Gate"), source.count)
+    def start(self, context: GuardContext) -> GuardState:
+        """Return a state that has seen nothing yet."""
+        source, _ = context.require("Gate")
+        return _GateState(self, context.whitening("Gate"), source.count)
 
 
-class _GateWatch(Watch):
+class _GateState(GuardState):
     def __init__(self, gate: Gate, whitening: Whitening, source_count: int) -> None:
         self.gate = gate
         self.whitening = whitening
@@ -58,16 +58,16 @@ class _GateWatch(Watch):
         self.at_source = RecentMoments(gate.memory)
         self.at_current = RecentMoments(gate.memory)
 
-    def admits(self, arrival: Arrival) -> str | Rollback | None:
+    def before_step(self, batch: IncomingBatch) -> str | Rollback | None:
         """Look at the batch with the source model, and once that has moved with the adapted one as well."""
-        self.at_source.add(arrival.coordinates_here(self.whitening, arrival.source))
+        self.at_source.add(batch.coordinates_here(self.whitening, batch.source))
         if self.at_source.count < self.gate.least:
             return f"fewer than {self.gate.least} samples to tell a shift by"
         if not self._shifted(self.at_source):
-            return Rollback(NO_SHIFT, "source") if arrival.moved else NO_SHIFT
-        if not arrival.moved:
+            return Rollback(NO_SHIFT, "source") if batch.moved else NO_SHIFT
+        if not batch.moved:
             return None
-        self.at_current.add(arrival.coordinates_here(self.whitening, arrival.current))
+        self.at_current.add(batch.coordinates_here(self.whitening, batch.current))
         return None if self._shifted(self.at_current) else ALIGNED
 
     def returned(self) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from regtta.guards.base import Arrival, Guard, Keep, Outcome, Post, Rollback, Watch
+from regtta.guards.base import Guard, GuardContext, GuardState, IncomingBatch, Keep, Rollback, StepStats
 from regtta.options import check_count
 from regtta.recent import RecentMoments
 from regtta.state_validation import require_count, require_mapping
@@ -30,16 +30,16 @@ class HealthCheck(Guard):
     needs_source: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
+        """Validate fields."""
         check_count("every", self.every)
         check_count("memory", self.memory)
 
-    def start(self, post: Post) -> Watch:
-        """A watch that has seen nothing yet."""
-        return _HealthWatch(self, post.whitening("HealthCheck"))
+    def start(self, context: GuardContext) -> GuardState:
+        """Return a state that has seen nothing yet."""
+        return _HealthState(self, context.whitening("HealthCheck"))
 
 
-class _HealthWatch(Watch):
+class _HealthState(GuardState):
     def __init__(self, guard: HealthCheck, whitening: Whitening) -> None:
         self.guard = guard
         self.whitening = whitening
@@ -47,13 +47,13 @@ class _HealthWatch(Watch):
         self.at_current = RecentMoments(guard.memory, products=False)
         self.steps = self.failures = 0
 
-    def admits(self, arrival: Arrival) -> None:
+    def before_step(self, batch: IncomingBatch) -> None:
         """Look at the batch with both models, once there are two."""
-        if arrival.moved:
-            self.at_source.add(arrival.coordinates_here(self.whitening, arrival.source))
-            self.at_current.add(arrival.coordinates_here(self.whitening, arrival.current))
+        if batch.moved:
+            self.at_source.add(batch.coordinates_here(self.whitening, batch.source))
+            self.at_current.add(batch.coordinates_here(self.whitening, batch.current))
 
-    def judge(self, outcome: Outcome) -> Keep | Rollback | None:  # noqa: ARG002 - every step counts alike
+    def after_step(self, stats: StepStats) -> Keep | Rollback | None:  # noqa: ARG002 - every step counts alike
         """At every so many steps, compare the two."""
         self.steps += 1
         if self.steps % self.guard.every or not self.at_current.count:

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regtta.guards.base import Arrival, Exclusion, Guard, Post, Watch
+from regtta.guards.base import Exclusion, Guard, GuardContext, GuardState, IncomingBatch
 from regtta.guards.batches import counted
 from regtta.options import check_bool, check_not_negative, check_positive, check_share
 from regtta.outliers import LEAST_ROWS, deviations, is_table
@@ -40,7 +40,7 @@ class OutlierRows(Guard):
     Example:
         >>> x = torch.arange(40.0)[:, None]
         >>> x[7] = 1e6
-        >>> exclusion = OutlierRows().exclude_rows(Arrival(x, lambda *_: None))
+        >>> exclusion = OutlierRows().exclude_rows(IncomingBatch(x, lambda *_: None))
         >>> exclusion.reason, exclusion.rows.nonzero().item()
         ('1 of 40 samples is an outlier', 7)
     """
@@ -57,17 +57,17 @@ class OutlierRows(Guard):
         check_share("most", self.most)
         check_bool("features", self.features)
 
-    def start(self, post: Post) -> Watch:
+    def start(self, context: GuardContext) -> GuardState:
         """Take the limits from the source's statistics, where there are any."""
-        whitening = post.whitening("OutlierRows") if self.features else None
-        return _OutlierScreen(self, post.source, whitening)
+        whitening = context.whitening("OutlierRows") if self.features else None
+        return _OutlierScreen(self, context.source, whitening)
 
-    def exclude_rows(self, arrival: Arrival) -> Exclusion | None:
+    def exclude_rows(self, batch: IncomingBatch) -> Exclusion | None:
         """Name the outliers of one batch by itself."""
-        return _OutlierScreen(self, None, None).exclude_rows(arrival)
+        return _OutlierScreen(self, None, None).exclude_rows(batch)
 
 
-class _OutlierScreen(Watch):
+class _OutlierScreen(GuardState):
     def __init__(self, guard: OutlierRows, source: SourceStatistics | None, whitening: Whitening | None) -> None:
         self.guard = guard
         self.whitening = whitening
@@ -77,32 +77,32 @@ class _OutlierScreen(Watch):
             usual = _NORM_WITHOUT_RECORD * whitening.dimensions
             self.feature_limit = max(usual, guard.factor**2 * source.largest_feature_norm)
 
-    def exclude_rows(self, arrival: Arrival) -> Exclusion | None:
+    def exclude_rows(self, batch: IncomingBatch) -> Exclusion | None:
         """Name the samples whose inputs, or features, are beyond reason."""
-        if arrival.size < LEAST_ROWS:
+        if batch.size < LEAST_ROWS:
             return None
-        rows = self._by_inputs(arrival)
+        rows = self._by_inputs(batch)
         if self.whitening is not None:
-            by_features = self._by_features(arrival, self.whitening)
+            by_features = self._by_features(batch, self.whitening)
             rows = by_features if rows is None else rows | by_features
         found = 0 if rows is None else int(rows.sum())
-        if rows is None or not 0 < found <= self.guard.most * arrival.size:
+        if rows is None or not 0 < found <= self.guard.most * batch.size:
             return None
-        reason = counted(found, arrival.size, "an outlier" if found == 1 else "outliers")
-        return Exclusion(arrival.processes.own(rows, arrival.counts), reason)
+        reason = counted(found, batch.size, "an outlier" if found == 1 else "outliers")
+        return Exclusion(batch.processes.own(rows, batch.counts), reason)
 
-    def _by_inputs(self, arrival: Arrival) -> Tensor | None:
+    def _by_inputs(self, batch: IncomingBatch) -> Tensor | None:
         """(B,) true for outliers, of all processes; ``None`` where there are none."""
-        peaks = arrival.peaks
+        peaks = batch.peaks
         ranges = self.ranges if len(self.ranges) == len(peaks) else [0.0] * len(peaks)
         if all(peak <= known for peak, known in zip(peaks, ranges, strict=True)):
             return None
-        columns = arrival.columns()
-        far = deviations(columns, table=is_table(arrival.inputs)) > self.guard.least
+        columns = batch.columns()
+        far = deviations(columns, table=is_table(batch.inputs)) > self.guard.least
         large = np.abs(columns) > np.array(ranges)[:, None]
-        return torch.from_numpy((far & large).any(axis=0)).to(arrival.inputs.device)
+        return torch.from_numpy((far & large).any(axis=0)).to(batch.inputs.device)
 
-    def _by_features(self, arrival: Arrival, whitening: Whitening) -> Tensor:
-        norms = arrival.coordinates(whitening, arrival.source).double().square().sum(dim=1)
+    def _by_features(self, batch: IncomingBatch, whitening: Whitening) -> Tensor:
+        norms = batch.coordinates(whitening, batch.source).double().square().sum(dim=1)
         usual = (norms.nanmedian() / whitening.dimensions).clamp_min(1.0)
         return ~(norms <= self.feature_limit * usual)  # true where features are not finite, too

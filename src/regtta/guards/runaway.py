@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from regtta.guards.base import Guard, Outcome, Post, Rollback, Watch
+from regtta.guards.base import Guard, GuardContext, GuardState, Rollback, StepStats
 from regtta.options import check_count, check_positive
 from regtta.state_validation import require_count, require_mapping, require_tensor
 from regtta.statistics import SHARE, SourceStatistics
@@ -32,13 +32,13 @@ class SubspaceEnergy(Guard):
     needs_source: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
+        """Validate fields."""
         check_positive("factor", self.factor)
         check_count("first", self.first)
 
-    def start(self, post: Post) -> Watch:
-        """A watch that has seen no step yet."""
-        return _EnergyWatch(self, *post.require("SubspaceEnergy"))
+    def start(self, context: GuardContext) -> GuardState:
+        """Return a state that has seen no step yet."""
+        return _EnergyState(self, *context.require("SubspaceEnergy"))
 
 
 @dataclass(frozen=True)
@@ -58,17 +58,17 @@ class OutputRange(Guard):
     needs_source: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
+        """Validate fields."""
         check_positive("distance", self.distance)
         check_positive("ratio", self.ratio)
         check_count("first", self.first)
 
-    def start(self, post: Post) -> Watch:
-        """A watch that has seen no step yet."""
-        return _RangeWatch(self, *post.require("OutputRange"))
+    def start(self, context: GuardContext) -> GuardState:
+        """Return a state that has seen no step yet."""
+        return _RangeState(self, *context.require("OutputRange"))
 
 
-class _FirstSteps(Watch):
+class _FirstSteps(GuardState):
     """Compares each step with the source and with the mean over the stream's first steps. Abstract."""
 
     def __init__(self, first: int) -> None:
@@ -89,11 +89,11 @@ class _FirstSteps(Watch):
     def runaway(self, now: Tensor, began: Tensor) -> str | None:
         """Why ``now`` is too far from the source's and from ``began``, or ``None``."""
 
-    def judge(self, outcome: Outcome) -> Rollback | None:
+    def after_step(self, stats: StepStats) -> Rollback | None:
         """Measure the pass that was learned from; the first finite ones say how the stream began."""
-        if outcome.forward is None or outcome.forward.features.shape[1] == 0:
+        if stats.forward is None or stats.forward.features.shape[1] == 0:
             return None
-        now = self.measure(outcome.forward.features.detach().double()).cpu()
+        now = self.measure(stats.forward.features.detach().double()).cpu()
         if not bool(now.isfinite().all()):
             return Rollback("features are not finite", "good")
         if self.steps < self.first:
@@ -117,7 +117,7 @@ class _FirstSteps(Watch):
         self.began = state["began"].double().cpu().clone() if self.steps else None
 
 
-class _EnergyWatch(_FirstSteps):
+class _EnergyState(_FirstSteps):
     def __init__(self, guard: SubspaceEnergy, source: SourceStatistics, head: nn.Linear) -> None:
         super().__init__(guard.first)
         self.factor = guard.factor
@@ -142,7 +142,7 @@ class _EnergyWatch(_FirstSteps):
         return f"features left the source's subspace: more than {self.factor:g} times the energy outside it"
 
 
-class _RangeWatch(_FirstSteps):
+class _RangeState(_FirstSteps):
     def __init__(self, guard: OutputRange, source: SourceStatistics, head: nn.Linear) -> None:
         super().__init__(guard.first)
         self.guard = guard

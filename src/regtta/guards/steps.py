@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from regtta.guards.base import Guard, Outcome, Post, Watch
+from regtta.guards.base import Guard, GuardContext, GuardState, StepStats
 from regtta.options import check_count, check_positive
 from regtta.state_validation import require_mapping, require_number, require_sequence
 
@@ -18,12 +18,12 @@ NOT_FINITE = "outputs, weights or running statistics are not finite"
 class FiniteStep(Guard):
     """Refuses a step that is not finite in its loss, its gradient, its outputs or in what it leaves behind."""
 
-    def judge(self, outcome: Outcome) -> str | None:
+    def after_step(self, stats: StepStats) -> str | None:
         """Name the first that is not."""
-        for name, value in {"loss": outcome.loss, "gradient": outcome.gradient_norm}.items():
+        for name, value in {"loss": stats.loss, "gradient": stats.gradient_norm}.items():
             if value is not None and not math.isfinite(value):
                 return f"the {name} is not finite"
-        return None if outcome.finite else NOT_FINITE
+        return None if stats.finite else NOT_FINITE
 
 
 @dataclass(frozen=True)
@@ -39,23 +39,23 @@ class BoundedLoss(Guard):
     memory: int = 32
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
+        """Validate fields."""
         check_positive("factor", self.factor)
         check_count("memory", self.memory)
 
-    def start(self, post: Post) -> Watch:  # noqa: ARG002 - needs nothing of the stream's beginning
-        """A watch with an empty memory."""
-        return _LossWatch(self)
+    def start(self, context: GuardContext) -> GuardState:  # noqa: ARG002 - needs nothing of the stream's beginning
+        """Return a state with an empty memory."""
+        return _LossState(self)
 
 
-class _LossWatch(Watch):
+class _LossState(GuardState):
     def __init__(self, guard: BoundedLoss) -> None:
         self.guard = guard
         self.losses: deque[float] = deque(maxlen=guard.memory)
 
-    def judge(self, outcome: Outcome) -> str | None:
+    def after_step(self, stats: StepStats) -> str | None:
         """Compare with the median; every finite loss is remembered, so that a new level is accepted in time."""
-        loss = outcome.loss
+        loss = stats.loss
         if loss is None or not math.isfinite(loss):
             return None
         usual = median(self.losses) if self.losses else None
@@ -87,11 +87,11 @@ class BoundedDisplacement(Guard):
     limit: float = 0.5
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
+        """Validate fields."""
         check_positive("limit", self.limit)
 
-    def judge(self, outcome: Outcome) -> str | None:
+    def after_step(self, stats: StepStats) -> str | None:
         """Compare with the limit."""
-        if outcome.displacement <= self.limit:
+        if stats.displacement <= self.limit:
             return None
         return f"the parameters would be further than {self.limit:g} from where they began"

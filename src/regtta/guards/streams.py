@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import torch
 
 from regtta.errors import OptionError
-from regtta.guards.base import Arrival, Guard, Post, Rollback, Watch
+from regtta.guards.base import Guard, GuardContext, GuardState, IncomingBatch, Rollback
 from regtta.options import check_count, check_not_negative, check_share
 from regtta.recent import RecentMoments
 from regtta.shift_tests import reweighting_needed, unsteady
@@ -35,29 +35,29 @@ class BeyondReweighting(Guard):
     needs_source: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
+        """Validate fields."""
         check_not_negative("limit", self.limit)
         check_count("memory", self.memory)
 
-    def start(self, post: Post) -> Watch:
-        """A watch that has seen nothing yet."""
-        return _MixWatch(self, post.whitening("BeyondReweighting"))
+    def start(self, context: GuardContext) -> GuardState:
+        """Return a state that has seen nothing yet."""
+        return _MixState(self, context.whitening("BeyondReweighting"))
 
 
-class _MixWatch(Watch):
+class _MixState(GuardState):
     def __init__(self, guard: BeyondReweighting, whitening: Whitening) -> None:
         self.guard = guard
         self.whitening = whitening
         self.recent = RecentMoments(guard.memory, products=False)
 
-    def admits(self, arrival: Arrival) -> str | Rollback | None:
+    def before_step(self, batch: IncomingBatch) -> str | Rollback | None:
         """Look at the batch as the source model sees it."""
-        self.recent.add(arrival.coordinates_here(self.whitening, arrival.source))
+        self.recent.add(batch.coordinates_here(self.whitening, batch.source))
         needed = reweighting_needed(self.recent) if self.recent.count else 0.0
         if needed > self.guard.limit:
             return None
         reason = "another mix of the source's own samples explains the shift"
-        return Rollback(reason, "source") if arrival.moved and needed <= self.guard.limit / 4 else reason
+        return Rollback(reason, "source") if batch.moved and needed <= self.guard.limit / 4 else reason
 
     def state_dict(self) -> dict[str, Any]:
         return self.recent.state_dict()
@@ -96,7 +96,7 @@ class SteadyStream(Guard):
     needs_source: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
+        """Validate fields."""
         check_count("memory", self.memory)
         check_count("patience", self.patience)
         check_count("block", self.block)
@@ -108,21 +108,21 @@ class SteadyStream(Guard):
         check_share("level", self.level)
         check_not_negative("tolerance", self.tolerance)
 
-    def start(self, post: Post) -> Watch:
-        """A watch that has seen nothing yet."""
-        return _SteadyWatch(self, post.whitening("SteadyStream"))
+    def start(self, context: GuardContext) -> GuardState:
+        """Return a state that has seen nothing yet."""
+        return _SteadyState(self, context.whitening("SteadyStream"))
 
 
-class _SteadyWatch(Watch):
+class _SteadyState(GuardState):
     def __init__(self, guard: SteadyStream, whitening: Whitening) -> None:
         self.guard = guard
         self.whitening = whitening
         self.seen = whitening.map.new_empty(0, whitening.dimensions)
         self.steady_for = 0
 
-    def admits(self, arrival: Arrival) -> str | Rollback | None:
+    def before_step(self, batch: IncomingBatch) -> str | Rollback | None:
         """Remember the batch as the source model sees it, and compare blocks of the stream."""
-        seen = arrival.coordinates(self.whitening, arrival.source)
+        seen = batch.coordinates(self.whitening, batch.source)
         seen = seen[seen.isfinite().all(dim=1)]
         longest = max(self.guard.memory, 4 * len(seen))
         self.seen = torch.cat([self.seen, seen])[-longest:]
@@ -130,7 +130,7 @@ class _SteadyWatch(Watch):
         self.steady_for = 0 if unsteady else self.steady_for + len(seen)
         if unsteady:
             reason = f"the stream is not steady: {unsteady} move from block to block"
-            return Rollback(reason, "source") if arrival.moved else reason
+            return Rollback(reason, "source") if batch.moved else reason
         if self.steady_for < self.guard.patience:
             return f"steady for fewer than {self.guard.patience} samples"
         return None

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from regtta.divergences import METRICS, Metric, alignment_loss, moments_with_memory
 from regtta.errors import OptionError
-from regtta.methods.base import Batch, GradientMethod, Remember, Rule, Stage
+from regtta.methods.base import Batch, GradientMethod, MethodContext, Remember, Rule
 from regtta.options import check_bool, check_choice, check_whole
 from regtta.state_validation import invalid, require_mapping, require_tensor
 
@@ -50,7 +50,7 @@ class AlignmentMethod(GradientMethod):
     needs_head: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
+        """Validate fields."""
         super().__post_init__()
         check_choice("metric", self.metric, METRICS.keys())
         for name in ("weighting", "unbiased", "clip"):
@@ -65,25 +65,25 @@ class AlignmentMethod(GradientMethod):
         return self.window > 0
 
     @abstractmethod
-    def alignment(self, stage: Stage) -> Alignment:
+    def alignment(self, context: MethodContext) -> Alignment:
         """The dimensions to compare."""
 
-    def start(self, stage: Stage) -> Rule:
+    def start(self, context: MethodContext) -> Rule:
         """Weigh the dimensions and get ready for batches."""
-        return AlignmentRule(self, stage)
+        return AlignmentRule(self, context)
 
 
 class AlignmentRule(Rule):
     """``L = Σ_d α_d · D(N(μ_d, σ²_d), N(μˢ_d, λ_d))`` on each batch."""
 
-    def __init__(self, method: AlignmentMethod, stage: Stage) -> None:
-        target = method.alignment(stage)
+    def __init__(self, method: AlignmentMethod, context: MethodContext) -> None:
+        target = method.alignment(context)
         alpha = significance(target.effect) if method.weighting else torch.ones_like(target.mean)
         self.method = method
         self.view = target.view
-        self.dtype = stage.dtype
+        self.dtype = context.dtype
         self.mean, self.variance, self.alpha = (
-            values.to(stage.device, stage.dtype) for values in (target.mean, target.variance, alpha)
+            values.to(context.device, context.dtype) for values in (target.mean, target.variance, alpha)
         )
         self.past = self.mean.new_empty(0, len(self.mean))
 

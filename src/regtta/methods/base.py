@@ -146,7 +146,7 @@ class RandomRule(Rule):
 
 
 @dataclass(frozen=True)
-class Stage:
+class MethodContext:
     """What a stream begins with.
 
     Attributes:
@@ -248,7 +248,7 @@ class Method(ABC):
         return False
 
     @abstractmethod
-    def start(self, stage: Stage) -> Rule:
+    def start(self, context: MethodContext) -> Rule:
         """The rule for one new stream."""
 
     def gatherers(self) -> Mapping[str, Gatherer]:
@@ -282,7 +282,7 @@ class GradientMethod(Method):
     steps: int = 1
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
+        """Validate fields."""
         check_positive("lr", self.lr)
         check_count("steps", self.steps)
         check_count("prior", self.prior)

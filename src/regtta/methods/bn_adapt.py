@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 
 from regtta.batch_norm import batch_norms
 from regtta.errors import ModelError
-from regtta.methods.base import Batch, Method, Rule, Schedule, Stage
+from regtta.methods.base import Batch, Method, MethodContext, Rule, Schedule
 from regtta.options import check_choice, check_count
 
 
@@ -31,7 +31,7 @@ class BNAdapt(Method):
     paper: ClassVar[str] = "Benz et al., WACV 2021"
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
+        """Validate fields."""
         check_choice("batch_norm", self.batch_norm, ("batch", "debiased", "blended"))
         check_count("prior", self.prior)
 
@@ -45,11 +45,11 @@ class BNAdapt(Method):
         """A blend remembers the samples before."""
         return self.batch_norm == "blended"
 
-    def start(self, stage: Stage) -> Rule:
+    def start(self, context: MethodContext) -> Rule:
         """A rule that asks for nothing beyond the forward pass itself."""
-        if not any(layer.track_running_stats for layer in batch_norms(stage.model)):
+        if not any(layer.track_running_stats for layer in batch_norms(context.model)):
             raise ModelError(
-                f"{type(stage.model).__name__} has no BatchNorm layer with running statistics, and "
+                f"{type(context.model).__name__} has no BatchNorm layer with running statistics, and "
                 "bn_adapt moves nothing else. Take a method that fits, such as ssa."
             )
         return _ForwardOnly()

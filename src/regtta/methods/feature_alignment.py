@@ -13,7 +13,7 @@ from torch import Tensor
 
 from regtta.errors import OptionError
 from regtta.methods.alignment import Alignment, AlignmentMethod
-from regtta.methods.base import Stage
+from regtta.methods.base import MethodContext
 from regtta.options import check_count
 from regtta.statistics import SourceStatistics
 
@@ -46,21 +46,21 @@ class FeatureAlignment(AlignmentMethod):
     paper: ClassVar[str] = "the naive form in Adachi et al., ICLR 2025"
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
+        """Validate fields."""
         super().__post_init__()
         if self.k is not None:
             check_count("k", self.k)
 
-    def alignment(self, stage: Stage) -> Alignment:
+    def alignment(self, context: MethodContext) -> Alignment:
         """The chosen raw dimensions, each moving the output by its own weight."""
-        source = stage.require_source()
+        source = context.require_source()
         chosen = chosen_dimensions(source, self.k, clip=self.clip)
-        at_device = chosen.to(stage.device)
+        at_device = chosen.to(context.device)
         return Alignment(
             view=lambda features: features[:, at_device],
             mean=source.mean[chosen],
             variance=source.feature_variances[chosen],
-            effect=stage.require_head().weight.detach().cpu().double()[:, chosen],
+            effect=context.require_head().weight.detach().cpu().double()[:, chosen],
         )
 
 

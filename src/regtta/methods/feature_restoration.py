@@ -21,7 +21,7 @@ from regtta.divergences import histogram_divergence, soft_histogram
 from regtta.errors import StatisticsError
 from regtta.features import Forward
 from regtta.gathering import Gatherer
-from regtta.methods.base import Batch, GradientMethod, Rule, Stage
+from regtta.methods.base import Batch, GradientMethod, MethodContext, Rule
 from regtta.options import check_count, check_positive
 from regtta.processes import Processes
 
@@ -54,7 +54,7 @@ class FeatureRestoration(GradientMethod):
     gathers: ClassVar[str] = "its histograms (2 passes)"
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
+        """Validate fields."""
         super().__post_init__()
         check_count("bins", self.bins)
         check_positive("temperature", self.temperature)
@@ -64,12 +64,12 @@ class FeatureRestoration(GradientMethod):
         """Ranges in a first pass over the source, histograms in a second."""
         return {self.name: _Histograms(self.bins, self.temperature)}
 
-    def start(self, stage: Stage) -> Rule:
+    def start(self, context: MethodContext) -> Rule:
         """Take the source's histograms of the dimensions that vary."""
         low, high, source, made_with = (
-            stage.extra(self.name, key) for key in ("low", "high", "probabilities", "temperature")
+            context.extra(self.name, key) for key in ("low", "high", "probabilities", "temperature")
         )
-        wide = max(low.numel(), stage.require_source().dimensions)
+        wide = max(low.numel(), context.require_source().dimensions)
         if not (low.shape == high.shape == (wide,) and source.shape[:-1] == (wide,) and made_with.numel() == 1):
             raise StatisticsError(
                 f"Expected ranges (n,) and histograms (n, bins) of at least {wide} features and outputs, found "
@@ -83,7 +83,7 @@ class FeatureRestoration(GradientMethod):
                 f"The source's histograms have {source.shape[1]} bins at temperature {made_with.item()}, not "
                 f"{self.bins} at {self.temperature}. Collect again with methods=[{self!r}]."
             )
-        return _Restoration(self, stage, low, high, source)
+        return _Restoration(self, context, low, high, source)
 
 
 class _Histograms(Gatherer):
@@ -133,13 +133,15 @@ class _Histograms(Gatherer):
 
 
 class _Restoration(Rule):
-    def __init__(self, method: FeatureRestoration, stage: Stage, low: Tensor, high: Tensor, source: Tensor) -> None:
+    def __init__(
+        self, method: FeatureRestoration, context: MethodContext, low: Tensor, high: Tensor, source: Tensor
+    ) -> None:
         ranges = high - low
         varies = ranges > torch.finfo(torch.float32).eps * ranges.max()
         self.method = method
-        self.varies = varies.nonzero().squeeze(1).to(stage.device)  # a mask would have to be read from the device
+        self.varies = varies.nonzero().squeeze(1).to(context.device)  # a mask would have to be read from the device
         self.low, self.high, self.source = (
-            values[varies].to(stage.device, stage.dtype) for values in (low, high, source)
+            values[varies].to(context.device, context.dtype) for values in (low, high, source)
         )
 
     @property

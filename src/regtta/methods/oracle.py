@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from regtta.errors import BatchError
-from regtta.methods.base import Batch, GradientMethod, Rule, Stage
+from regtta.methods.base import Batch, GradientMethod, MethodContext, Rule
 from regtta.options import check_choice
 
 logger = logging.getLogger(__name__)
@@ -42,11 +42,11 @@ class Oracle(GradientMethod):
     takes_targets: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
+        """Validate fields."""
         super().__post_init__()
         check_choice("task", self.task, ("regression", "classification"))
 
-    def start(self, stage: Stage) -> Rule:  # noqa: ARG002 - every method is asked the same way
+    def start(self, context: MethodContext) -> Rule:  # noqa: ARG002 - every method is asked the same way
         """Say loudly what this is."""
         logger.warning("The oracle learns from the target's labels: an upper bound, not an adaptation.")
         return _Supervised(self.task)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from regtta.errors import ModelError
-from regtta.methods.base import Batch, Method, NewHead, Rule, Schedule, Stage
+from regtta.methods.base import Batch, Method, MethodContext, NewHead, Rule, Schedule
 from regtta.options import check_bool
 from regtta.state_validation import require_count, require_mapping, require_tensor
 from regtta.weight_assignment import check_assignable
@@ -49,21 +49,21 @@ class Prototype(Method):
         """Only the head moves, and by no gradient."""
         return Schedule()
 
-    def start(self, stage: Stage) -> Rule:
+    def start(self, context: MethodContext) -> Rule:
         """Begin with the trained weight as the only sample."""
-        outputs = stage.require_head().out_features
+        outputs = context.require_head().out_features
         if outputs > 1:
             raise ModelError(
-                f"{type(stage.model).__name__} has no single prototype: it gives {outputs} outputs, and all of "
+                f"{type(context.model).__name__} has no single prototype: it gives {outputs} outputs, and all of "
                 "them would be moved to the same weight. Take a method that fits, such as ssa."
             )
-        check_assignable(stage.require_head(), "weight")
-        return _RunningMean(self, stage)
+        check_assignable(context.require_head(), "weight")
+        return _RunningMean(self, context)
 
 
 class _RunningMean(Rule):
-    def __init__(self, method: Prototype, stage: Stage) -> None:
-        weight = stage.require_head().weight.detach().to(stage.dtype)
+    def __init__(self, method: Prototype, context: MethodContext) -> None:
+        weight = context.require_head().weight.detach().to(context.dtype)
         self.rescale = method.rescale
         self.norm = weight.norm()
         self.total = weight[0].clone()

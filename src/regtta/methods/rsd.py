@@ -23,7 +23,7 @@ from torch import Tensor
 
 from regtta.decompositions import LinAlgError, singular_vectors
 from regtta.divergences import subspace_distance
-from regtta.methods.base import Batch, GradientMethod, Rule, Skip, Stage
+from regtta.methods.base import Batch, GradientMethod, MethodContext, Rule, Skip
 from regtta.options import check_count, check_not_negative
 from regtta.statistics import SourceStatistics
 
@@ -56,16 +56,16 @@ class RSD(GradientMethod):
     revision: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
+        """Validate fields."""
         super().__post_init__()
         check_count("k", self.k)
         check_not_negative("mismatch", self.mismatch)
 
-    def start(self, stage: Stage) -> Rule:
+    def start(self, context: MethodContext) -> Rule:
         """Take the source's bases and their rank from the statistics."""
-        source = stage.require_source()
+        source = context.require_source()
         bases = uncentred_bases(source)[:, : self.k]
-        return _SubspaceDistance(bases.to(stage.device, stage.dtype), uncentred_rank(source), self.mismatch)
+        return _SubspaceDistance(bases.to(context.device, context.dtype), uncentred_rank(source), self.mismatch)
 
 
 def uncentred_bases(source: SourceStatistics) -> Tensor:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from regtta.methods.base import Batch, Method, Rule, Schedule, Stage
+from regtta.methods.base import Batch, Method, MethodContext, Rule, Schedule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,7 +19,7 @@ class Source(Method):
         """Nothing moves."""
         return Schedule()
 
-    def start(self, stage: Stage) -> Rule:  # noqa: ARG002 - every method is asked the same way
+    def start(self, context: MethodContext) -> Rule:  # noqa: ARG002 - every method is asked the same way
         """A rule that asks for nothing."""
         return _Stay()
 

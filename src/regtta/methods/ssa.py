@@ -16,7 +16,7 @@ from torch import Tensor
 
 from regtta.errors import OptionError
 from regtta.methods.alignment import Alignment, AlignmentMethod
-from regtta.methods.base import Stage
+from regtta.methods.base import MethodContext
 from regtta.options import check_bool, check_count
 from regtta.statistics import Subspace
 
@@ -50,27 +50,27 @@ class SSA(AlignmentMethod):
     paper: ClassVar[str] = "Adachi et al., ICLR 2025"
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
+        """Validate fields."""
         super().__post_init__()
         if self.k != "auto":
             check_count("k", self.k)
         check_bool("free_output", self.free_output)
 
-    def alignment(self, stage: Stage) -> Alignment:
+    def alignment(self, context: MethodContext) -> Alignment:
         """The leading directions; the source's mean is the origin there, its variances are λ."""
-        subspace = stage.require_source().top(self.k, clip=self.clip)
-        weight = stage.require_head().weight.detach().cpu().double()
+        subspace = context.require_source().top(self.k, clip=self.clip)
+        weight = context.require_head().weight.detach().cpu().double()
         if self.free_output:
-            return _around_output(subspace, weight, stage)
+            return _around_output(subspace, weight, context)
         return Alignment(
-            view=subspace.to(stage.device, stage.dtype).project,
+            view=subspace.to(context.device, context.dtype).project,
             mean=torch.zeros_like(subspace.variances),
             variance=subspace.variances,
             effect=weight @ subspace.basis,
         )
 
 
-def _around_output(subspace: Subspace, weight: Tensor, stage: Stage) -> Alignment:
+def _around_output(subspace: Subspace, weight: Tensor, context: MethodContext) -> Alignment:
     """The whitened directions orthogonal to the outputs' own: uncorrelated with them on the source, of variance 1."""
     scale = subspace.variances.sqrt()
     _, sizes, directions = torch.linalg.svd(weight @ subspace.basis * scale, full_matrices=True)
@@ -83,7 +83,7 @@ def _around_output(subspace: Subspace, weight: Tensor, stage: Stage) -> Alignmen
         )
     at_device = Subspace(subspace.mean, torch.ones(free.shape[1]), subspace.basis / scale @ free)
     return Alignment(
-        view=at_device.to(stage.device, stage.dtype).project,
+        view=at_device.to(context.device, context.dtype).project,
         mean=torch.zeros(free.shape[1], dtype=torch.float64),
         variance=torch.ones(free.shape[1], dtype=torch.float64),
         effect=torch.zeros(len(weight), free.shape[1], dtype=torch.float64),

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from regtta.errors import OptionError
 from regtta.gathering import Gatherer
-from regtta.methods.base import Batch, GradientMethod, Remember, Rule, Stage, Update
+from regtta.methods.base import Batch, GradientMethod, MethodContext, Remember, Rule, Update
 from regtta.options import check_positive
 from regtta.state_validation import require_mapping, validate_part
 
@@ -61,9 +61,9 @@ class Sum(GradientMethod):
         """What any term gathers."""
         return {name: gatherer for term in self.terms for name, gatherer in term.gatherers().items()}
 
-    def start(self, stage: Stage) -> Rule:
+    def start(self, context: MethodContext) -> Rule:
         """Start every term."""
-        return _SumRule([term.start(stage) for term in self.terms], self.weights)
+        return _SumRule([term.start(context) for term in self.terms], self.weights)
 
 
 class _SumRule(Rule):

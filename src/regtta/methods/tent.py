@@ -12,7 +12,7 @@ from torch import Tensor
 
 from regtta.divergences import entropy
 from regtta.errors import ModelError
-from regtta.methods.base import Batch, GradientMethod, Rule, Stage
+from regtta.methods.base import Batch, GradientMethod, MethodContext, Rule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,12 +30,12 @@ class Tent(GradientMethod):
     paper: ClassVar[str] = "Wang et al., ICLR 2021"
     needs_head: ClassVar[bool] = True
 
-    def start(self, stage: Stage) -> Rule:
+    def start(self, context: MethodContext) -> Rule:
         """Refuse a head that cannot be a classifier's."""
-        outputs = stage.require_head().out_features
+        outputs = context.require_head().out_features
         if outputs < 2:
             raise ModelError(
-                f"{type(stage.model).__name__} has no classification head: it gives {outputs} output, and "
+                f"{type(context.model).__name__} has no classification head: it gives {outputs} output, and "
                 "tent needs logits of at least 2 classes. For regression take a method such as ssa."
             )
         return _Entropy()

@@ -22,11 +22,11 @@ from regtta.gathering import Gatherer, Stored
 from regtta.methods.base import (
     Batch,
     GradientMethod,
+    MethodContext,
     OptimizerFactory,
     OptimizerName,
     RandomRule,
     Rule,
-    Stage,
 )
 from regtta.options import check_whole
 from regtta.parameters import Trainable
@@ -79,22 +79,22 @@ class TTT(GradientMethod):
             )
         return {self.name: Stored(_values(self.branch))}
 
-    def start(self, stage: Stage) -> Rule:
+    def start(self, context: MethodContext) -> Rule:
         """Find the branch and check that it fits."""
-        weight, bias = self._branch(stage)
-        width = stage.require_head().in_features
+        weight, bias = self._branch(context)
+        width = context.require_head().in_features
         if tuple(weight.shape) != (ROTATIONS, width):
             raise ModelError(
-                f"{type(stage.model).__name__} has no place for this branch: expected a linear layer from {width} "
+                f"{type(context.model).__name__} has no place for this branch: expected a linear layer from {width} "
                 f"features to {ROTATIONS} rotations, found weights of shape {tuple(weight.shape)}."
             )
-        dtype = stage.require_head().weight.dtype
-        return _Rotations(weight.to(stage.device, dtype), bias.to(stage.device, dtype), self.seed)
+        dtype = context.require_head().weight.dtype
+        return _Rotations(weight.to(context.device, dtype), bias.to(context.device, dtype), self.seed)
 
-    def _branch(self, stage: Stage) -> tuple[Tensor, Tensor]:
+    def _branch(self, context: MethodContext) -> tuple[Tensor, Tensor]:
         """Weight (4, D) and bias (4,): the branch given, else the one stored with the statistics."""
         if self.branch is None:
-            return stage.extra(self.name, "weight"), stage.extra(self.name, "bias")
+            return context.extra(self.name, "weight"), context.extra(self.name, "bias")
         values = _values(self.branch)
         return values["weight"], values["bias"]
 

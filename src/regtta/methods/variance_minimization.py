@@ -18,7 +18,7 @@ from torch import Tensor
 
 from regtta.augmentation import shift_and_jitter
 from regtta.errors import OptionError
-from regtta.methods.base import Batch, GradientMethod, RandomRule, Rule, Stage
+from regtta.methods.base import Batch, GradientMethod, MethodContext, RandomRule, Rule
 from regtta.options import check_choice, check_count, check_whole
 from regtta.parameters import Trainable
 
@@ -53,7 +53,7 @@ class VarianceMinimization(GradientMethod):
     revision: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
+        """Validate fields."""
         super().__post_init__()
         check_count("views", self.views)
         check_whole("seed", self.seed)
@@ -62,7 +62,7 @@ class VarianceMinimization(GradientMethod):
         if not callable(self.augment):
             check_choice("augment", self.augment, ("images",))
 
-    def start(self, stage: Stage) -> Rule:  # noqa: ARG002 - every method is asked the same way
+    def start(self, context: MethodContext) -> Rule:  # noqa: ARG002 - every method is asked the same way
         """Get ready to draw views."""
         augment = self.augment if callable(self.augment) else shift_and_jitter
         return _Views(augment, self.views, self.seed)

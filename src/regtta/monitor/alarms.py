@@ -72,7 +72,7 @@ class Lasting(Alarm):
     batches: int = 4
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
+        """Validate fields."""
         check_count("batches", self.batches)
 
     @abstractmethod
@@ -137,7 +137,7 @@ class NotHelping(Lasting):
     action: ClassVar[str] = "Adapting does not help here: roll back, try another method, or collect labels and retrain."
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
+        """Validate fields."""
         super().__post_init__()
         check_count("after", self.after)
 
@@ -160,7 +160,7 @@ class RiskAlarm(Lasting):
     action: ClassVar[str] = "Collect labels / retrain now; until then, roll back and freeze."
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
+        """Validate fields."""
         super().__post_init__()
         check_share("above", self.above)
 
@@ -186,7 +186,7 @@ class LabelShiftAlarm(Lasting):
     action: ClassVar[str] = "Labels may have moved: collect labels. Aligning features would undo what is true."
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
+        """Validate fields."""
         super().__post_init__()
         check_not_negative("limit", self.limit)
         check_positive("moved", self.moved)
@@ -225,7 +225,7 @@ class RefusedAlarm(Alarm):
     action: ClassVar[str] = "Read the reasons in the log: they say what is wrong with the batches, or with the steps."
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
+        """Validate fields."""
         check_share("share", self.share)
         check_count("batches", self.batches)
 
@@ -256,7 +256,7 @@ class _RefusedWatch(AlarmWatch):
         self.refused = deque(state["refused"], maxlen=self.alarm.batches)
 
 
-class Board:
+class AlarmSet:
     """All alarms of a stream: tells when one begins and when it ends, and nothing in between."""
 
     def __init__(self, alarms: Sequence[Alarm]) -> None:

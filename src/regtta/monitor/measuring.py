@@ -10,7 +10,7 @@ from regtta.features import Forward
 from regtta.monitor.signals import Evidence, Outputs, Shift
 from regtta.recent import RecentMoments
 from regtta.shift_tests import reweighting_needed, shift_test, steadiness
-from regtta.sight import Sight
+from regtta.sight import StepView
 from regtta.state_validation import require_flag, require_mapping, require_tensor
 from regtta.statistics import SourceStatistics
 from regtta.whitening import Whitening
@@ -19,7 +19,7 @@ BLOCK = 32  # samples a block of the steadiness test
 _COLUMNS = 5  # kept of every output
 
 
-class Gauge:
+class SignalEstimator:
     """Remembers recent moments of both models' features and outputs.
 
     Args:
@@ -56,7 +56,7 @@ class Gauge:
         """Samples of equal weight behind the evidence."""
         return min(self.at_source.count, self.at_adapted.count, self.outputs.count)
 
-    def see(self, sight: Sight) -> None:
+    def see(self, sight: StepView) -> None:
         """Take in a batch."""
         before, self.moved = self.moved, sight.answered is not sight.source
         if sight.step.diagnostics.verdict.returned or (before and not self.moved):
@@ -96,7 +96,7 @@ class Gauge:
         with torch.no_grad():
             return _rows(self.head(forward.features.detach()))
 
-    def _see_outputs(self, sight: Sight, linear: Tensor) -> None:
+    def _see_outputs(self, sight: StepView, linear: Tensor) -> None:
         source, answered = (_rows(forward.outputs) for forward in (sight.source, sight.answered))
         if source.shape != linear.shape:  # the model makes something else of its head's outputs
             source, answered = linear, self._linear(sight.answered)

@@ -13,14 +13,14 @@ from torch import Tensor
 from regtta.adapter import Adapter
 from regtta.errors import MismatchError, OptionError, StatisticsError
 from regtta.identities import same_description
-from regtta.monitor.alarms import DEFAULT_ALARMS, Alarm, Board
+from regtta.monitor.alarms import DEFAULT_ALARMS, Alarm, AlarmSet
 from regtta.monitor.events import Event
-from regtta.monitor.measuring import Gauge
+from regtta.monitor.measuring import SignalEstimator
 from regtta.monitor.risk import risk_of_harm
 from regtta.monitor.signals import Evidence, Signals
 from regtta.monitor.writers import News, Writer
 from regtta.options import check_count, check_not_negative, check_share, described, described_by_0_1_0, instances_of
-from regtta.sight import Sight
+from regtta.sight import StepView
 from regtta.state_validation import require_count, require_mapping, require_text
 from regtta.steps import Step
 
@@ -91,7 +91,7 @@ class Monitor:
         self.writers, self.callbacks = tuple(writers), tuple(callbacks)
         self.every = every
         self._options = {"memory": memory, "least": least, "level": level, "tolerance": tolerance}
-        self._gauge = Gauge(
+        self._gauge = SignalEstimator(
             adapter.source, adapter.source_head(), memory=memory, least=least, level=level, tolerance=tolerance
         )
         self.failures: Counter[str] = Counter()
@@ -100,7 +100,7 @@ class Monitor:
 
     def _begin(self) -> None:
         self._gauge.begin()
-        self._board = Board(self.alarms)
+        self._board = AlarmSet(self.alarms)
         self._batches = self._since_helped = 0
         self.signals: Signals | None = None
         self.raised: Counter[str] = Counter()
@@ -108,7 +108,7 @@ class Monitor:
     def adapt(self, x: object, targets: Tensor | None = None) -> Step:
         """:meth:`Adapter.adapt <regtta.Adapter.adapt>`, then the signals, the alarms, the writers and the callbacks."""
         with self._lock:
-            looked: list[Sight] = []
+            looked: list[StepView] = []
             wanted = self._batches % self.every == 0
             step = self.adapter.adapt(x, targets, look=looked.append if wanted else None)
             self._batches += 1
@@ -195,7 +195,7 @@ class Monitor:
             "options": {**self._options, "every": self.every},
         }
 
-    def _tell(self, sight: Sight) -> None:
+    def _tell(self, sight: StepView) -> None:
         self._gauge.see(sight)
         self.signals = self._signals(sight.step, self._gauge.evidence())
         events = self._board.check(self.signals)

@@ -33,7 +33,7 @@ class Recipe:
     mixed_precision: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
+        """Validate fields."""
         check_count("epochs", self.epochs)
         check_count("batch_size", self.batch_size)
         check_positive("lr", self.lr)

@@ -7,7 +7,7 @@ from typing import Any
 _PATIENCE = 5.0  # seconds; what is told of a training is no reason to hold up the sweep
 
 
-class Board:
+class AlarmSet:
     """Lives in a process of its own."""
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ def put_up() -> Any:
     """A board on some machine; it is put up again where that is lost."""
     import ray
 
-    return ray.remote(Board).options(num_cpus=0, max_restarts=-1).remote()
+    return ray.remote(AlarmSet).options(num_cpus=0, max_restarts=-1).remote()
 
 
 def read(board: Any) -> Iterable[tuple[str, int, int]]:

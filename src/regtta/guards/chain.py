@@ -1,4 +1,4 @@
-"""The watches of one stream, asked together."""
+"""All guards of one stream, asked as one."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regtta.guards.base import Arrival, Guard, Keep, Outcome, Post, Rollback, Ruling, Watch
+from regtta.guards.base import Guard, GuardContext, GuardState, IncomingBatch, Keep, Rollback, Ruling, StepStats
 from regtta.processes import ALONE, Processes
 from regtta.state_validation import require_mapping, validate_part
 
@@ -18,13 +18,13 @@ class Screened:
     """A batch less the samples that guards left out.
 
     Attributes:
-        arrival: the batch to learn from.
+        batch: the batch to learn from.
         size: how many samples this process was given.
         kept: indices of those to learn from; ``None`` where no process left one out.
         reasons: why others were left out.
     """
 
-    arrival: Arrival
+    batch: IncomingBatch
     size: int
     kept: Tensor | None = None
     reasons: tuple[str, ...] = ()
@@ -32,7 +32,7 @@ class Screened:
     @property
     def nothing_left(self) -> bool:
         """Whether every sample of every process was left out."""
-        return bool(self.reasons) and self.arrival.size == 0
+        return bool(self.reasons) and self.batch.size == 0
 
     @property
     def excluded_rows(self) -> tuple[int, ...]:
@@ -49,49 +49,49 @@ class Screened:
         return predictions
 
 
-class Panel:
+class GuardChain:
     """All guards of a stream as one.
 
     Args:
         guards: in the order in which they are asked.
-        post: what they begin with.
+        context: what they begin with.
         processes: that must all abide by what any of them refuses.
     """
 
-    def __init__(self, guards: Sequence[Guard], post: Post, processes: Processes = ALONE) -> None:
-        self.watches = [guard.start(post) for guard in guards]
-        self._excluding = [watch for watch in self.watches if type(watch).exclude_rows is not Watch.exclude_rows]
+    def __init__(self, guards: Sequence[Guard], context: GuardContext, processes: Processes = ALONE) -> None:
+        self.states = [guard.start(context) for guard in guards]
+        self._excluding = [each for each in self.states if type(each).exclude_rows is not GuardState.exclude_rows]
         self._processes = processes
 
-    def screen(self, arrival: Arrival) -> Screened:
-        """Leave out the samples that any watch names; each sees what the ones before it left."""
-        screened = Screened(arrival, len(arrival.inputs))
-        for watch in self._excluding:
-            exclusion = watch.exclude_rows(screened.arrival)
+    def screen(self, batch: IncomingBatch) -> Screened:
+        """Leave out the samples that any guard names; each sees what the ones before it left."""
+        screened = Screened(batch, len(batch.inputs))
+        for guard in self._excluding:
+            exclusion = guard.exclude_rows(screened.batch)
             if exclusion is not None:
                 rows, kept = exclusion.rows, screened.kept
                 kept = torch.arange(len(rows), device=rows.device) if kept is None else kept
                 reasons = (*screened.reasons, exclusion.reason)
-                screened = Screened(screened.arrival.without(rows), screened.size, kept[~rows], reasons)
+                screened = Screened(screened.batch.without(rows), screened.size, kept[~rows], reasons)
         return screened
 
-    def admits(self, arrival: Arrival) -> Ruling:
-        """Ask every watch, for each has its memory to keep; an order to go back outweighs a mere no."""
+    def before_step(self, batch: IncomingBatch) -> Ruling:
+        """Ask every guard, for each has its memory to keep; an order to go back outweighs a mere no."""
         refusals: list[str | Rollback] = []
-        for watch in self.watches:
-            ruling = watch.admits(arrival)
+        for guard in self.states:
+            ruling = guard.before_step(batch)
             if isinstance(ruling, str | Rollback):
                 refusals.append(ruling)
-                if watch.unusable:
+                if guard.unusable:
                     break
         orders = [ruling for ruling in refusals if isinstance(ruling, Rollback)]
         return self._agreed(next(iter(orders or refusals), None))
 
-    def judge(self, outcome: Outcome) -> Ruling:
+    def after_step(self, stats: StepStats) -> Ruling:
         """Ask in turn: the first refusal stands, and those after it have no step to judge."""
         keep: Keep | None = None
-        for watch in self.watches:
-            ruling = watch.judge(outcome)
+        for guard in self.states:
+            ruling = guard.after_step(stats)
             if isinstance(ruling, str | Rollback):
                 return self._agreed(ruling)
             keep = ruling or keep
@@ -106,24 +106,24 @@ class Panel:
         return next(iter(refusals or (found for found in rulings if found is not None)), None)
 
     def returned(self) -> None:
-        """Tell every watch that the model was taken back."""
-        for watch in self.watches:
-            watch.returned()
+        """Tell every guard that the model was taken back."""
+        for guard in self.states:
+            guard.returned()
 
     def state_dict(self) -> dict[str, Any]:
         """What each remembers, by its number."""
-        return {str(number): watch.state_dict() for number, watch in enumerate(self.watches)}
+        return {str(number): guard.state_dict() for number, guard in enumerate(self.states)}
 
     def validate_state(self, state: object, path: str) -> None:
-        """Raise a StateError where a watch says that its part of ``state`` is not of its own form."""
-        found = require_mapping(path, state, [str(number) for number in range(len(self.watches))])
-        for number, watch in enumerate(self.watches):
-            validate_part(watch, found[str(number)], f"{path}/{number} ({type(watch).__name__.strip('_')})")
+        """Raise a StateError where a guard says that its part of ``state`` is not of its own form."""
+        found = require_mapping(path, state, [str(number) for number in range(len(self.states))])
+        for number, guard in enumerate(self.states):
+            validate_part(guard, found[str(number)], f"{path}/{number} ({type(guard).__name__.strip('_')})")
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from there."""
-        for number, watch in enumerate(self.watches):
-            watch.load_state_dict(state[str(number)])
+        for number, guard in enumerate(self.states):
+            guard.load_state_dict(state[str(number)])
 
 
 def _written(ruling: Ruling) -> str | None:
