@@ -13,12 +13,11 @@ Two counts describe how much of the feature space the source uses, as in Table 1
 
 import json
 import logging
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -29,17 +28,14 @@ from regtta.errors import (
     ForeignFileError,
     HeadMismatchError,
     ModelMismatchError,
-    NewerFormatError,
     OptionError,
     StatisticsError,
 )
 from regtta.files import read_safetensors, refuse_existing, write_safetensors
 from regtta.hashing import digest_of_tensors
 from regtta.moments import Moments
-from regtta.reading import parse_json
-from regtta.statistics_validation import RANGES, TENSORS, check_spectrum, check_tensors
+from regtta.statistics_validation import FORMAT_VERSION, RANGES, TENSORS, check_spectrum, check_tensors, read_about
 
-FORMAT_VERSION = 1
 RANK_TOLERANCE = torch.finfo(torch.float32).eps
 VALID_TOLERANCE = 1e-12
 SHARE = 0.99  # of the source's variance: the rest is too small to tell a shift from rounding
@@ -287,7 +283,7 @@ class SourceStatistics:
     def load(cls, path: str | Path) -> "SourceStatistics":
         """Read what :meth:`save` wrote."""
         tensors, metadata = read_safetensors(path)
-        about = _about(Path(path), metadata)
+        about = read_about(Path(path), metadata)
         check_tensors(Path(path), tensors)
         check_spectrum(Path(path), *(tensors[name] for name in ("variances", "basis", "feature_variances")))
         loaded = cls(
@@ -336,37 +332,3 @@ def fingerprint(model: nn.Module) -> str:
             if isinstance(value, Tensor) and not name.endswith("num_batches_tracked")
         }
     )
-
-
-def _about(path: Path, metadata: Mapping[str, str]) -> dict[str, Any]:
-    try:
-        about = parse_json(metadata["regtta.statistics"])
-        if not isinstance(about, dict):
-            raise TypeError(f"expected an object, found {type(about).__name__}")
-        version = int(about["format"])
-        wanted = {"count", "head", "fingerprint"} - set(about)
-    except (KeyError, ValueError, TypeError, OverflowError) as error:
-        raise ForeignFileError(
-            f"{path} is a safetensors file, but not one of source statistics (model weights, perhaps?). "
-            "Make one with regtta.collect(model, loader).save(path)."
-        ) from error
-    if version > FORMAT_VERSION:
-        raise NewerFormatError(
-            f"{path} has format {version}, newer than {FORMAT_VERSION}, the newest that regtta "
-            f"{__version__} reads. Upgrade regtta (the file was written by {about.get('regtta')})."
-        )
-    if wanted:
-        raise ForeignFileError(f"{path} lacks {sorted(wanted)}: it was not written by regtta.")
-    if type(about["count"]) is not int or about["count"] < 2:
-        raise ForeignFileError(
-            f"{path}: expected a count of 2 samples or more, found {str(about['count'])[:40]}. Collect it again."
-        )
-    for name in ("head", "fingerprint"):
-        if not isinstance(about[name], str):
-            raise ForeignFileError(f"{path}: expected {name!r} to be a text, found {type(about[name]).__name__}.")
-    norm = about.get("largest_feature_norm", 0.0)
-    if type(norm) not in (int, float) or not 0 <= norm < math.inf:
-        raise ForeignFileError(
-            f"{path}: expected largest_feature_norm of at least 0, found {str(norm)[:40]}. Collect it again."
-        )
-    return about

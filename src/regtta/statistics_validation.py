@@ -1,17 +1,57 @@
-"""Checks on the tensors of a file of source statistics: whether they are the spectrum of a covariance."""
+"""Checks on a file of source statistics: what it says of itself, and whether it holds the spectrum of a covariance."""
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from regtta.errors import ForeignFileError
+from regtta._version import __version__
+from regtta.errors import ForeignFileError, NewerFormatError
+from regtta.reading import parse_json
 
+FORMAT_VERSION = 1
 TENSORS = ("mean", "variances", "basis", "feature_variances")
 RANGES = "input_ranges"
 # Decompositions in float64 are exact to about 1e-12 at any width that models have; what is off by more is no rounding.
 _ROUNDING = 1e-8
+
+
+def read_about(path: Path, metadata: Mapping[str, str]) -> dict[str, Any]:
+    """Return what a file of statistics says of itself, or raise an error that says what it is instead."""
+    try:
+        about = parse_json(metadata["regtta.statistics"])
+        if not isinstance(about, dict):
+            raise TypeError(f"expected an object, found {type(about).__name__}")
+        version = int(about["format"])
+        wanted = {"count", "head", "fingerprint"} - set(about)
+    except (KeyError, ValueError, TypeError, OverflowError) as error:
+        raise ForeignFileError(
+            f"{path} is a safetensors file, but not one of source statistics (model weights, perhaps?). "
+            "Make one with regtta.collect(model, loader).save(path)."
+        ) from error
+    if version > FORMAT_VERSION:
+        raise NewerFormatError(
+            f"{path} has format {version}, newer than {FORMAT_VERSION}, the newest that regtta "
+            f"{__version__} reads. Upgrade regtta (the file was written by {about.get('regtta')})."
+        )
+    if wanted:
+        raise ForeignFileError(f"{path} lacks {sorted(wanted)}: it was not written by regtta.")
+    if type(about["count"]) is not int or about["count"] < 2:
+        raise ForeignFileError(
+            f"{path}: expected a count of 2 samples or more, found {str(about['count'])[:40]}. Collect it again."
+        )
+    for name in ("head", "fingerprint"):
+        if not isinstance(about[name], str):
+            raise ForeignFileError(f"{path}: expected {name!r} to be a text, found {type(about[name]).__name__}.")
+    norm = about.get("largest_feature_norm", 0.0)
+    if type(norm) not in (int, float) or not 0 <= norm < math.inf:
+        raise ForeignFileError(
+            f"{path}: expected largest_feature_norm of at least 0, found {str(norm)[:40]}. Collect it again."
+        )
+    return about
 
 
 def check_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
