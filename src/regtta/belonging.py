@@ -143,7 +143,6 @@ def check_state(
         moving: names of the tensors that move.
         formerly: what version 0.1.0 would have written in place of ``own``.
     """
-    require_mapping("", state)
     for name, value in own.items():
         if not any(same_description(state.get(name), known) for known in (value, (formerly or own)[name])):
             raise MismatchError(

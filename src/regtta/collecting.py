@@ -91,7 +91,7 @@ def collect(
     return dataclasses.replace(
         source,
         input_ranges=features.ranges.merged(processes),
-        largest_feature_norm=float(source.whitened_norms(furthest.rows).max()) if source.rank else 0.0,
+        largest_feature_norm=float(source.whitened_norms(furthest.rows).max()),
     )
 
 

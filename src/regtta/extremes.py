@@ -45,7 +45,6 @@ class FurthestFeatures(Gatherer):
     rows: Tensor
 
     def __init__(self, device: torch.device) -> None:
-        self._device = device
         self._centre = torch.empty(0, device=device)
         self.rows = torch.empty(0, 0, device=device)
 

@@ -184,9 +184,13 @@ class SourceStatistics:
         carried = self.variances.cumsum(0) / self.variances.sum()
         return min(int((carried < share).sum()) + 1, self.dimensions)
 
+    def leading(self, share: float = SHARE) -> Subspace:
+        """Return the leading directions that carry ``share`` of the variance, no more than the rank."""
+        return self.top(min(self.dimensions_for(share), self.rank))
+
     def whitened_norms(self, features: Tensor) -> Tensor:
         """(B,) ``‖Λ^(−1/2) Vᵀ (z − μ)‖²`` of features (B, D), over the directions that carry 99 % of the variance."""
-        subspace = self.top(min(self.dimensions_for(SHARE), self.rank))
+        subspace = self.leading()
         coordinates = subspace.project(features.cpu().double())
         return (coordinates.square() / subspace.variances).sum(dim=1)
 

@@ -74,7 +74,7 @@ class Stream:
 
     def step(self, dealt: Dealt, *, frozen: bool, sight: bool) -> tuple[Step, StepView | None]:
         """Learn from a batch if the guards let it be; and, where asked for, how both models see it."""
-        answer = self._frozen_step(dealt) if frozen else self._guarded_step(dealt)
+        answer = self._refused_step(dealt, "frozen by hand") if frozen else self._guarded_step(dealt)
         self.batches += 1
         self.learned += answer.step.diagnostics.verdict.learned
         if not sight:
@@ -187,9 +187,6 @@ class Stream:
     def _predicted(self, dealt: Dealt) -> Tensor:
         """Predictions of this process's samples in eval mode."""
         return self._passes.own(self._passes.current(dealt).outputs, dealt)
-
-    def _frozen_step(self, dealt: Dealt) -> _Answer:
-        return self._refused_step(dealt, "frozen by hand")
 
     def _refused_step(self, dealt: Dealt, reason: str, excluded_rows: tuple[int, ...] = ()) -> _Answer:
         """Predict a batch that is not learned from, and that no guard has to look at."""

@@ -42,8 +42,7 @@ class Whitening:
             True
         """
         source.require_variance()
-        k = min(source.dimensions_for(share), source.rank)
-        subspace = source.top(k)
+        subspace = source.leading(share)
         scale = subspace.variances.sqrt()
         effect = head.weight.detach().cpu().double() @ subspace.basis * scale
         device, dtype = head.weight.device, torch.promote_types(head.weight.dtype, torch.float32)

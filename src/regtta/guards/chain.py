@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -34,7 +35,7 @@ class Screened:
         """Whether every sample of every process was left out."""
         return bool(self.reasons) and self.batch.size == 0
 
-    @property
+    @cached_property
     def excluded_rows(self) -> tuple[int, ...]:
         """Indices of the samples that were left out."""
         return () if self.kept is None else tuple(sorted(set(range(self.size)) - set(self.kept.tolist())))

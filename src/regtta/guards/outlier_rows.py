@@ -13,7 +13,7 @@ from regtta.outliers import LEAST_ROWS, deviations, is_table
 from regtta.statistics import SourceStatistics
 from regtta.whitening import Whitening
 
-_NORM_WITHOUT_RECORD = 20.0  # times the mean squared norm, for statistics that hold no largest one
+_LEAST_NORM = 20.0  # times the source's mean squared norm: up to it nothing is beyond reason
 
 
 @dataclass(frozen=True)
@@ -22,11 +22,11 @@ class OutlierRows(Guard):
 
     One sample a million times too large would move BatchNorm's running variance for a hundred batches. The decision is
     made before the pass that learns, since batch statistics spread an outlier over the features of every sample. It is
-    made on the inputs: beyond reason is a number that is far from its column's median in the batch *and* larger than
-    anything in that column of the source's data (see :mod:`regtta.outliers`). So a stream that is shifted as a whole
-    has no outliers. Where more than ``most`` of a batch lies that far out, it is a shift and no sample is left out. Not
-    looked at are batches of fewer than 16 samples, whose own scale is too uncertain, and inputs of whole numbers, such
-    as token ids.
+    made on the inputs: beyond reason is a number that is far from its column's median in the batch *and* much larger
+    than anything in that column of the source's data (see :mod:`regtta.outliers`). So a stream that is shifted as a
+    whole has no outliers. Where more than ``most`` of a batch lies that far out, it is a shift and no sample is left
+    out. Not looked at are batches of fewer than 16 samples, whose own scale is too uncertain, and inputs of whole
+    numbers, such as token ids.
 
     Args:
         factor: how many times the largest magnitude of the source's own samples is beyond reason; without statistics of
@@ -74,8 +74,8 @@ class _OutlierScreen(GuardState):
         self.ranges = [] if source is None else (guard.factor * source.input_ranges).tolist()
         self.feature_limit = 0.0
         if source is not None and whitening is not None:
-            usual = _NORM_WITHOUT_RECORD * whitening.dimensions
-            self.feature_limit = max(usual, guard.factor**2 * source.largest_feature_norm)
+            least = _LEAST_NORM * whitening.dimensions
+            self.feature_limit = max(least, guard.factor**2 * source.largest_feature_norm)
 
     def exclude_rows(self, batch: IncomingBatch) -> Exclusion | None:
         """Name the samples whose inputs, or features, are beyond reason."""

@@ -121,7 +121,7 @@ class _EnergyState(_FirstSteps):
     def __init__(self, guard: SubspaceEnergy, source: SourceStatistics, head: nn.Linear) -> None:
         super().__init__(guard.first)
         self.factor = guard.factor
-        subspace = source.top(min(source.dimensions_for(SHARE), source.rank))
+        subspace = source.leading()
         self.mean, self.basis = (values.to(head.weight.device) for values in (subspace.mean, subspace.basis))
         total = float(source.variances.sum())
         self.usual = max(total - float(subspace.variances.sum()), total * (1 - SHARE))
