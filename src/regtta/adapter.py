@@ -281,9 +281,9 @@ class Adapter:
         ways = runners(self._model, head, self.execution)
         self._head = head
         self._passes = Passes(ways, parts.as_begun, self.execution, self._processes, self._slots)
-        stage = MethodContext(self._model, module, self.source)
+        context = MethodContext(self._model, module, self.source)
         learner = Learner(
-            ways, parts, self.method, stage, self._slots, processes=self._processes, execution=self.execution
+            ways, parts, self.method, context, self._slots, processes=self._processes, execution=self.execution
         )
         self._stream = Stream(learner, self._passes, self.guards, self._processes)
 

@@ -20,8 +20,6 @@ from regtta.optimizer_schema import (
 )
 from regtta.state_validation import invalid, require_mapping, require_sequence
 
-_TORCHS_KEYS = ("state", "param_groups")
-
 
 class CustomOptimizerState:
     """The state of an optimizer of the user's own.
@@ -67,8 +65,7 @@ class CustomOptimizerState:
         """Raise a StateError where ``state`` is not what the running optimizer would write, as far as that is known."""
         if not _as_torch_writes(self.optimizer.state_dict()):
             return
-        found = require_mapping(path, state)
-        require_mapping(path, {key: found[key] for key in ("state", "param_groups") if key in found}, _TORCHS_KEYS)
+        found = require_mapping(path, state, ("state", "param_groups"), others=True)
         groups, own = require_sequence(f"{path}/param_groups", found["param_groups"]), self._groups_at_first()
         if len(groups) != len(own):
             raise invalid(f"{path}/param_groups", f"{len(own)} group(s)", f"{len(groups)}")

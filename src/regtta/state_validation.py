@@ -40,15 +40,17 @@ def invalid(path: str, expected: str, found: object) -> StateError:
     )
 
 
-def require_mapping(path: str, value: object, keys: Collection[object] | None = None) -> Mapping[Any, Any]:
-    """Return ``value``, a mapping with exactly ``keys`` where these are given."""
+def require_mapping(
+    path: str, value: object, keys: Collection[object] | None = None, *, others: bool = False
+) -> Mapping[Any, Any]:
+    """Return ``value``, a mapping that has ``keys`` where these are given, and no others unless they are allowed."""
     if not isinstance(value, Mapping):
         raise invalid(path or "it", "a dict", value)
     if keys is not None:
         for key in keys:
             if key not in value:
                 raise invalid(f"{path}/{key}" if path else str(key), "there", None)
-        for key in value:
+        for key in () if others else value:
             if key not in keys:
                 raise invalid(f"{path}/{key}" if path else str(key), "absent", value[key])
     return value

@@ -180,8 +180,7 @@ class Monitor:
 
     def _validate(self, state: Mapping[str, Any]) -> None:
         """Raise a StateError where the monitor would never have written ``state``; nothing is loaded."""
-        for name in ("gauge", "board", "batches", "since_helped", "raised"):
-            require_mapping("", {key: state[key] for key in (name,) if key in state}, (name,))
+        require_mapping("", state, ("gauge", "board", "batches", "since_helped", "raised"), others=True)
         self._gauge.validate_state(state["gauge"], "gauge")
         self._board.validate_state(state["board"], "board")
         for name in ("batches", "since_helped"):
