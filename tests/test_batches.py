@@ -30,7 +30,7 @@ def test_inputs_of_every_kind_of_batch():
         ((), None, "found tuple"),
         ("text", None, "found str"),
         ({"a": [[1.0]]}, "a", "found list"),
-        (torch.tensor(1.0), None, "found a single number"),
+        (torch.tensor(1.0), None, "found a scalar"),
     ],
 )
 def test_inputs_that_cannot_be_read(batch, key, message):
@@ -117,7 +117,7 @@ def test_a_list_of_samples_is_refused_and_both_fixes_work(count, shape, kind, ke
 def test_tensors_with_other_numbers_of_rows_are_no_labels(lengths, kind):
     batch = kind([torch.zeros(length, 2) for length in lengths])
     if len(set(lengths)) > 1:
-        with pytest.raises(BatchError, match="must have one row a sample.*pad_sequence"):
+        with pytest.raises(BatchError, match="must have one row per sample.*pad_sequence"):
             inputs_of(batch)
         assert len(inputs_of(rnn.pad_sequence(list(batch), batch_first=True))) == len(lengths)
 

@@ -1,4 +1,4 @@
-"""Gathering source statistics in streaming passes over the source data."""
+"""Collection of source statistics in streaming passes over the source data."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -33,23 +33,23 @@ def collect(
     progress: Callable[[int], None] | None = None,
     group: "dist.ProcessGroup | None" = None,
 ) -> SourceStatistics:
-    """Statistics of the source features of ``model`` over ``loader``, in one streaming pass.
+    """Collect the statistics of the source features of ``model`` over ``loader``, in one streaming pass.
 
-    Runs in eval mode, on a copy: the model given is left bit for bit as it was. Memory does not
-    depend on the number of samples.
+    Runs in eval mode on a copy of the model; the model itself is not modified. Memory use does not depend on the
+    number of samples.
 
     Args:
         model: a trained model that ends in a linear head.
-        loader: batches ``x``, ``(x, y)`` or dicts; targets are dropped.
-        head: name of the head; ``None`` finds it by probing the first batch.
-        methods: whose needs beyond the moments to gather as well. Feature restoration needs a second pass over the
-            data, and so a loader that can be iterated again.
-        inputs: the key of the input in dict batches.
-        device: where to run; ``None`` stays on the model's device.
-        progress: called after each batch with the number of samples seen so far, over all passes.
-        group: processes that collect together, such as ``torch.distributed.group.WORLD``. Each gives the same model and
-            its own share of the data, which may be none; all return the statistics of the whole. They wait for each
-            other at the end of each pass alone, and what fails in one raises in all.
+        loader: iterable of batches ``x``, ``(x, y)`` or dicts; targets are dropped.
+        head: name of the head; ``None`` finds it by a forward pass on the first batch.
+        methods: methods whose additional source statistics to collect. Feature restoration needs a second pass over
+            the data, and therefore a loader that can be iterated again.
+        inputs: key of the inputs in dict batches.
+        device: device to run on; ``None`` uses the model's device.
+        progress: callback, called after each batch with the number of samples seen so far over all passes.
+        group: process group for distributed collection, such as ``torch.distributed.group.WORLD``. Each process passes
+            the same model and its own shard of the data, which may be empty; all return the statistics of the whole.
+            Processes synchronise only at the end of each pass, and an error in one is raised in all.
 
     Example:
         >>> import torch, regtta
@@ -63,40 +63,73 @@ def collect(
         _check_loader(loader)
         _check_methods(methods)
         features = _SourceFeatures(model, head, inputs, device)
-        moments, furthest = _FeatureMoments(features.device), FurthestFeatures(features.device)
-        extra = {name: gatherer for method in methods for name, gatherer in method.gatherers().items()}
-        gatherers = [moments, furthest, *extra.values()]
-        for gatherer in gatherers:
-            gatherer.check(processes)
-        passes = max(gatherer.passes for gatherer in gatherers)
-        _check_passes(loader, passes, extra)
+        gatherers = _Gatherers(methods, features.device)
+        gatherers.check(processes, loader)
     processes.check_same("model", features.fingerprint)
     processes.check_same("list of methods to gather for", ", ".join(map(_described, methods)))
-    counts = [0] * passes
-    for number in range(passes):
-        at_work = [gatherer for gatherer in gatherers if number < gatherer.passes]
+    _run_passes(loader, features, gatherers, processes, progress)
+    source = features.statistics(gatherers.moments.merged, gatherers.extras())
+    return dataclasses.replace(
+        source,
+        input_ranges=features.ranges.merged(processes),
+        largest_feature_norm=float(source.whitened_norms(gatherers.furthest.rows).max()),
+    )
+
+
+def _run_passes(
+    loader: Iterable[object],
+    features: "_SourceFeatures",
+    gatherers: "_Gatherers",
+    processes: Processes,
+    progress: Callable[[int], None] | None,
+) -> None:
+    """Update all gatherers in their passes over ``loader`` and merge them across processes after each pass."""
+    counts = [0] * gatherers.passes
+    for number in range(gatherers.passes):
+        active = gatherers.in_pass(number)
         with failing_together(processes):
             for forward in features.over(loader):
-                for gatherer in at_work:
+                for gatherer in active:
                     gatherer.see(forward, number)
                 counts[number] += len(forward.features)
                 if progress is not None:
                     progress(sum(counts))
             _check_count(number, counts[number], counts[0])
         features.agree_on_head(processes)
-        for gatherer in at_work:
+        for gatherer in active:
             gatherer.merge(processes, number)
-    results = {f"{name}/{key}": value for name, g in extra.items() for key, value in g.result().items()}
-    source = features.statistics(moments.merged, results)
-    return dataclasses.replace(
-        source,
-        input_ranges=features.ranges.merged(processes),
-        largest_feature_norm=float(source.whitened_norms(furthest.rows).max()),
-    )
+
+
+class _Gatherers:
+    """Gatherers of one collection: feature moments, furthest features and those requested by methods.
+
+    Attributes:
+        passes: number of passes over the source data that the gatherers need.
+    """
+
+    def __init__(self, methods: Sequence[Gathers], device: torch.device) -> None:
+        self.moments, self.furthest = _FeatureMoments(device), FurthestFeatures(device)
+        self._extra = {name: gatherer for method in methods for name, gatherer in method.gatherers().items()}
+        self._all: list[Gatherer] = [self.moments, self.furthest, *self._extra.values()]
+        self.passes = max(gatherer.passes for gatherer in self._all)
+
+    def check(self, processes: Processes, loader: Iterable[object]) -> None:
+        """Raise unless all gatherers can run in ``processes`` and ``loader`` allows the number of passes."""
+        for gatherer in self._all:
+            gatherer.check(processes)
+        _check_passes(loader, self.passes, self._extra)
+
+    def in_pass(self, number: int) -> list[Gatherer]:
+        """Return the gatherers that take part in pass ``number``."""
+        return [gatherer for gatherer in self._all if number < gatherer.passes]
+
+    def extras(self) -> dict[str, Tensor]:
+        """Return the tensors gathered for methods, by ``"method/name"``."""
+        return {f"{name}/{key}": value for name, g in self._extra.items() for key, value in g.result().items()}
 
 
 class _FeatureMoments(Gatherer):
-    """The moments of the features, which every collection gathers."""
+    """Moments of the features, part of every collection."""
 
     merged: Moments
 
@@ -105,26 +138,26 @@ class _FeatureMoments(Gatherer):
         self._device = device
 
     def see(self, forward: Forward, number: int) -> None:  # noqa: ARG002 - there is one pass
-        """Add the features of a batch."""
+        """Update with the features of a batch."""
         self._running.add(forward.features)
 
     def merge(self, processes: Processes, number: int) -> None:  # noqa: ARG002 - there is one pass
-        """Make them those of all processes."""
+        """Merge the moments of all processes into :attr:`merged`."""
         moments = moments_of_all(self._running.finish(), processes, self._device)
         if moments is None:
             raise StatisticsError(
-                "The source loader gave no samples. Give one that yields batches of inputs; an iterator "
-                "that was used up before is empty."
+                "The source loader gave no samples. Pass one that yields batches of inputs; an iterator "
+                "that was consumed before is empty."
             )
         self.merged = moments
 
     def result(self) -> dict[str, Tensor]:
-        """Nothing extra: :attr:`merged` is what the statistics are made of."""
+        """Return no tensors: the statistics are computed from :attr:`merged`."""
         return {}
 
 
 class _SourceFeatures:
-    """The features of a private copy of the model, batch by batch."""
+    """Features of a private copy of the model, computed batch by batch."""
 
     def __init__(self, model: nn.Module, head: str | None, key: str | None, device: torch.device | str | None) -> None:
         self._model = private_copy(model).eval()
@@ -137,9 +170,12 @@ class _SourceFeatures:
 
     @torch.no_grad()
     def over(self, loader: Iterable[object]) -> Iterator[Forward]:
-        """One pass; features that are not finite are told of within a few batches, at the latest when it ends."""
-        watch = _FiniteWatch()
-        # Pinned batches are new ones each time where torch makes them; who else pins may write into them again.
+        """Yield the forward passes of one pass over ``loader``; raise a StatisticsError if features are not finite.
+
+        Features are checked every few batches and at the end of the pass.
+        """
+        check = _FinitenessCheck()
+        # Only torch's DataLoader allocates each pinned batch anew; other loaders may overwrite their pinned buffers.
         pinned = self.device.type == "cuda" and isinstance(loader, DataLoader) and loader.pin_memory
         for index, batch in enumerate(loader):
             inputs = inputs_of(batch, self._key).to(self.device, non_blocking=pinned)
@@ -149,19 +185,19 @@ class _SourceFeatures:
                 self._forward = FeatureModel(self._model, find_head(self._model, inputs))
             forward = self._forward(inputs)
             self.ranges.see(inputs)
-            watch.see(forward.features, index)
+            check.update(forward.features, index)
             yield forward
-        watch.check()
+        check.run()
 
     def agree_on_head(self, processes: Processes) -> None:
-        """Take over the head from the other processes where no batch has shown it here; raise where they differ."""
+        """Adopt the head found by other processes if no batch arrived here; raise if the heads differ."""
         mine = None if self._forward is None else self._forward.head_name
         found = processes.first(mine)
         self._head = mine or found or ""
         processes.check_same("head", self._head)
 
     def statistics(self, moments: Moments, extras: dict[str, Tensor]) -> SourceStatistics:
-        """What was gathered, with the mark of the model it was gathered on."""
+        """Return the source statistics, with the fingerprint of the model they were collected on."""
         found = SourceStatistics.from_moments(
             moments,
             head=self._head,
@@ -172,42 +208,42 @@ class _SourceFeatures:
         return found
 
 
-class _FiniteWatch:
-    """Whether features are finite. Asked once in many batches, since the answer of a GPU has to be waited for."""
+class _FinitenessCheck:
+    """Check that features are finite, run once per many batches, since the result synchronises with a GPU."""
 
     def __init__(self) -> None:
-        self._ends: list[Tensor] = []
+        self._extremes: list[Tensor] = []
         self._batches: list[int] = []
 
-    def see(self, features: Tensor, batch: int) -> None:
-        """Look at the features of batch ``batch``."""
-        self._ends += features.aminmax()  # NaN where one is
+    def update(self, features: Tensor, batch: int) -> None:
+        """Add the features of batch number ``batch``."""
+        self._extremes += features.aminmax()  # NaN if any feature is
         self._batches.append(batch)
         if len(self._batches) == _BATCHES_BETWEEN_CHECKS:
-            self.check()
+            self.run()
 
-    def check(self) -> None:
-        """Raise where a batch seen was not finite, for the first of them."""
+    def run(self) -> None:
+        """Raise a StatisticsError that names the first non-finite batch, if there is one."""
         if not self._batches:
             return
-        finite = torch.stack(self._ends).isfinite().view(-1, 2).all(dim=1).tolist()
+        finite = torch.stack(self._extremes).isfinite().view(-1, 2).all(dim=1).tolist()
         if not all(finite):
             raise StatisticsError(
-                f"The model gives non-finite features on source batch {self._batches[finite.index(False)]}. Source "
-                "data must be clean: drop those samples, or check the model's weights."
+                f"The model computes non-finite features on source batch {self._batches[finite.index(False)]}. Source "
+                "data must be clean: remove those samples, or check the model's weights."
             )
-        self._ends, self._batches = [], []
+        self._extremes, self._batches = [], []
 
 
 def _moved(model: nn.Module, device: torch.device | str) -> torch.device:
-    """Move ``model`` to a device that may not be there or not be one."""
+    """Move ``model`` to ``device``; raise an OptionError if it is invalid or not available."""
     try:
         found = torch.device(device)
         model.to(found)
     except (RuntimeError, TypeError, AssertionError) as error:
         raise OptionError(
-            f"Cannot run on device={device!r} ({str(error).splitlines()[0]}). Pass one that torch has here, such as "
-            '"cpu" or "cuda:0", or leave it out to stay on the model\'s.'
+            f"Cannot run on device={device!r} ({str(error).splitlines()[0]}). Pass an available device, such as "
+            '"cpu" or "cuda:0", or leave it out to use the model\'s.'
         ) from error
     return found
 
@@ -232,21 +268,21 @@ def _check_methods(methods: Sequence[Gathers]) -> None:
 
 def _check_passes(loader: Iterable[object], passes: int, gatherers: dict[str, Gatherer]) -> None:
     if passes > 1 and isinstance(loader, Iterator):
-        needy = [name for name, gatherer in gatherers.items() if gatherer.passes > 1]
+        affected = [name for name, gatherer in gatherers.items() if gatherer.passes > 1]
         raise StatisticsError(
-            f"{', '.join(needy)} needs {passes} passes over the source, but the loader is an iterator, used up after "
-            "one. Give a list, a DataLoader or anything else that can be iterated again."
+            f"{', '.join(affected)} needs {passes} passes over the source, but the loader is an iterator, which can be "
+            "consumed only once. Pass a list, a DataLoader or another iterable that can be iterated again."
         )
 
 
 def _described(method: Gathers) -> str:
-    """The method and its options; those that are no dataclass have no text that is the same in every process."""
+    """Return the method with its options; only the class name if its repr may differ between processes."""
     return repr(method) if dataclasses.is_dataclass(method) else type(method).__name__
 
 
 def _check_count(number: int, seen: int, first: int) -> None:
     if seen != first:
         raise StatisticsError(
-            f"The source loader gave {first} samples in its first pass and {seen} in pass {number + 1}. Give one that "
+            f"The source loader gave {first} samples in its first pass and {seen} in pass {number + 1}. Pass one that "
             "yields the same samples each time."
         )

@@ -1,4 +1,4 @@
-"""Decompositions of matrices that end in a result, a finite gradient or a clear error."""
+"""Matrix decompositions with fallbacks for ill-conditioned matrices and finite gradients."""
 
 from typing import Any
 
@@ -12,9 +12,9 @@ LinAlgError: type[RuntimeError] = torch.linalg.LinAlgError  # type: ignore[attr-
 
 
 def symmetric_eigen(matrix: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the eigenvalues (D,), rising, and eigenvectors (D, D), as columns, of a covariance-like matrix (D, D).
+    """Return the eigenvalues (D,), ascending, and eigenvectors (D, D), as columns, of a covariance matrix (D, D).
 
-    They lie where the matrix does, or on the CPU where its device did not converge: the solvers of GPUs fail on some
+    The results are on the device of ``matrix``, or on the CPU if its solver did not converge: GPU solvers fail on some
     ill-conditioned matrices that LAPACK decomposes.
 
     Example:
@@ -33,7 +33,7 @@ def symmetric_eigen(matrix: Tensor) -> tuple[Tensor, Tensor]:
     except LinAlgError as error:
         found = str(error).splitlines()[0]
     try:
-        # Of a matrix without negative eigenvalues the singular values are the eigenvalues, by another algorithm.
+        # The singular values of a positive semi-definite matrix are its eigenvalues, and the algorithm is another one.
         vectors, values, _ = torch.linalg.svd(matrix)
         return values.flip(0), vectors.flip(1)
     except LinAlgError as error:
@@ -41,7 +41,7 @@ def symmetric_eigen(matrix: Tensor) -> tuple[Tensor, Tensor]:
         raise StatisticsError(
             f"The second moments of the source features, {len(matrix)} × {len(matrix)}, have no eigenvalue "
             f"decomposition ({found}); their entries {entries}. Check that the model's features on the source are "
-            "finite and of a moderate scale, and collect the statistics again."
+            "finite and of moderate scale, and collect the statistics again."
         ) from error
 
 
@@ -52,10 +52,10 @@ def singular_vectors(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         matrix: (m, n), real.
 
     Returns:
-        U (m, k), s (k,) falling and V (n, k), k the smaller of m and n. Singular vectors of equal singular values are
-        defined up to a rotation among themselves, and those of 0 are arbitrary: gradients leave out how these turn.
-        That is exact for functions that do not depend on that choice, such as the distance of the subspaces that
-        leading vectors span. (The gradient of ``torch.linalg.svd`` divides by the difference of equal values.)
+        U (m, k), s (k,) in descending order and V (n, k), with k = min(m, n). Singular vectors of equal singular values
+        are defined up to a rotation among themselves, and those of zero are arbitrary; gradients omit these rotations.
+        They are exact for functions that do not depend on that choice, such as the distance between the subspaces
+        spanned by leading vectors. (The gradient of ``torch.linalg.svd`` divides by the difference of equal values.)
 
     Example:
         >>> x = torch.eye(3, requires_grad=True)
@@ -68,7 +68,7 @@ def singular_vectors(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 class _SingularVectors(torch.autograd.Function):
-    """A thin singular value decomposition whose gradient treats values closer than rounding as equal."""
+    """Thin singular value decomposition whose gradient treats values closer than rounding error as equal."""
 
     @staticmethod
     def forward(ctx: Any, matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -83,10 +83,10 @@ class _SingularVectors(torch.autograd.Function):
         u, values, v = ctx.saved_tensors
         rounding = 8 * torch.finfo(values.dtype).eps * values.max()
         gaps = values - values.unsqueeze(1)  # [i, j]: s_j − s_i
-        turns = _inverse_or_zero(gaps * (values + values.unsqueeze(1)), gaps.abs() > rounding)
+        rotations = _inverse_or_zero(gaps * (values + values.unsqueeze(1)), gaps.abs() > rounding)
         inverse = _inverse_or_zero(values, values > rounding)
         in_u, in_v = u.T @ by_u, v.T @ by_v
-        from_u, from_v = turns * (in_u - in_u.T), turns * (in_v - in_v.T)
+        from_u, from_v = rotations * (in_u - in_u.T), rotations * (in_v - in_v.T)
         core = from_u * values + values.unsqueeze(1) * from_v + torch.diag(by_values)
         outside_u, outside_v = by_u - u @ in_u, by_v - v @ in_v
         gradient: Tensor = (u @ core + outside_u * inverse) @ v.T + u @ (outside_v * inverse).T

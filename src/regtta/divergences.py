@@ -1,8 +1,7 @@
-"""Distances between distributions of features, as pure functions on tensors.
+"""Distances between feature distributions, as pure functions on tensors.
 
-They are differentiable in every argument and keep its dtype. Those between Gaussians take the means and
-variances of two Gaussians a dimension, all of one shape (K,), and give the distance of every dimension,
-(K,).
+All are differentiable in every argument and preserve its dtype. Distances between Gaussians take the means and
+variances of two Gaussians per dimension, all of shape (K,), and return one distance per dimension, (K,).
 """
 
 from collections.abc import Callable, Mapping
@@ -20,7 +19,7 @@ Divergence = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
 def symmetric_kl(mean: Tensor, variance: Tensor, mean0: Tensor, variance0: Tensor) -> Tensor:
-    """KL(p‖q) + KL(q‖p) of Gaussians, in which the logarithms cancel.
+    """Return the symmetric KL divergence of Gaussians, KL(p‖q) + KL(q‖p), in which the logarithms cancel.
 
     ``½ (((m−m₀)² + s)/s₀ + ((m−m₀)² + s₀)/s − 2)``
 
@@ -34,7 +33,7 @@ def symmetric_kl(mean: Tensor, variance: Tensor, mean0: Tensor, variance0: Tenso
 
 
 def wasserstein2(mean: Tensor, variance: Tensor, mean0: Tensor, variance0: Tensor) -> Tensor:
-    """Squared 2-Wasserstein distance of Gaussians: ``(m−m₀)² + (√s − √s₀)²``.
+    """Return the squared 2-Wasserstein distance between Gaussians: ``(m−m₀)² + (√s − √s₀)²``.
 
     Example:
         >>> from torch import tensor
@@ -45,7 +44,7 @@ def wasserstein2(mean: Tensor, variance: Tensor, mean0: Tensor, variance0: Tenso
 
 
 def l1(mean: Tensor, variance: Tensor, mean0: Tensor, variance0: Tensor) -> Tensor:
-    """L1 distance of means and standard deviations: ``|m−m₀| + |√s − √s₀|``.
+    """Return the L1 distance between means and standard deviations: ``|m−m₀| + |√s − √s₀|``.
 
     Example:
         >>> from torch import tensor
@@ -67,15 +66,15 @@ def alignment_loss(
     metric: Metric = "kl",
     unbiased: bool = True,
 ) -> Tensor:
-    """Weighted distance of a batch's moments to given ones: ``Σ_d α_d · metric_d``, a scalar.
+    """Return the weighted distance of a batch's moments to reference moments, a scalar: ``Σ_d α_d · metric_d``.
 
     Args:
-        values: (B, K), one row a sample.
+        values: (B, K), one row per sample.
         mean0: (K,) means to align with.
         variance0: (K,) variances to align with.
-        weights: (K,) the α of each dimension.
+        weights: (K,) weight α of each dimension.
         metric: ``"kl"``, ``"w2"`` or ``"l1"``.
-        unbiased: divide the batch's variance by B−1 rather than by B.
+        unbiased: divide the batch's variance by B−1 instead of B.
 
     Example:
         >>> from torch import tensor, zeros, ones
@@ -83,23 +82,23 @@ def alignment_loss(
         tensor(0.5000)
     """
     if metric == "kl" and not any(given.requires_grad for given in (mean0, variance0, weights)):
-        loss: Tensor = _AlignedByKL.apply(values, mean0, variance0, weights, int(unbiased))
+        loss: Tensor = _KLAlignment.apply(values, mean0, variance0, weights, int(unbiased))
         return loss
     mean, variance = moments_with_memory(values, values[:0].detach(), unbiased=unbiased)
     return (weights * METRICS[metric](mean, variance, mean0, variance0)).sum()
 
 
-class _AlignedByKL(torch.autograd.Function):
-    """The weighted symmetric KL divergence of a batch's moments, with its gradient in closed form.
+class _KLAlignment(torch.autograd.Function):
+    """Weighted symmetric KL divergence of a batch's moments, with its gradient in closed form.
 
-    ``∂L/∂m = α (m−m₀)(1/s + 1/s₀)`` and ``∂L/∂s = ½ α (1/s₀ − ((m−m₀)² + s₀)/s²)``: a third of what autograd does for
-    the same, which is most of a step of a small model.
+    ``∂L/∂m = α (m−m₀)(1/s + 1/s₀)`` and ``∂L/∂s = ½ α (1/s₀ − ((m−m₀)² + s₀)/s²)``. This takes a third of autograd's
+    operations, which otherwise dominate the step of a small model.
     """
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, *given: Any) -> Tensor:
         mean0, variance0, weights, correction = given
-        # By hand: torch's variance over rows takes five times as long on a CPU.
+        # Written out, since torch.var over rows is five times slower on a CPU.
         mean = values.mean(dim=0)
         centred = values - mean
         variance = (centred * centred).sum(dim=0) / (len(values) - correction)
@@ -124,11 +123,11 @@ class _AlignedByKL(torch.autograd.Function):
 
 
 def moments_with_memory(values: Tensor, past: Tensor, *, unbiased: bool = True) -> tuple[Tensor, Tensor]:
-    """Mean and variance (K,) of ``past`` (P, K) and ``values`` (B, K) together, differentiable in the values.
+    """Return the joint mean and variance (K,) of ``past`` (P, K) and ``values`` (B, K), differentiable in ``values``.
 
-    Past samples were made by the same model and would move with it as these do. So the batch stands for all of them:
-    the gradient is that of a batch of P + B samples like these, ``∂mean/∂v = 1/B`` and
-    ``∂variance/∂v = 2 (v − mean) / B``, rather than B/(P+B) of it. Without a past it is the ordinary one.
+    Past features came from the same model and would change with it as the current ones do. The gradient is therefore
+    that of a batch of P + B samples like the current ones, ``∂mean/∂v = 1/B`` and ``∂variance/∂v = 2 (v − mean) / B``,
+    instead of B/(P+B) of it. With an empty ``past`` it is the ordinary gradient.
 
     Example:
         >>> v = torch.tensor([[3.0]], requires_grad=True)
@@ -149,11 +148,11 @@ def moments_with_memory(values: Tensor, past: Tensor, *, unbiased: bool = True) 
 
 
 def soft_histogram(values: Tensor, low: Tensor, high: Tensor, bins: int, temperature: float) -> Tensor:
-    """Bin probabilities (K, bins) of each column of ``values`` (B, K), differentiable in the values.
+    """Return the bin probabilities (K, bins) of each column of ``values`` (B, K), differentiable in ``values``.
 
-    A value ``u`` in [0, 1], scaled by its column's range ``low..high`` (K,), belongs to bin j of n with
-    ``softmax_j((j·u − Σ_{i<j} i/n) / temperature)``, j = 1..n: as the temperature falls, to the one bin it lies
-    in. Values beyond the range belong to the outermost bins.
+    A value ``u``, scaled to [0, 1] by its column's range ``low..high`` (K,), is assigned to bin j of n with probability
+    ``softmax_j((j·u − Σ_{i<j} i/n) / temperature)``, j = 1..n. As the temperature decreases, this approaches a hard
+    assignment. Values outside the range are assigned to the outermost bins.
 
     Example:
         >>> values = torch.tensor([[0.1], [0.2], [0.9], [7.0]])
@@ -167,9 +166,10 @@ def soft_histogram(values: Tensor, low: Tensor, high: Tensor, bins: int, tempera
 
 
 def histogram_divergence(histogram: Tensor, histogram0: Tensor, epsilon: float) -> Tensor:
-    """KL(p‖q) + KL(q‖p) = ``Σ_j (p_j − q_j) log(p_j / q_j)`` of each row of bin probabilities (K, bins).
+    """Return the symmetric KL divergence (K,) of each row of bin probabilities (K, bins).
 
-    ``epsilon`` is added to every probability: an empty bin has no logarithm.
+    ``KL(p‖q) + KL(q‖p) = Σ_j (p_j − q_j) log(p_j / q_j)``. ``epsilon`` is added to every probability, since the
+    logarithm of an empty bin is undefined.
 
     Example:
         >>> p, q = torch.tensor([[0.5, 0.5]]), torch.tensor([[0.25, 0.75]])
@@ -181,11 +181,11 @@ def histogram_divergence(histogram: Tensor, histogram0: Tensor, epsilon: float) 
 
 
 def subspace_distance(basis: Tensor, basis0: Tensor) -> tuple[Tensor, Tensor]:
-    """How far two subspaces, spanned by orthonormal columns (D, n), are apart; two scalars.
+    """Return two distances, both scalars, between subspaces spanned by orthonormal columns (D, n).
 
     With ``basisᵀ basis0 = P cos(Θ) Qᵀ``: the sum of the sines of the principal angles Θ, and the mismatch of the
-    bases themselves, ``‖|P| − |Q|‖_F``. Gradients are finite everywhere: a direction that both subspaces share has the
-    angle 0, where the sine of the angle has a kink and its gradient is taken as 0.
+    bases themselves, ``‖|P| − |Q|‖_F``. Gradients are finite everywhere: for a direction shared by both subspaces the
+    angle is 0, where the sine is not differentiable and its gradient is defined as 0.
 
     Example:
         >>> x, y = torch.eye(3)[:, :1], torch.eye(3)[:, 1:2]
@@ -194,8 +194,8 @@ def subspace_distance(basis: Tensor, basis0: Tensor) -> tuple[Tensor, Tensor]:
     """
     product = basis.T @ basis0
     p, _, q = singular_vectors(product)
-    # The sines are the singular values of what lies outside of the other subspace; 1 − cos² would have no digits left
-    # for small angles. The slope of a singular value does not depend on how its vectors turn.
+    # The sines are the singular values of the residual outside the other subspace; 1 − cos² would cancel for small
+    # angles. The derivative of a singular value does not depend on the rotation of its vectors.
     sines = torch.linalg.vector_norm((basis0 - basis @ product) @ q.detach(), dim=0)
     rounding = 4 * len(sines) * torch.finfo(sines.dtype).eps
     sines = torch.where(sines > rounding, sines, sines.detach())
@@ -204,7 +204,7 @@ def subspace_distance(basis: Tensor, basis0: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def entropy(logits: Tensor) -> Tensor:
-    """Entropy (B,) of the class probabilities that logits (B, C) stand for: ``−Σ_c p_c log p_c``.
+    """Return the entropy (B,) of the class probabilities given by logits (B, C): ``−Σ_c p_c log p_c``.
 
     Example:
         >>> entropy(torch.zeros(1, 4)).exp()

@@ -1,7 +1,7 @@
-"""Any ``nn.Module`` seen as a feature extractor followed by a linear head.
+"""View of any ``nn.Module`` as a feature extractor followed by a linear head, ``f(x) = W g(x) + b``.
 
-``f(x) = W g(x) + b``: a tap on the head's input gives the features ``g(x)`` and the outputs in one
-forward pass. Nothing of the model is rewritten, and no tap outlives the pass it was opened for.
+The head's input is recorded during the forward pass, which yields the features ``g(x)`` and the outputs together. The
+model is not modified beyond the duration of the pass.
 """
 
 import itertools
@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from regtta.errors import BatchError, HeadError, ModelError
 from regtta.standing_in import stand_in
 
-# How torch complains of tensors of different dtypes, by layer and device.
-_ABOUT_DTYPES = re.compile(
+# Matches torch's error messages about mismatched dtypes, which differ by layer and device.
+_DTYPE_ERROR = re.compile(
     r"dtype|data ?type|scalar type|same type|(input|weight|bias|result|output) type|not implemented for '",
     re.IGNORECASE,
 )
@@ -26,21 +26,21 @@ _ABOUT_DTYPES = re.compile(
 
 @dataclass(frozen=True)
 class Forward:
-    """One forward pass: ``features`` (B, D) entering the head, ``outputs`` as the model gave them."""
+    """Result of one forward pass: ``features`` (B, D), the head's input, and the model's ``outputs``."""
 
     features: Tensor
     outputs: Tensor
 
 
 class RunForward(Protocol):
-    """Runs a model, with tensors in place of its own of those names where some are given."""
+    """Callable that runs a model, optionally with replacements for its parameters and buffers by name."""
 
     def __call__(self, inputs: Tensor, tensors: Mapping[str, Tensor] | None = None, /) -> Forward: ...  # noqa: D102
 
 
 @dataclass
 class _Call:
-    """One run of one linear layer, as a probe saw it."""
+    """Recorded call of a linear layer."""
 
     name: str
     features: Tensor
@@ -48,11 +48,11 @@ class _Call:
 
 
 class FeatureModel:
-    """``model`` with its head named: call it to get features and outputs together.
+    """Wrapper of a model with a known head that returns features and outputs of a forward pass.
 
     Args:
-        model: any module whose output comes from one ``nn.Linear``.
-        head: the name of that layer, as in ``model.named_modules()``.
+        model: any module whose output is computed by one ``nn.Linear``.
+        head: name of that layer in ``model.named_modules()``.
         exact_head: run that layer in its own precision even under autocast.
 
     Example:
@@ -67,53 +67,53 @@ class FeatureModel:
         self.model = model
         self.head_name = head
         self.head = head_module(model, head)
-        self._tap = _Tap(self.head, exact=exact_head)
+        self._recorder = _InputRecorder(self.head, exact=exact_head)
 
     def __call__(self, inputs: Tensor, tensors: Mapping[str, Tensor] | None = None) -> Forward:
-        """Run the model on ``inputs`` (B, ...), with ``tensors`` in place of its own of those names."""
+        """Run the model on ``inputs`` (B, ...), with ``tensors`` replacing its parameters and buffers by name."""
         return self.by(lambda x: run_model(self.model, x, tensors), inputs)
 
     def by(self, run: Callable[[Tensor], Tensor], inputs: Tensor) -> Forward:
-        """The pass that ``run`` makes of the model, by whatever means."""
-        with self._tap as seen:
+        """Return features and outputs of a forward pass of the model that ``run(inputs)`` executes."""
+        with self._recorder as recorded:
             outputs = run(inputs)
-        return Forward(_only_features(self.model, self.head_name, seen, len(inputs)), outputs)
+        return Forward(_only_features(self.model, self.head_name, recorded, len(inputs)), outputs)
 
 
-class _Tap:
-    """Sees what enters a linear layer while it is open.
+class _InputRecorder:
+    """Context manager that records the inputs of a linear layer.
 
     Args:
-        layer: to look at.
-        exact: whether the layer runs in its own precision even where the model around it does not: a prediction in
-            bfloat16 has no more than three digits.
+        layer: the layer whose inputs are recorded.
+        exact: run the layer in its own precision even if the rest of the model runs under autocast: a bfloat16
+            prediction has at most three significant digits.
     """
 
     def __init__(self, layer: nn.Linear, *, exact: bool) -> None:
         self._layer = layer
         self._exact = exact
-        self._seen: list[Tensor] = []
+        self._recorded: list[Tensor] = []
 
     def __enter__(self) -> list[Tensor]:
-        self._seen.clear()
+        self._recorded.clear()
         self._run = self._layer.forward
         self._close = stand_in(self._layer, self._forward)
-        return self._seen
+        return self._recorded
 
     def __exit__(self, *_: object) -> None:
         self._close()
 
     def _forward(self, *args: Tensor, **kwargs: Tensor) -> Tensor:
-        entering = _entering(args, kwargs)
-        self._seen.append(entering)
+        inputs = _layer_input(args, kwargs)
+        self._recorded.append(inputs)
         if not self._exact:
             return self._run(*args, **kwargs)
-        with torch.autocast(entering.device.type, enabled=False):
-            return self._run(entering.to(self._layer.weight.dtype))
+        with torch.autocast(inputs.device.type, enabled=False):
+            return self._run(inputs.to(self._layer.weight.dtype))
 
 
 def without_features(model: nn.Module) -> RunForward:
-    """``model`` for methods that look at no features: those of its forward passes are (B, 0)."""
+    """Return a forward function for methods that need no features: the features have shape (B, 0)."""
 
     def forward(inputs: Tensor, tensors: Mapping[str, Tensor] | None = None) -> Forward:
         outputs = run_model(model, inputs, tensors)
@@ -123,10 +123,10 @@ def without_features(model: nn.Module) -> RunForward:
 
 
 def find_head(model: nn.Module, inputs: Tensor) -> str:
-    """Name of the linear layer whose output is the model's output, found by one forward pass.
+    """Return the name of the linear layer whose output is the model's output, found by one forward pass.
 
-    The output may have been reshaped, squeezed or flattened on the way out, not changed in value.
-    The pass runs in eval mode and without gradients; modes and hooks are as before afterwards.
+    The output may be reshaped, squeezed or flattened after that layer, but not changed in value. The pass runs in eval
+    mode and without gradients; modes and hooks are restored afterwards.
 
     Example:
         >>> import torch
@@ -139,22 +139,22 @@ def find_head(model: nn.Module, inputs: Tensor) -> str:
         raise HeadError(
             f"Expected a linear head, found no nn.Linear in {type(model).__name__}. "
             "regtta needs a model that ends in one nn.Linear: replace the last layer by one "
-            "(a 1×1 convolution on pooled features is the same map) and carry its weights over."
+            "(a 1×1 convolution on pooled features is equivalent) and copy its weights."
         )
-    makers = [call for call in calls if _same_values(call.outputs, outputs)]
-    if not makers:
+    candidates = [call for call in calls if _same_values(call.outputs, outputs)]
+    if not candidates:
         raise HeadError(
-            f"No nn.Linear of {type(model).__name__} gives the model's output of shape "
-            f"{tuple(outputs.shape)} unchanged. Pass head=<name> for the layer whose input to take "
+            f"No nn.Linear of {type(model).__name__} returns the model's output of shape "
+            f"{tuple(outputs.shape)} unchanged. Pass head=<name> of the layer whose input to use "
             f"as features; {_candidates(model)}"
         )
-    name = makers[-1].name
+    name = candidates[-1].name
     _only_features(model, name, [c.features for c in calls if c.name == name], len(inputs))
     return name
 
 
 def head_module(model: nn.Module, name: str) -> nn.Linear:
-    """The ``nn.Linear`` called ``name``, or an error that lists the linear layers there are."""
+    """Return the ``nn.Linear`` called ``name``; raise a HeadError that lists the linear layers if there is none."""
     module = dict(model.named_modules()).get(name)
     if isinstance(module, nn.Linear):
         return module
@@ -163,22 +163,21 @@ def head_module(model: nn.Module, name: str) -> nn.Linear:
 
 
 def linear_layers(model: nn.Module) -> list[str]:
-    """Names of all ``nn.Linear`` layers, in the order of ``named_modules``."""
+    """Return the names of all ``nn.Linear`` layers, in the order of ``named_modules``."""
     return [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
 
 
 def model_device(model: nn.Module) -> torch.device:
-    """Where the model's first parameter (or buffer) lies; the CPU for a model without any."""
+    """Return the device of the model's first parameter (or buffer); the CPU for a model without any."""
     for tensor in itertools.chain(model.parameters(), model.buffers()):
         return tensor.device
     return torch.device("cpu")
 
 
 def run_model(model: nn.Module, inputs: Tensor, tensors: Mapping[str, Tensor] | None = None) -> Tensor:
-    """``model(inputs)``, with a clear error where inputs are of the wrong dtype or the answer is not one tensor.
+    """Return ``model(inputs)``; raise a clear error if the inputs' dtype is wrong or the output is not a tensor.
 
-    ``tensors`` stand in for parameters and buffers of those names during the pass. Other errors of the model are raised
-    as they are.
+    ``tensors`` replace parameters and buffers by name during the pass. Other errors of the model propagate unchanged.
     """
     try:
         return call_model(model, inputs, tensors)
@@ -188,7 +187,7 @@ def run_model(model: nn.Module, inputs: Tensor, tensors: Mapping[str, Tensor] | 
 
 
 def call_model(model: nn.Module, inputs: Tensor, tensors: Mapping[str, Tensor] | None = None) -> Tensor:
-    """:func:`run_model` without a look at errors of the model, for compilers, which look at them themselves."""
+    """Return ``model(inputs)`` without translating its errors, for compilers, which handle exceptions themselves."""
     outputs = model(inputs) if tensors is None else torch.func.functional_call(model, dict(tensors), (inputs,))
     if isinstance(outputs, Tensor):
         return outputs
@@ -199,9 +198,9 @@ def call_model(model: nn.Module, inputs: Tensor, tensors: Mapping[str, Tensor] |
 
 
 def _check_dtype(model: nn.Module, inputs: Tensor, error: Exception) -> None:
-    """Raise a :class:`BatchError` from ``error`` where it comes of inputs of another dtype than the parameters'."""
+    """Raise a :class:`BatchError` from ``error`` if it is due to inputs of another dtype than the parameters."""
     dtypes = [p.dtype for p in model.parameters() if p.is_floating_point() or p.is_complex()]
-    if not dtypes or inputs.dtype in dtypes or not _ABOUT_DTYPES.search(str(error)):
+    if not dtypes or inputs.dtype in dtypes or not _DTYPE_ERROR.search(str(error)):
         return
     wanted = str(dtypes[0]).removeprefix("torch.")
     method = {"float32": "float", "float64": "double", "float16": "half", "bfloat16": "bfloat16"}.get(wanted)
@@ -214,7 +213,7 @@ def _check_dtype(model: nn.Module, inputs: Tensor, error: Exception) -> None:
 
 @contextmanager
 def eval_mode(model: nn.Module) -> Iterator[None]:
-    """Everything in eval mode inside the block; every module's own mode back after it."""
+    """Set all modules to eval mode inside the block and restore each module's mode afterwards."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
@@ -229,8 +228,8 @@ def _probe(model: nn.Module, inputs: Tensor) -> tuple[list[_Call], Tensor]:
 
     def recorder(name: str) -> Callable[..., None]:
         def record(_: nn.Module, args: tuple[Tensor, ...], kwargs: dict[str, Tensor], outputs: Tensor) -> None:
-            # Cloned, since a model may go on to change the head's output in place.
-            calls.append(_Call(name, _entering(args, kwargs), outputs.clone()))
+            # Cloned, since the model may modify the head's output in place.
+            calls.append(_Call(name, _layer_input(args, kwargs), outputs.clone()))
 
         return record
 
@@ -247,8 +246,8 @@ def _probe(model: nn.Module, inputs: Tensor) -> tuple[list[_Call], Tensor]:
             handle.remove()
 
 
-def _entering(args: tuple[Tensor, ...], kwargs: dict[str, Tensor]) -> Tensor:
-    """What a linear layer was called with, by position or by name."""
+def _layer_input(args: tuple[Tensor, ...], kwargs: dict[str, Tensor]) -> Tensor:
+    """Return the input of a linear layer, passed by position or by name."""
     return args[0] if args else kwargs["input"]
 
 
@@ -259,19 +258,19 @@ def _same_values(a: Tensor, b: Tensor) -> bool:
     return bool(((a == b) | (a.isnan() & b.isnan())).all())
 
 
-def _only_features(model: nn.Module, name: str, seen: list[Tensor], rows: int) -> Tensor:
-    """The one (B, D) tensor that entered the head, or the error that says why there is none."""
-    if len(seen) != 1:
-        runs = "does not run" if not seen else f"runs {len(seen)} times"
+def _only_features(model: nn.Module, name: str, recorded: list[Tensor], rows: int) -> Tensor:
+    """Return the single head input (B, D) of a forward pass; raise a HeadError if there is none or several."""
+    if len(recorded) != 1:
+        runs = "does not run" if not recorded else f"runs {len(recorded)} times"
         raise HeadError(
             f"The head {name!r} {runs} in one forward pass; it must run once. Pass head=<name> of a "
             f"layer that does, or wrap the model so that it does; {_candidates(model)}"
         )
-    features = seen[0]
+    features = recorded[0]
     if features.ndim != 2 or features.shape[0] != rows:
         raise HeadError(
-            f"Expected features of shape ({rows}, D) at the head {name!r}, one row a sample, found "
-            f"{tuple(features.shape)}. Pool to one vector a sample before the head, or pass "
+            f"Expected features of shape ({rows}, D) at the head {name!r}, one row per sample, found "
+            f"{tuple(features.shape)}. Pool to one vector per sample before the head, or pass "
             f"head=<name> of another layer; {_candidates(model)}"
         )
     return features
