@@ -132,7 +132,7 @@ def test_rows_that_are_not_finite_are_left_out(model):
 
 @pytest.mark.parametrize("count", [0, 1])
 def test_too_few_samples_are_refused(model, count):
-    with pytest.raises(BatchError, match=f"two or more finite samples to tell a shift by, found {count}"):
+    with pytest.raises(BatchError, match=f"two or more finite samples to detect a shift, found {count}"):
         model.evidence(model.sample(2)[:count])
 
 

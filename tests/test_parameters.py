@@ -142,7 +142,7 @@ def test_a_model_with_nothing_to_move():
     with pytest.raises(ModelError, match=r'Sequential has no normalisation layer.*trainable="extractor"'):
         trainable_parameters(plain, plain[2], "affine")
     head = nn.Linear(3, 1)
-    with pytest.raises(ModelError, match="no parameters that may move"):
+    with pytest.raises(ModelError, match="no trainable parameters"):
         trainable_parameters(nn.Sequential(head), head, "extractor")
 
 

@@ -1,4 +1,4 @@
-"""Writing without losing what was there; reading safetensors without ever running a pickle."""
+"""Atomic file writes, and reading of safetensors and weights without executing pickles."""
 
 import errno
 import mmap
@@ -29,12 +29,12 @@ from regtta.reading import clear_errors, parse_json
 
 _ZIP_OR_PICKLE = (b"PK\x03\x04", b"\x80")
 _LENGTH_BYTES = 8
-# A tensor takes some 100 bytes of a header, so that this is room for 250,000 of them; the largest models have 10,000.
+# A tensor takes about 100 bytes of the header, so this allows 250,000 of them; the largest models have 10,000.
 _MOST_HEADER_BYTES = 25 * 2**20
 
 
 def refuse_existing(path: str | Path, *, overwrite: bool, remedy: str = "overwrite=True") -> Path:
-    """``path``, once it is sure that nothing the user made would be lost by writing there."""
+    """Return ``path`` as a Path; raise if it exists and ``overwrite`` is False, or if its folder does not exist."""
     path = Path(path)
     if path.exists() and not overwrite:
         raise ExistingFileError(f"{path} exists. Choose another path, or pass {remedy}.")
@@ -44,7 +44,7 @@ def refuse_existing(path: str | Path, *, overwrite: bool, remedy: str = "overwri
 
 
 def write_safetensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
-    """Write ``tensors`` to ``path`` in one move: a reader sees the old file or the whole new one."""
+    """Write ``tensors`` to ``path`` atomically: a reader sees either the old file or the complete new one."""
     whole = {key: value.detach().cpu().contiguous().clone() for key, value in tensors.items()}
     with written_whole(path) as draft:
         try:
@@ -55,9 +55,9 @@ def write_safetensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mappi
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
-    """A path to write to in the block; what is there moves to ``path`` only if the block ends well.
+    """Yield a temporary path to write to, which replaces ``path`` atomically if the block succeeds.
 
-    A kill at any moment leaves the file that was there, or the whole new one.
+    A process killed at any moment leaves either the old file or the complete new one.
     """
     try:
         with draft_beside(path) as draft:
@@ -68,7 +68,7 @@ def written_whole(path: Path) -> Iterator[Path]:
 
 
 def unwritable(path: Path, error: OSError) -> FileError:
-    """The error that says why ``path`` could not be written and what to do.
+    """Return the FileError that says why ``path`` could not be written and what to do.
 
     Example:
         >>> print(unwritable(Path("a/b"), OSError(errno.ENOSPC, "No space left on device")))
@@ -92,27 +92,27 @@ _REMEDIES = {
 
 
 def _cause(error: SafetensorError) -> OSError:
-    """What the system said, which safetensors tells in words alone: ``... (os error 28)``."""
+    """Return the OSError behind ``error``, whose number safetensors reports only as text: ``... (os error 28)``."""
     found = re.search(r"os error (\d+)", str(error))
     return OSError(str(error)) if found is None else OSError(int(found[1]), os.strerror(int(found[1])))
 
 
 def read_safetensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Tensors and metadata of a safetensors file, or the error that says what is wrong with it."""
+    """Return the tensors and the metadata of a safetensors file; raise a FileError if it is invalid."""
     with _opened(Path(path)) as file:
         return {key: file.get_tensor(key) for key in file.keys()}, file.metadata() or {}  # noqa: SIM118
 
 
 def read_metadata(path: str | Path) -> dict[str, str]:
-    """The metadata alone of a safetensors file, whatever the size of its tensors."""
+    """Return the metadata of a safetensors file without loading its tensors."""
     with _opened(Path(path)) as file:
         return file.metadata() or {}
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Any]:  # safetensors has no types for what it opens
+def _opened(path: Path) -> Iterator[Any]:  # safetensors has no type annotation for its file handle
     try:
-        _refuse_unreadable(path)
+        _check_readable(path)
     except OSError as error:
         raise FileError(f"{path} cannot be read: {error.strerror or error}. Let this user read it.") from error
     with (
@@ -123,9 +123,9 @@ def _opened(path: Path) -> Iterator[Any]:  # safetensors has no types for what i
 
 
 def load_weights(path: str | Path) -> dict[str, Tensor]:
-    """A state dict from safetensors, or from ``torch.save`` through ``weights_only``.
+    """Return the state dict of a safetensors file, or of a ``torch.save`` file loaded with ``weights_only=True``.
 
-    A checkpoint that keeps its state dict under ``state_dict`` or ``model`` is looked into.
+    The state dict may be nested in a checkpoint under ``state_dict`` or ``model``.
     """
     path = Path(path)
     if path.suffix == ".safetensors":
@@ -133,13 +133,13 @@ def load_weights(path: str | Path) -> dict[str, Tensor]:
     if not path.is_file():
         raise MissingFileError(f"There is no file {path}.")
 
-    def refusal(why: str) -> RegttaError:
+    def rejected(why: str) -> RegttaError:
         return PickleRefusedError(
             f"{path} cannot be loaded as plain weights, and pickles that could run code are never "
             f"loaded. Save model.state_dict() with torch.save or safetensors. (torch said: {why})"
         )
 
-    with clear_errors(refusal):
+    with clear_errors(rejected):
         content = load_tensors(path, torch.device("cpu"))
     for key in ("state_dict", "model"):
         if isinstance(content, Mapping) and isinstance(content.get(key), Mapping):
@@ -150,28 +150,28 @@ def load_weights(path: str | Path) -> dict[str, Tensor]:
 
 
 def load_tensors(path: Path, device: torch.device) -> object:
-    """What ``torch.save`` wrote of tensors and plain values; whatever else is in the file is never run.
+    """Return the tensors and plain values of a ``torch.save`` file; nothing else in the file is executed.
 
-    torch raises errors of many kinds. Its archives are not compressed, so that one that is would be a bomb: nothing
-    bounds what torch would unpack. Of what it may call for a file, bytearray alone fills as much memory as the file
-    says; no tensor needs it.
+    Raises a ValueError for a file that could exhaust the memory, and whatever error torch raises for a damaged one.
+    ``torch.save`` never compresses its archives, and torch does not bound what it unpacks from a compressed one. Of the
+    callables that torch permits, only bytearray allocates as much memory as the file declares, and no tensor needs it.
     """
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as raw:
         packed = raw[:2] == b"PK"
         if raw.find(b"bytearray") >= 0:
-            raise ValueError("it holds a bytearray, which is no tensor")
+            raise ValueError("it holds a bytearray, which is not a tensor")
     if packed:
         with zipfile.ZipFile(path) as archive:
             entries = archive.infolist()
         if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
-            raise ValueError("it is compressed, as torch.save never does")
+            raise ValueError("it is compressed, which torch.save never does")
         if sum(entry.file_size for entry in entries) > path.stat().st_size:
-            raise ValueError("it promises more bytes than it has")
+            raise ValueError("it declares more bytes than it has")
     content: object = torch.load(path, map_location=device, weights_only=True)
     return content
 
 
-def _refuse_unreadable(path: Path) -> None:
+def _check_readable(path: Path) -> None:
     if not path.is_file():
         raise MissingFileError(f"There is no file {path}.")
     size = path.stat().st_size
@@ -187,7 +187,7 @@ def _refuse_unreadable(path: Path) -> None:
             raise ForeignFileError(f"{path} is not a safetensors file: it has no safetensors header.")
         if length > _MOST_HEADER_BYTES and size >= _LENGTH_BYTES:
             raise ForeignFileError(
-                f"{path} is not a safetensors file: it promises a header of {length} bytes, and at most "
+                f"{path} is not a safetensors file: it declares a header of {length} bytes, and at most "
                 f"{_MOST_HEADER_BYTES} are read. Copy it again from its source."
             )
         whole = _LENGTH_BYTES + length
@@ -198,7 +198,7 @@ def _refuse_unreadable(path: Path) -> None:
 
 
 def _data_bytes(header: bytes) -> int:
-    """How many bytes of data a safetensors header promises; 0 where it makes no sense at all."""
+    """Return the number of data bytes that a safetensors header declares; 0 if the header is malformed."""
     try:
         entries = parse_json(header)
         if not isinstance(entries, Mapping):

@@ -1,4 +1,4 @@
-"""What a method gathers from the source beyond the moments."""
+"""Interface for collecting additional source statistics beyond the feature moments."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -12,35 +12,35 @@ from regtta.processes import Processes
 
 
 class Gatherer(ABC):
-    """Looks at every batch of the source, in ``passes`` passes over it."""
+    """Streaming accumulator of source statistics, updated with every batch in ``passes`` passes over the source."""
 
     passes: int = 1
 
     @abstractmethod
     def see(self, forward: Forward, number: int) -> None:
-        """Take in one batch of pass ``number``, counted from 0."""
+        """Update with one batch of pass ``number``, counted from 0."""
 
-    def merge(self, processes: Processes, number: int) -> None:  # noqa: B027 - one process has nothing to merge
-        """Make what pass ``number`` gathered that of all processes, the same in each; called after each pass.
+    def merge(self, processes: Processes, number: int) -> None:  # noqa: B027 - a single process has nothing to merge
+        """Merge the results of pass ``number`` across processes, so that all hold the same; called after each pass.
 
-        One that saw no batch takes part in every exchange as well.
+        A process that received no batch must take part in every exchange as well.
         """
 
     def check(self, processes: Processes) -> None:
-        """Raise where several processes are to gather what does not say how it is merged."""
+        """Raise a ProcessError if there are several processes and the class does not implement :meth:`merge`."""
         if processes.size > 1 and type(self).merge is Gatherer.merge:
             raise ProcessError(
                 f"{type(self).__name__} cannot be gathered by several processes: it has no merge(processes, number). "
-                "Write one, or collect in one process."
+                "Implement it, or collect in one process."
             )
 
     @abstractmethod
     def result(self) -> Mapping[str, Tensor]:
-        """What to store with the statistics."""
+        """Return the tensors to store with the statistics, by name."""
 
 
 class Stored(Gatherer):
-    """Values known beforehand, stored as they are."""
+    """Gatherer of constant tensors that need no pass over the source."""
 
     passes = 0
 
@@ -48,18 +48,18 @@ class Stored(Gatherer):
         self._values = values
 
     def see(self, forward: Forward, number: int) -> None:
-        """Nothing: there is no pass."""
+        """Do nothing: there is no pass."""
 
     def merge(self, processes: Processes, number: int) -> None:
-        """Nothing: all know them."""
+        """Do nothing: the values are the same in all processes."""
 
     def result(self) -> Mapping[str, Tensor]:
-        """The values."""
+        """Return the constant tensors."""
         return self._values
 
 
 class Gathers(Protocol):
-    """A method that may gather."""
+    """Protocol of methods that may need additional source statistics."""
 
     def gatherers(self) -> Mapping[str, Gatherer]:
-        """New gatherers, by the name that each is stored under; none where the moments are enough."""
+        """Return new gatherers by the name they are stored under; empty if the moments suffice."""

@@ -1,4 +1,4 @@
-"""Digests of tensors: the same in every process, for the same names, types, shapes and values."""
+"""Digests of tensors that depend only on their names, dtypes, shapes and values."""
 
 import hashlib
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 def digest_of_tensors(tensors: Mapping[str, Tensor]) -> str:
-    """Return the SHA-256 over names, dtypes, shapes and values, whatever the order and the layout in memory.
+    """Return the SHA-256 over names, dtypes, shapes and values, independent of order and memory layout.
 
     Example:
         >>> a, b = torch.zeros(2), torch.ones(1)

@@ -1,4 +1,4 @@
-"""Functions, partials and objects in plain values, the same in every process, so that states can be compared."""
+"""Descriptions of functions, partials and objects in plain values, equal across processes, to compare options."""
 
 import dataclasses
 import functools
@@ -10,19 +10,19 @@ from pathlib import Path
 
 _PLAIN = (str, int, float, bool, type(None))
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{4,}")
-_DEEPEST = 8  # of objects inside objects: beyond it, they are told by their class
+_MAX_DEPTH = 8  # nesting of objects; deeper ones are identified by their class
 
 
 def identified(value: object, describe: Callable[[object], object], depth: int = 0) -> object:
-    """Return ``value`` in plain values: what it is, without where it lies in memory.
+    """Return a description of ``value`` in plain values that does not depend on memory addresses.
 
-    Functions are told by module and name, classes by name, partials by their function and arguments, modules of torch
-    by their class and the digest of their tensors, other objects by their class and attributes.
+    Functions are identified by module and name, classes by name, partials by their function and arguments, torch
+    modules by their class and the digest of their tensors, other objects by their class and attributes.
 
     Args:
-        value: anything that can be an option.
-        describe: describes a dataclass.
-        depth: how many objects ``value`` lies in.
+        value: any value of an option.
+        describe: function that describes a dataclass.
+        depth: nesting depth of ``value``.
 
     Example:
         >>> identified(functools.partial(sorted, reverse=True), lambda options: {})
@@ -34,7 +34,7 @@ def identified(value: object, describe: Callable[[object], object], depth: int =
         return value.__qualname__
     if inspect.isroutine(value) and not inspect.ismethod(value):
         return _name(value)
-    if depth >= _DEEPEST:
+    if depth >= _MAX_DEPTH:
         return _name(type(value))
     if dataclasses.is_dataclass(value):
         return describe(value)
@@ -43,15 +43,15 @@ def identified(value: object, describe: Callable[[object], object], depth: int =
         return identified(item, describe, depth + 1)
 
     def attribute(item: object) -> object:
-        # Attributes of attributes are told by their class: an object may know all of a program.
-        return identified(item, describe, max(depth + 1, _DEEPEST - 2))
+        # Attributes of attributes are identified by their class, since an object may refer to the whole program.
+        return identified(item, describe, max(depth + 1, _MAX_DEPTH - 2))
 
     known = _container(value, inside) if isinstance(value, Collection) else _wrapper(value, inside)
     return known if known is not None else _tensors(value) or _object(value, attribute)
 
 
 def same_description(found: object, own: object) -> bool:
-    """Whether two descriptions are the same; ``found`` may hold anything, tensors included."""
+    """Return True if two descriptions are equal; ``found`` may contain arbitrary values, including tensors."""
     if isinstance(own, Mapping):
         same_keys = isinstance(found, Mapping) and found.keys() == own.keys()
         return same_keys and all(same_description(found[key], own[key]) for key in own)  # type: ignore[index]
@@ -72,7 +72,7 @@ def _container(value: object, inside: Callable[[object], object]) -> list[object
 
 
 def _wrapper(value: object, inside: Callable[[object], object]) -> str | dict[str, object] | None:
-    """Return what a partial or a bound method is made of, or the name of what is wrapped to look like a function."""
+    """Return the parts of a partial or bound method, or the name of a callable wrapped like a function."""
     if isinstance(value, functools.partial):
         keywords = {key: inside(item) for key, item in sorted(value.keywords.items())}
         return {"partial": inside(value.func), "arguments": [*map(inside, value.args)], "keywords": keywords}
@@ -82,7 +82,7 @@ def _wrapper(value: object, inside: Callable[[object], object]) -> str | dict[st
 
 
 def _tensors(value: object) -> dict[str, object] | None:
-    """Return the class and digest of a tensor or a module of torch; ``None`` for anything else."""
+    """Return the class and digest of a tensor or torch module; ``None`` for anything else."""
     if "torch" not in sys.modules:
         return None
     from torch import Tensor, nn
@@ -100,7 +100,7 @@ def _tensors(value: object) -> dict[str, object] | None:
 def _object(value: object, inside: Callable[[object], object]) -> object:
     text = repr(value)
     if not callable(value) and not _ADDRESS.search(text):
-        return text  # says all there is to say, as that of an enumeration or a path does
+        return text  # complete without addresses, as for an enumeration member or a path
     attributes = getattr(value, "__dict__", {})
     return {"type": _name(type(value)), **{str(name): inside(item) for name, item in sorted(attributes.items())}}
 
@@ -111,7 +111,7 @@ def _name(value: object) -> str:
 
 
 def _module_name(module: str) -> str:
-    """Return the name that the running script has when another program imports it."""
+    """Return ``module``, or the name under which the running script would be imported."""
     if module not in ("__main__", "__mp_main__"):
         return module
     main = sys.modules.get(module)

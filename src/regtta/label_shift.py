@@ -1,18 +1,18 @@
-"""Whether inputs or labels have moved, as far as features alone can say.
+"""Detection of label shift, as opposed to covariate shift, from unlabelled features.
 
-A shift of the labels moves features along the direction in which the output moves, and hardly along the others: on
-the source those are uncorrelated with the output, so that a least-squares head leaves nothing in them that goes with
-the label. A change of the inputs knows nothing of that direction and moves all of them. What tells the two apart is
-therefore how far the outputs moved *compared with a typical other direction*, in source standard deviations.
+A label shift moves the features along the direction in which the output varies and hardly along the others: on the
+source these are uncorrelated with the output, so that a least-squares head leaves nothing in them that depends on the
+label. A covariate shift does not favour that direction and moves all of them. The two are therefore distinguished by
+how far the outputs moved *relative to a typical other direction*, in source standard deviations.
 
 Measured on thousands of shifts constructed from held-out source data (docs/label-shift.md, results/label-shift), label
-shifts of a quarter standard deviation and more against shifted inputs: AUC 0.999 on digits, 0.988 on California.
-With the thresholds below, fixed on three source models each and tested on three others, ``"labels"`` is said of 0 % and
-3 to 4 % of shifted inputs, and of 75 to 76 %, 87 % and 92 to 96 % of label shifts by 64, 256 and 1,024 samples;
-``"none"`` of all 180 draws without a shift.
+shifts of at least a quarter standard deviation against shifted inputs: AUC 0.999 on digits, 0.988 on California.
+With the thresholds below, fixed on three source models each and tested on three others, the verdict is ``"labels"`` for
+0 % and 3 to 4 % of shifted inputs, and for 75 to 76 %, 87 % and 92 to 96 % of label shifts with 64, 256 and 1,024
+samples; it is ``"none"`` for all 180 draws without a shift.
 
-What cannot be told apart without labels: inputs that moved along the output's own direction, which look like labels
-that moved, and how much of a mixed shift is the labels'.
+Two cases cannot be distinguished without labels: inputs that moved along the output's own direction look like a label
+shift, and the share of the labels in a mixed shift is unknown.
 """
 
 import math
@@ -28,7 +28,7 @@ from regtta.whitening import Whitening
 
 ShiftVerdict = Literal["none", "inputs", "labels", "both or unclear"]
 
-LEVEL = 0.05  # chance of taking a part for moved that is within its tolerance
+LEVEL = 0.05  # probability of a false positive for a shift within its tolerance
 OUTPUT_TOLERANCE = 0.15  # source standard deviations
 OTHER_TOLERANCE = 0.1  # root mean square over the other directions
 PROMINENCE = 2.5
@@ -36,18 +36,18 @@ PROMINENCE = 2.5
 
 @dataclass(frozen=True)
 class LabelShiftEvidence:
-    """How far the outputs and the rest of the features have moved, and what that says.
+    """Shifts of the outputs and of the other feature directions, with the verdict they support.
 
-    Sizes are in source standard deviations, root mean square over directions, less what chance adds to them.
+    Shifts are in source standard deviations, root mean square over directions, corrected for sampling noise.
 
     Attributes:
-        count: finite samples looked at.
-        dimensions: of the features' whitened subspace.
-        output_shift: of the mean along the directions in which the outputs move.
-        other_shift: of the mean along all others.
-        prominence: the first over the second; the second is taken for no less than chance makes of it.
-        outputs_moved: whether the outputs moved by more than 0.15 and chance.
-        others_moved: whether the others moved by more than 0.1 and chance.
+        count: number of finite samples.
+        dimensions: dimensions of the features' whitened subspace.
+        output_shift: shift of the mean along the directions in which the outputs vary.
+        other_shift: shift of the mean along all other directions.
+        prominence: ``output_shift / other_shift``, with the latter bounded below by its sampling noise.
+        outputs_moved: True if the outputs moved by significantly more than 0.15.
+        others_moved: True if the other directions moved by significantly more than 0.1.
         verdict: see :func:`label_shift_evidence`.
     """
 
@@ -61,11 +61,11 @@ class LabelShiftEvidence:
     verdict: ShiftVerdict
 
     def plain(self) -> dict[str, object]:
-        """As JSON has it."""
+        """Return the fields as a dict of plain values, for JSON."""
         return asdict(self)
 
     def sentence(self) -> str:
-        """The verdict for people, and what to do.
+        """Return the verdict as a sentence, with a recommendation.
 
         Example:
             >>> LabelShiftEvidence(256, 20, 0.6, 0.05, 12.0, True, False, "labels").sentence()[:22]
@@ -89,17 +89,19 @@ class LabelShiftEvidence:
 
 
 def label_shift_evidence(source: SourceStatistics, head: nn.Linear, features: Tensor) -> LabelShiftEvidence:
-    """What the features (B, D) of an unadapted model say about a shift of labels.
+    """Return the evidence for a label shift in the features (B, D) of an unadapted model.
 
-    * ``"none"``: neither the outputs nor the others moved by more than tolerance and chance.
-    * ``"inputs"``: the others moved, the outputs did not.
-    * ``"labels"``: the outputs moved, 2.5 times as far as a typical other direction or further.
-    * ``"both or unclear"``: the outputs moved, and the others nearly as far.
+    The verdict is one of
+
+    * ``"none"``: neither the outputs nor the other directions moved by significantly more than their tolerance.
+    * ``"inputs"``: the other directions moved, the outputs did not.
+    * ``"labels"``: the outputs moved, at least 2.5 times as far as a typical other direction.
+    * ``"both or unclear"``: the outputs moved, and the other directions nearly as far.
 
     Args:
-        source: statistics of the source's features.
-        head: of the unadapted model.
-        features: entering the head, from the unadapted model in eval mode; rows that are not finite are left out.
+        source: statistics of the source features.
+        head: head of the unadapted model.
+        features: (B, D) inputs of the head, from the unadapted model in eval mode; non-finite rows are ignored.
 
     Example:
         >>> import regtta, torch
@@ -117,20 +119,20 @@ def label_shift_evidence(source: SourceStatistics, head: nn.Linear, features: Te
 
 
 def evidence_of(coordinates: Tensor, whitening: Whitening, source_count: int) -> LabelShiftEvidence:
-    """The same from whitened coordinates (B, k), for those who keep the ``whitening``.
+    """Return the same evidence as :func:`label_shift_evidence` from whitened coordinates (B, k).
 
-    With ``m = E[y]`` and U the outputs' directions, ``a² = ‖Uᵀm‖²`` and ``r² = ‖m‖² − a²``, each less the variance of
-    the mean. A part has moved if it is beyond the noncentral χ² of its tolerance.
+    With ``m = E[y]`` and U the outputs' directions, the squared shifts are ``a² = ‖Uᵀm‖²`` and ``r² = ‖m‖² − a²``, each
+    minus the variance of the mean. A part has moved if it exceeds the noncentral χ² quantile of its tolerance.
 
     Args:
-        coordinates: of the unadapted model's features.
-        whitening: that gave them.
-        source_count: samples behind the source's statistics.
+        coordinates: (B, k) whitened features of the unadapted model.
+        whitening: the whitening that computed them.
+        source_count: number of samples of the source statistics.
     """
     rows = coordinates.detach().double()
     rows = rows[rows.isfinite().all(dim=1)]
     if len(rows) < 2:
-        raise BatchError(f"Expected two or more finite samples to tell a shift by, found {len(rows)}.")
+        raise BatchError(f"Expected two or more finite samples to detect a shift, found {len(rows)}. Pass more.")
     outputs = whitening.outputs.to(rows)
     along = rows @ outputs
     other = rows - along @ outputs.T
@@ -143,7 +145,7 @@ def evidence_of(coordinates: Tensor, whitening: Whitening, source_count: int) ->
     outputs_moved, others_moved = output.beyond(OUTPUT_TOLERANCE), others.beyond(OTHER_TOLERANCE)
     verdict: ShiftVerdict = "inputs" if others_moved else "none"
     if outputs_moved:
-        # Without a direction to compare with, nothing can be told.
+        # Without other directions there is nothing to compare with.
         verdict = "labels" if prominence >= PROMINENCE and rest > 0 else "both or unclear"
     return LabelShiftEvidence(
         len(rows), rows.shape[1], output.size, others.size, prominence, outputs_moved, others_moved, verdict
@@ -152,14 +154,14 @@ def evidence_of(coordinates: Tensor, whitening: Whitening, source_count: int) ->
 
 @dataclass(frozen=True)
 class _Part:
-    """The mean shift over some directions.
+    """Shift of the mean over a set of directions.
 
     Attributes:
         raw: ``‖m‖²``.
-        size: root mean square, less chance.
-        floor: what chance alone makes of the size, about.
-        directions: how many.
-        count: samples behind it.
+        size: root mean square over the directions, corrected for sampling noise.
+        floor: approximate size due to sampling noise alone.
+        directions: number of directions.
+        count: effective number of samples.
     """
 
     raw: float

@@ -1,4 +1,4 @@
-"""Streaming regression scores: R², RMSE, MAE and Pearson's r, in float64."""
+"""Streaming regression metrics: R², RMSE, MAE and Pearson's r, in float64."""
 
 import math
 from dataclasses import asdict, dataclass
@@ -11,7 +11,7 @@ from regtta.errors import BatchError
 
 @dataclass(frozen=True)
 class Scores:
-    """Scores over ``count`` samples; with several outputs, the mean over them."""
+    """Metrics over ``count`` samples, averaged over outputs."""
 
     r2: float
     rmse: float
@@ -20,16 +20,16 @@ class Scores:
     count: int
 
     def plain(self) -> dict[str, float | int | None]:
-        """As JSON has it: what is not finite is ``None``."""
+        """Return the scores as a dict for JSON, with ``None`` for values that are not finite."""
         return {name: value if math.isfinite(value) else None for name, value in asdict(self).items()}
 
 
 class RegressionMetrics:
-    """Scores of predictions that come in batches, in memory independent of their number.
+    """Streaming regression metrics, in memory independent of the number of samples.
 
     ``R² = 1 − Σ(ŷ−y)² / Σ(y−ȳ)²``, ``RMSE = √mean (ŷ−y)²``, ``MAE = mean |ŷ−y|``, and Pearson's
-    correlation. Each is taken for every output and averaged over outputs. R² and Pearson's r of
-    labels that never vary are NaN; so is every score of a prediction that is NaN.
+    correlation. Each is computed per output and averaged over outputs. R² and Pearson's r of
+    constant targets are NaN; all scores are NaN if a prediction is NaN.
 
     Example:
         >>> metrics = RegressionMetrics()
@@ -41,16 +41,16 @@ class RegressionMetrics:
 
     def __init__(self) -> None:
         self._count = 0
-        self._mean: Tensor | None = None  # (2, O): of targets, of predictions
-        self._scatter: Tensor | None = None  # (2, 2, O): of targets and predictions, centred
+        self._mean: Tensor | None = None  # (2, O): means of targets and predictions
+        self._scatter: Tensor | None = None  # (2, 2, O): centred products of targets and predictions
         self._errors: Tensor | None = None  # (2, O): sums of squared and of absolute errors
 
     def update(self, predictions: Tensor, targets: Tensor) -> None:
-        """Add a batch: both of shape (B,), (B, 1) or (B, O)."""
+        """Update with a batch of predictions and targets, both of shape (B,), (B, 1) or (B, O)."""
         if not _fit(predictions, targets):
             raise BatchError(
                 f"Predictions of shape {tuple(predictions.shape)} do not fit targets of shape "
-                f"{tuple(targets.shape)}. Give one row a sample and one column an output in both."
+                f"{tuple(targets.shape)}. Pass one row per sample and one column per output in both."
             )
         values = torch.stack([_columns(targets), _columns(predictions)])
         count = values.shape[1]
@@ -63,12 +63,12 @@ class RegressionMetrics:
         self._add(count, mean, scatter, torch.stack([(error**2).sum(0), error.abs().sum(0)]))
 
     def merge(self, other: "RegressionMetrics") -> None:
-        """Add everything that ``other`` has seen."""
+        """Merge the samples of ``other`` into this metric."""
         if other._mean is not None and other._scatter is not None and other._errors is not None:
             self._add(other._count, other._mean, other._scatter, other._errors)
 
     def compute(self) -> Scores:
-        """The scores so far."""
+        """Return the scores of all samples so far."""
         if self._mean is None or self._scatter is None or self._errors is None:
             raise BatchError("No predictions to score yet. Call update(predictions, targets) first.")
         squared, absolute = self._errors
@@ -102,6 +102,6 @@ def _fit(predictions: Tensor, targets: Tensor) -> bool:
 
 
 def _columns(values: Tensor) -> Tensor:
-    """(B, O) float64 on the CPU."""
+    """Return ``values`` as (B, O) float64 on the CPU."""
     values = values.detach().cpu().double()
     return values.unsqueeze(1) if values.ndim == 1 else values

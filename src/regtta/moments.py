@@ -1,4 +1,4 @@
-"""Count, mean and scatter of a stream of vectors, in float64, in memory independent of its length."""
+"""Streaming count, mean and scatter matrix of vectors, in float64 and in memory independent of their number."""
 
 import math
 from dataclasses import dataclass
@@ -9,18 +9,18 @@ from torch import Tensor
 from regtta.errors import StatisticsError
 from regtta.processes import Processes
 
-# Rows multiplied at once. Enough that a product costs more than its start; on a GPU more, since starting costs more.
+# Rows per matrix product: enough to amortise the launch of a product, which costs more on a GPU.
 BLOCK_ROWS, BLOCK_ROWS_ON_GPU = 1024, 4096
 
 
 @dataclass(frozen=True)
 class Moments:
-    """What a stream of vectors leaves behind.
+    """First and second moments of a set of vectors.
 
     Attributes:
-        count: how many vectors.
+        count: number of vectors.
         mean: (D,) float64.
-        scatter: (D, D) float64, ``Σ (z−μ)(z−μ)ᵀ``.
+        scatter: (D, D) float64 scatter matrix, ``Σ (z−μ)(z−μ)ᵀ``.
 
     Example:
         >>> halves = Moments.of(torch.tensor([[0.0], [2.0]])), Moments.of(torch.tensor([[4.0]]))
@@ -35,14 +35,14 @@ class Moments:
 
     @classmethod
     def of(cls, features: Tensor) -> "Moments":
-        """Moments of one batch (B, D), centred before it is squared so that no digits cancel."""
+        """Compute the moments of one batch (B, D), centred before squaring to avoid cancellation."""
         features = features.to(_home(features.device), torch.float64)
         mean = features.mean(dim=0)
         centred = features - mean
         return cls(len(features), mean, centred.T @ centred)
 
     def merge(self, other: "Moments") -> "Moments":
-        """Moments of both streams together (the pairwise update of Chan, Golub and LeVeque)."""
+        """Return the moments of both sets together (the pairwise update of Chan, Golub and LeVeque)."""
         count = self.count + other.count
         gap = other.mean.to(self.mean.device) - self.mean
         scatter = self.scatter + other.scatter.to(self.scatter.device)
@@ -50,7 +50,7 @@ class Moments:
         return Moments(count, self.mean + gap * (other.count / count), scatter)
 
     def covariance(self) -> Tensor:
-        """(D, D) unbiased covariance, where the moments lie."""
+        """Return the unbiased covariance (D, D), on the device of the moments."""
         if self.count < 2:
             raise StatisticsError(
                 f"Expected at least 2 source samples for a covariance, found {self.count}. Collect over more data."
@@ -59,12 +59,14 @@ class Moments:
 
 
 def moments_of_all(moments: Moments | None, processes: Processes, device: torch.device) -> Moments | None:
-    """Moments of what all processes have seen together, the same in each; ``None`` where none has seen anything.
+    """Return the moments over all processes, identical in each; ``None`` if none has any samples.
+
+    Each process corrects its own scatter to the common mean, so that scatter matrices are summed and never gathered.
 
     Args:
-        moments: of what this process has seen; ``None`` for nothing.
-        processes: all of them. None holds another's scatter: each corrects its own to the common mean.
-        device: where this process works; the same arithmetic follows for one that has seen nothing.
+        moments: moments of this process's samples; ``None`` if it has none.
+        processes: the participating processes.
+        device: device of this process, where one without samples allocates its zeros.
     """
     if processes.size == 1:
         return moments
@@ -81,13 +83,12 @@ def moments_of_all(moments: Moments | None, processes: Processes, device: torch.
 
 
 class RunningMoments:
-    """Moments of a stream as it goes, in place: nothing of size (D, D) is made after the first batch.
+    """Streaming moments, updated in place: nothing of size (D, D) is allocated after the first batch.
 
-    Rows are gathered into a block, and the block is multiplied with itself once it is full. On a GPU nothing is
-    waited for.
+    Rows are buffered in a block, whose scatter is added once the block is full. There is no GPU synchronisation.
 
     Attributes:
-        count: vectors so far.
+        count: number of vectors whose scatter has been added.
 
     Example:
         >>> running = RunningMoments()
@@ -104,7 +105,7 @@ class RunningMoments:
         self._block: Tensor | None = None
 
     def add(self, features: Tensor) -> None:
-        """Take in a batch (B, D), which is copied at once."""
+        """Update with a batch (B, D), which is copied immediately."""
         features = features.detach()
         block = self._begin(features) if self._block is None else self._block
         room = len(block) - self._filled
@@ -117,7 +118,7 @@ class RunningMoments:
             self._filled += len(features)
 
     def finish(self) -> Moments | None:
-        """Moments of all that was added, or ``None`` for nothing; a new stream may follow."""
+        """Return the moments of all added batches, ``None`` if there are none, and reset."""
         if self._block is None:
             return None
         if self._filled:
@@ -136,17 +137,18 @@ class RunningMoments:
         self._block = torch.empty(rows, columns, dtype=torch.float64, device=home)
         self._mean = self._block.new_zeros(columns)
         self._scatter = self._block.new_zeros(columns, columns)
-        # The scatter is symmetric. A CPU leaves half of it out, strip by strip; a GPU is quicker with one product.
+        # The scatter is symmetric. A CPU computes half of it, strip by strip; a GPU is faster with one product.
         self._width = max(64, columns // 16) if home.type == "cpu" else columns
-        # Where the first row lies is where all rows lie, more or less: around it little is lost to rounding.
+        # Rows are shifted by the first one, which is close to the mean, to reduce rounding errors.
         self._reference = features[0].to(home, torch.float64, copy=True)
         return self._block
 
     def _multiply(self, rows: Tensor) -> None:
-        """Add the scatter of ``rows`` (n, D), which are used up, by the update of Chan, Golub and LeVeque.
+        """Add the scatter of ``rows`` (n, D), which are overwritten, by the update of Chan, Golub and LeVeque.
 
-        With N rows behind whose mean is μ, the n new ones add their own scatter and ``n·N/(n+N)`` times the square of
-        the gap from μ to their mean. Rows shifted so that their mean is ``√(N/(n+N))`` times the gap have just that.
+        With N previous rows of mean μ, the n new ones add their own scatter and ``n·N/(n+N)`` times the outer product
+        of the gap from μ to their mean. Rows shifted to a mean of ``√(N/(n+N))`` times the gap have exactly this sum
+        of outer products.
         """
         count = self.count + len(rows)
         rows -= self._reference
@@ -161,5 +163,5 @@ class RunningMoments:
 
 
 def _home(device: torch.device) -> torch.device:
-    """Where moments of features on ``device`` are kept: Apple's GPUs have no float64."""
+    """Return the device for the moments of features on ``device``: the CPU for MPS, which has no float64."""
     return torch.device("cpu") if device.type == "mps" else device

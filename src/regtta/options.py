@@ -1,4 +1,4 @@
-"""Hyperparameters by name: checking them, replacing them, reading them from text."""
+"""Validation, replacement, parsing and description of hyperparameters."""
 
 import dataclasses
 import difflib
@@ -14,10 +14,10 @@ T = TypeVar("T")
 
 
 def check_choice(name: str, value: object, choices: Collection[object]) -> None:
-    """Raise unless ``value`` is one of ``choices``."""
+    """Raise an OptionError unless ``value`` is one of ``choices``."""
     try:
         known = value in choices
-    except (TypeError, ValueError):  # a list has no hash, and an array is neither equal nor unequal to a text
+    except (TypeError, ValueError):  # unhashable values, or arrays whose comparison has no truth value
         known = False
     if not known:
         raise OptionError(
@@ -27,49 +27,49 @@ def check_choice(name: str, value: object, choices: Collection[object]) -> None:
 
 
 def check_bool(name: str, value: object) -> None:
-    """Raise unless ``value`` is True or False: a text such as "no" would count as True."""
+    """Raise an OptionError unless ``value`` is a bool: a string such as "no" would be truthy."""
     if not isinstance(value, bool):
         raise OptionError(f"Expected {name} to be True or False, found {value!r}.")
 
 
 def check_positive(name: str, value: float) -> None:
-    """Raise unless ``value`` is a finite number above zero."""
+    """Raise an OptionError unless ``value`` is a finite number above 0."""
     if not _is_finite_number(value) or value <= 0:
         raise OptionError(f"Expected {name} to be a number above 0 and finite, found {value!r}.")
 
 
 def check_not_negative(name: str, value: float) -> None:
-    """Raise unless ``value`` is a finite number of at least zero."""
+    """Raise an OptionError unless ``value`` is a finite number of at least 0."""
     if not _is_finite_number(value) or value < 0:
         raise OptionError(f"Expected {name} to be a number of at least 0 and finite, found {value!r}.")
 
 
 def check_share(name: str, value: float) -> None:
-    """Raise unless ``value`` is a number between 0 and 1, neither of them."""
+    """Raise an OptionError unless ``0 < value < 1``."""
     if not _is_finite_number(value) or not 0 < value < 1:
         raise OptionError(f"Expected {name} to be a number between 0 and 1, found {value!r}.")
 
 
 def _is_finite_number(value: object) -> bool:
-    """Whether ``value`` is an int or a float that a float can hold; NaN is not."""
+    """Return True if ``value`` is an int or float within the finite range of a float."""
     largest = sys.float_info.max
     return isinstance(value, int | float) and not isinstance(value, bool) and -largest <= value <= largest
 
 
 def check_count(name: str, value: object) -> None:
-    """Raise unless ``value`` is a whole number of at least one."""
+    """Raise an OptionError unless ``value`` is an integer of at least 1."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise OptionError(f"Expected {name} to be a whole number of at least 1, found {value!r}.")
 
 
 def check_whole(name: str, value: object) -> None:
-    """Raise unless ``value`` is a whole number of at least zero."""
+    """Raise an OptionError unless ``value`` is an integer of at least 0."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise OptionError(f"Expected {name} to be a whole number of at least 0, found {value!r}.")
 
 
 def instances_of(kind: type[T], name: str, values: object, example: str) -> tuple[T, ...]:
-    """Return ``values`` as a tuple, or raise unless they are several instances of ``kind``; ``example`` shows some."""
+    """Return ``values`` as a tuple; raise an OptionError with ``example`` unless all are instances of ``kind``."""
     wrong = values
     if isinstance(values, Iterable) and not isinstance(values, str):
         items = tuple(values)
@@ -84,7 +84,7 @@ def instances_of(kind: type[T], name: str, values: object, example: str) -> tupl
 
 
 def replace(options: T, changes: Mapping[str, object]) -> T:
-    """A copy of the dataclass ``options`` with ``changes``; an unknown name is an error.
+    """Return a copy of the dataclass ``options`` with ``changes``; raise an OptionError for unknown names.
 
     Example:
         >>> @dataclasses.dataclass(frozen=True)
@@ -101,7 +101,7 @@ def replace(options: T, changes: Mapping[str, object]) -> T:
 
 
 def parse_as(owner: str, known: Mapping[str, Any], assignments: Iterable[str]) -> dict[str, object]:
-    """Options of ``owner`` out of texts like ``"k=25"``, read by the types that ``known`` gives.
+    """Parse assignments such as ``"k=25"`` into options of ``owner``, by the types in ``known``.
 
     Example:
         >>> parse_as("Options", {"rate": float, "k": int | Literal["auto"]}, ["k=auto", "rate=1e-3"])
@@ -114,12 +114,12 @@ def parse_as(owner: str, known: Mapping[str, Any], assignments: Iterable[str]) -
             raise OptionError(f"Expected key=value, found {text!r}.")
         if name not in known:
             raise unknown_option(owner, name, known)
-        parsed[name] = _read(name, value, known[name])
+        parsed[name] = _parse(name, value, known[name])
     return parsed
 
 
 def field_types(cls: type) -> dict[str, Any]:
-    """The fields of a dataclass and their types; none for any other class."""
+    """Return the fields of a dataclass with their types; empty for any other class."""
     if not dataclasses.is_dataclass(cls):
         return {}
     hints = get_type_hints(cls)
@@ -127,22 +127,22 @@ def field_types(cls: type) -> dict[str, Any]:
 
 
 def unknown_option(owner: str, name: str, known: Iterable[str]) -> OptionError:
-    """The error for an option that ``owner`` does not have."""
+    """Return the OptionError for an option that ``owner`` does not have."""
     return OptionError(f"{owner} has no option {name!r}; it has {sorted(known) or 'none'}." + did_you_mean(name, known))
 
 
-_WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+_BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
-def _read(name: str, text: str, kind: object) -> object:
-    """``text`` as the first of the types in ``kind`` that can read it."""
+def _parse(name: str, text: str, kind: object) -> object:
+    """Parse ``text`` as the first of the types in ``kind`` that accepts it."""
     for option in _alternatives(kind):
         if option is type(None) and text.lower() == "none":
             return None
         if get_origin(option) is Literal and text in get_args(option):
             return text
-        if option is bool and text.lower() in _WORDS:
-            return _WORDS[text.lower()]
+        if option is bool and text.lower() in _BOOLEANS:
+            return _BOOLEANS[text.lower()]
         if option in (int, float):
             try:
                 return option(text)
@@ -154,7 +154,7 @@ def _read(name: str, text: str, kind: object) -> object:
 
 
 def described(options: object) -> dict[str, object]:
-    """A dataclass as its name and its options in plain values, the same in every process.
+    """Return the name of a dataclass and its options in plain values, equal across processes.
 
     Example:
         >>> @dataclasses.dataclass
@@ -167,7 +167,7 @@ def described(options: object) -> dict[str, object]:
 
 
 def described_by_0_1_0(options: object) -> dict[str, object]:
-    """What :func:`described` gave in version 0.1.0, for files that it wrote."""
+    """Return the result of :func:`described` in version 0.1.0, to compare with files it wrote."""
     return {"type": type(options).__name__, **_fields(options, _plain_by_0_1_0)}
 
 
@@ -179,7 +179,7 @@ def _fields(options: object, plain: Callable[[object], object]) -> dict[str, obj
 
 
 def _plain(value: object) -> object:
-    """An option in plain values, with nothing in it, such as an address, that is another one in every process."""
+    """Return an option in plain values, without memory addresses or anything else specific to a process."""
     if isinstance(value, _PLAIN):
         return value
     return identified(value, described)
@@ -196,7 +196,7 @@ def _plain_by_0_1_0(value: object) -> object:
 
 
 def describe(kind: object) -> str:
-    """A type as a user would write its values.
+    """Return a type in the notation of its values on the command line.
 
     Example:
         >>> describe(int | Literal["auto"] | None)
@@ -218,7 +218,7 @@ def _alternatives(kind: object) -> tuple[Any, ...]:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A hint at the names closest to ``name``, to end an error with; empty where none is close.
+    """Return a suggestion of the names closest to ``name``, to append to an error; empty if none is close.
 
     Example:
         >>> did_you_mean("metrik", ["metric", "k"])

@@ -1,7 +1,7 @@
-"""How far each sample of a batch lies from the others, in a robust scale.
+"""Robust deviations of each sample from the rest of its batch.
 
-Deviations are measured column by column of the input, in units of the column's median deviation. Medians keep the scale
-where it is when a few samples are absurd, and a batch that is shifted or rescaled as a whole keeps its deviations.
+Deviations are measured per input column, in units of the column's median absolute deviation. Medians are insensitive to
+a few extreme samples, and deviations are invariant to shifting or rescaling the whole batch.
 """
 
 import numpy as np
@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 LEAST_ROWS = 16  # medians of fewer samples vary so much that good samples of long-tailed columns look like outliers
-_REFERENCE_ROWS = 32  # samples that centre and scale are taken from: medians of many more cost time and change little
-_MOST_COLUMNS = 256  # of a table, or channels; what has more counts as one
+_REFERENCE_ROWS = 32  # samples used for centre and scale: more cost time and change the medians little
+_MOST_COLUMNS = 256  # columns of a table, or channels; inputs with more are reduced to one column
 
 Columns = NDArray[np.floating]
 
 
 def is_table(inputs: Tensor) -> bool:
-    """Return whether inputs (B, C) have columns to be compared each for itself: at most 256 of them."""
+    """Return True if the inputs are a table (B, C) of at most 256 columns, which are compared one by one."""
     return inputs.ndim == 2 and inputs.shape[1] <= _MOST_COLUMNS
 
 
@@ -28,8 +28,9 @@ def column_values(inputs: Tensor) -> Tensor:
         inputs: (B, ...) floating point.
 
     Returns:
-        (B, C): a table as it is; else the largest magnitude of each channel, dimension 1 of images and sequences, or of
-        the whole sample where there are more than 256 channels. Where a sample is not finite, neither are its columns.
+        (B, C): the inputs themselves for a table; otherwise the largest magnitude of each channel (dimension 1 of
+        images and sequences), or of the whole sample for more than 256 channels. Non-finite samples have non-finite
+        columns.
 
     Example:
         >>> column_values(torch.tensor([[[1.0, -3.0], [0.0, 2.0]]]))
@@ -40,7 +41,7 @@ def column_values(inputs: Tensor) -> Tensor:
         return inputs
     channels = 2 if inputs.ndim > 2 and inputs.shape[1] <= _MOST_COLUMNS else 1
     inner = tuple(range(channels, inputs.ndim))
-    if inner and inputs.is_cuda:  # in one pass; on a CPU this norm is slow
+    if inner and inputs.is_cuda:  # one kernel on a GPU; slow on a CPU
         values: Tensor = torch.linalg.vector_norm(inputs, torch.inf, dim=inner)
     else:
         values = inputs.abs().amax(dim=inner) if inner else inputs.abs()
@@ -48,26 +49,25 @@ def column_values(inputs: Tensor) -> Tensor:
 
 
 def as_columns(values: Tensor) -> Columns:
-    """Return values (B, C) as columns (C, B), of float32 at the least; waits for their device."""
+    """Return values (B, C) as a NumPy array (C, B) of float32 or float64; synchronises with their device."""
     values = values.detach().cpu()
     found = (values if values.dtype in (torch.float32, torch.float64) else values.float()).numpy()
     return np.ascontiguousarray(found.T)
 
 
 def deviations(columns: Columns, *, table: bool) -> Columns:
-    """Measure how far samples lie from the others of their batch, in robust units of each column.
+    """Compute the deviations of samples from the rest of their batch, in robust units of each column.
 
-    ``|v_ic − m_c| / s_c``. In a table ``m_c`` is the column's median and ``s_c`` its median absolute deviation;
-    magnitudes of channels are compared with their median, ``m_c = 0`` and ``s_c`` the median of ``v_c``. A column with
-    ``s_c = 0``, such as a sparse one, takes the median of the other columns' scales. Medians are those of at most 63
-    evenly spaced samples; of two middle values they take the lower.
+    ``|v_ic − m_c| / s_c``. For a table ``m_c`` is the column's median and ``s_c`` its median absolute deviation; for
+    magnitudes of channels ``m_c = 0`` and ``s_c`` is the median of ``v_c``. A column with ``s_c = 0``, such as a sparse
+    one, uses the median of the other columns' scales. Medians are lower medians of at most 63 evenly spaced samples.
 
     Args:
         columns: (C, B) from :func:`as_columns`, of at least 16 samples.
-        table: whether they are those of a table.
+        table: True for the columns of a table, False for magnitudes of channels.
 
     Returns:
-        (C, B) deviations; 0 where no column has a scale, not finite where a value is not.
+        (C, B) deviations: 0 if no column has a positive scale, non-finite for non-finite values.
 
     Example:
         >>> deviations(np.array([[0.0, 1.0, 2.0, 3.0, 500.0]]), table=True)
@@ -76,13 +76,13 @@ def deviations(columns: Columns, *, table: bool) -> Columns:
     with np.errstate(invalid="ignore", over="ignore"):
         centre, scale = _centre_and_scale(columns, table=table)
         varied = scale[scale > 0]
-        usual = _lower_medians(varied[None])[0, 0] if len(varied) else np.inf  # what is divided by infinity is 0
+        usual = _lower_medians(varied[None])[0, 0] if len(varied) else np.inf  # infinity makes all deviations 0
         found: Columns = np.abs(columns - centre) / np.where(scale > 0, scale, usual)
     return found
 
 
 def _centre_and_scale(columns: Columns, *, table: bool) -> tuple[Columns, Columns]:
-    """(C, 1) ``m`` and ``s``."""
+    """Return ``m`` and ``s``, both (C, 1)."""
     rows = columns[:, :: max(1, columns.shape[1] // _REFERENCE_ROWS)]
     if not table:
         return np.zeros_like(rows[:, :1]), _lower_medians(rows)
@@ -92,5 +92,5 @@ def _centre_and_scale(columns: Columns, *, table: bool) -> tuple[Columns, Column
 
 def _lower_medians(rows: Columns) -> Columns:
     middle = (rows.shape[1] - 1) // 2
-    medians: Columns = np.sort(rows, axis=1)[:, middle : middle + 1]  # of so few numbers sooner than by partition
+    medians: Columns = np.sort(rows, axis=1)[:, middle : middle + 1]  # faster than np.partition for so few values
     return medians

@@ -1,7 +1,7 @@
-"""What of a model may move while it adapts, and how to put it back.
+"""Selection of the trainable parameters of a model, and snapshots of its tensors to restore them.
 
-Three things can move: parameters chosen by the method, the running statistics of BatchNorm, and the
-head. Everything else is frozen, which also saves a third of the backward pass.
+Adaptation can change the parameters selected by the method, the running statistics of BatchNorm and the head.
+Everything else is frozen, which also saves a third of the backward pass.
 """
 
 import copy
@@ -26,15 +26,15 @@ logger = logging.getLogger(__name__)
 
 _NORMS = (_BatchNorm, _InstanceNorm, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
 
-# Normalisation layers of other libraries, such as timm's RmsNorm or T5LayerNorm, are told by the names of their class
-# and of their parameters: "NormalizedLinear" is none, "LayerNormalization" is one.
+# Normalisation layers of other libraries, such as timm's RmsNorm or T5LayerNorm, are recognised by the names of their
+# class and parameters: "LayerNormalization" matches, "NormalizedLinear" does not.
 _NORM_CLASS = re.compile(r"Norm(?!al)|Normali[sz]ation")
 _SCALES_AND_SHIFTS = frozenset({"weight", "bias", "gamma", "beta", "scale", "shift", "offset", "g", "b"})
 _NEVER_NORMS = (nn.Linear, nn.Bilinear, _ConvNd, nn.Embedding, nn.EmbeddingBag)
 
 
 def private_copy(model: nn.Module) -> nn.Module:
-    """A deep copy of ``model``, or the error that says why there can be none."""
+    """Return a deep copy of ``model``; raise a ModelError if it is not a module or cannot be copied."""
     if not isinstance(model, nn.Module):
         raise ModelError(
             f"Expected a torch.nn.Module, found {_kind(model)}. Pass the trained module itself: an instance, with its "
@@ -42,22 +42,22 @@ def private_copy(model: nn.Module) -> nn.Module:
         )
     try:
         return copy.deepcopy(model)
-    except Exception as error:  # deepcopy passes on whatever a member raises
+    except Exception as error:  # deepcopy propagates any error of a member
         raise ModelError(
             f"The model cannot be copied ({type(error).__name__}: {error}). regtta works on a copy so "
-            "that yours stays as it is: remove what copy.deepcopy rejects (open files, locks, "
-            "tensors that are no leaves)."
+            "that yours is not modified: remove what copy.deepcopy rejects (open files, locks, "
+            "non-leaf tensors)."
         ) from error
 
 
 def trainable_parameters(model: nn.Module, head: nn.Linear | None, which: Trainable | None) -> dict[str, nn.Parameter]:
-    """The parameters that may move, by name.
+    """Return the trainable parameters by name; raise a ModelError if there are none.
 
     * ``"affine"``: scale and shift of BatchNorm, LayerNorm, GroupNorm, InstanceNorm and RMSNorm, and of normalisation
-      layers of other libraries: classes called ``...Norm...`` whose parameters have one number a channel.
-    * ``"extractor"``: everything but the head.
-    * ``"all"``: everything.
-    * ``None``: nothing.
+      layers of other libraries: classes called ``...Norm...`` whose parameters have one value per channel.
+    * ``"extractor"``: all parameters except the head's.
+    * ``"all"``: all parameters.
+    * ``None``: no parameters.
 
     Example:
         >>> net = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3), nn.Linear(3, 1))
@@ -68,12 +68,12 @@ def trainable_parameters(model: nn.Module, head: nn.Linear | None, which: Traina
     """
     if which is None:
         return {}
-    at_head = set(map(id, head.parameters())) if head is not None else set()
+    in_head = set(map(id, head.parameters())) if head is not None else set()
     chosen = _affine(model) if which == "affine" else None
     picked = {
         name: parameter
         for name, parameter in model.named_parameters()
-        if (chosen is None or id(parameter) in chosen) and (which == "all" or id(parameter) not in at_head)
+        if (chosen is None or id(parameter) in chosen) and (which == "all" or id(parameter) not in in_head)
     }
     if not picked:
         raise ModelError(_nothing_to_train(model, which))
@@ -81,7 +81,7 @@ def trainable_parameters(model: nn.Module, head: nn.Linear | None, which: Traina
 
 
 def freeze_all_but(model: nn.Module, moving: Iterable[nn.Parameter]) -> None:
-    """Let only ``moving`` need gradients."""
+    """Require gradients for the parameters in ``moving`` only, and clear all gradients."""
     kept = set(map(id, moving))
     for parameter in model.parameters():
         parameter.requires_grad_(id(parameter) in kept)
@@ -89,17 +89,17 @@ def freeze_all_but(model: nn.Module, moving: Iterable[nn.Parameter]) -> None:
 
 
 class BufferSlots:
-    """Where the modules of a model hold their buffers, for models that assign new tensors to them in ``forward``.
+    """Registered buffers of a model, restored after a forward pass that assigns new tensors to them.
 
-    Everything that remembers, undoes and resets works on the tensors that were registered when the adapter was made. A
-    model that runs ``self.ema = 0.9 * self.ema + 0.1 * x.mean(0)`` puts another tensor in their place; after each pass
-    the registered one is put back, with or without the new values.
+    Snapshots, rollback and reset work on the tensors registered when the adapter was created. A model that runs
+    ``self.ema = 0.9 * self.ema + 0.1 * x.mean(0)`` replaces them by new tensors; after each pass the registered tensor
+    is put back, with or without the new values.
 
     Args:
-        model: the adapter's copy.
+        model: the adapter's copy of the model.
 
     Attributes:
-        reassigned: whether a pass has assigned a buffer so far.
+        reassigned: True if a pass has assigned a buffer so far.
 
     Example:
         >>> layer = nn.BatchNorm1d(2)
@@ -116,17 +116,17 @@ class BufferSlots:
             for name, value in module._buffers.items()
         ]
         self.reassigned = False
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
 
     def put_back(self) -> None:
-        """Put the registered tensors back as they are: for passes that change nothing."""
+        """Put the registered tensors back with their old values, after a pass that must not change state."""
         for buffers, name, registered, _ in self._slots:
             if buffers.get(name) is not registered:
                 self.reassigned = True
                 buffers[name] = registered
 
     def take_over(self) -> None:
-        """Put the registered tensors back with the values that the pass assigned: for passes that learn."""
+        """Put the registered tensors back with the values assigned in the pass, after an adaptation pass."""
         for buffers, name, registered, place in self._slots:
             assigned = buffers.get(name)
             if assigned is not registered:
@@ -138,9 +138,9 @@ class BufferSlots:
         self.reassigned = True
         if isinstance(registered, Tensor) and isinstance(assigned, Tensor) and _same_kind(registered, assigned):
             registered.copy_(assigned.detach())
-        elif place not in self._told:
-            self._told.add(place)
-            logger.warning("forward() gives the buffer %s another shape or dtype: it is put back.", place)
+        elif place not in self._warned:
+            self._warned.add(place)
+            logger.warning("forward() changes the shape or dtype of the buffer %s: its old value is restored.", place)
 
 
 def _same_kind(a: Tensor, b: Tensor) -> bool:
@@ -148,7 +148,7 @@ def _same_kind(a: Tensor, b: Tensor) -> bool:
 
 
 class Snapshot:
-    """Copies of some tensors, to be put back bit for bit.
+    """Snapshot of tensors that can be restored bit for bit.
 
     Example:
         >>> x = torch.ones(2)
@@ -163,11 +163,11 @@ class Snapshot:
         self._kept = [tensor.clone() for tensor in self._live]
 
     def update(self) -> None:
-        """Remember what the tensors are now."""
+        """Replace the snapshot by the current values."""
         _copy(self._kept, self._live)
 
     def restore(self) -> None:
-        """Make the tensors what they were when last remembered."""
+        """Restore the tensors to the values of the snapshot, in place."""
         _copy(self._live, self._kept)
 
 
@@ -190,28 +190,28 @@ def _affine(model: nn.Module) -> set[int]:
 
 
 def _is_norm_by_name(module: nn.Module) -> bool:
-    """Whether a module that is none of torch's normalisation layers is called one and has parameters like one.
+    """Return True if the class name and the parameters of a module are those of a normalisation layer.
 
-    All of its parameters are its own, since a block such as ``PreNorm`` has layers within, and hold one number a
-    channel.
+    All parameters must belong to the module itself, since a block such as ``PreNorm`` contains other layers, and hold
+    one value per channel.
     """
     if isinstance(module, _NEVER_NORMS) or not any(_NORM_CLASS.search(cls.__name__) for cls in type(module).__mro__):
         return False
     own = list(module.parameters(recurse=False))
-    return len(own) == len(list(module.parameters())) and all(_one_number_a_channel(p) for p in own)
+    return len(own) == len(list(module.parameters())) and all(_is_per_channel(p) for p in own)
 
 
-def _one_number_a_channel(parameter: Tensor) -> bool:
-    """Whether a shape is (), (C,), (C, 1, 1), (1, C, 1, 1) or alike; a matrix is the weight of a product."""
+def _is_per_channel(parameter: Tensor) -> bool:
+    """Return True for shapes such as (), (C,), (C, 1, 1) and (1, C, 1, 1), but not for matrices."""
     return parameter.ndim < 2 or (parameter.ndim > 2 and sum(size > 1 for size in parameter.shape) <= 1)
 
 
 def _nothing_to_train(model: nn.Module, which: Trainable) -> str:
     name = type(model).__name__
     if which != "affine":
-        return f"{name} has no parameters that may move (trainable={which!r})."
+        return f"{name} has no trainable parameters (trainable={which!r})."
     return (
         f"{name} has no normalisation layer with affine parameters (BatchNorm, LayerNorm, GroupNorm, "
-        'InstanceNorm, RMSNorm), and trainable="affine" moves those alone. Pass '
-        'trainable="extractor" to move all of the feature extractor.'
+        'InstanceNorm, RMSNorm), and trainable="affine" updates only those. Pass '
+        'trainable="extractor" to update the whole feature extractor.'
     )

@@ -1,4 +1,4 @@
-"""Moments of what arrived lately: an exponential memory that knows how many samples stand behind it."""
+"""Exponentially weighted moments of recent samples, with their effective sample size."""
 
 import math
 from collections.abc import Mapping
@@ -11,13 +11,13 @@ from regtta.state_validation import MOST_COUNTED, invalid, require_mapping, requ
 
 
 class RecentMoments:
-    """Moments of the samples of late, up to the covariance of their squares; older ones fade by ``exp(−age/memory)``.
+    """Exponentially weighted moments, up to the covariance of squares; weights decay as ``exp(−age/memory)``.
 
-    Memory is counted in samples, so that a stream is seen alike in small batches and in large ones.
+    Age is counted in samples, so that results hardly depend on the batch size.
 
     Args:
-        memory: samples after which one counts e times less.
-        products: whether to keep the covariance of squares, (K, K), as well.
+        memory: number of samples after which a weight has decayed by a factor of e.
+        products: keep the covariance of squares, (K, K), as well.
 
     Example:
         >>> recent = RecentMoments(memory=100)
@@ -33,12 +33,12 @@ class RecentMoments:
         self.forget()
 
     def forget(self) -> None:
-        """Begin anew."""
+        """Reset to the initial state without samples."""
         self._weight = self._squared_weight = 0.0
         self._sums: Tensor | None = None
 
     def add(self, values: Tensor) -> None:
-        """Take in a batch (B, K); samples that are not finite are left out."""
+        """Update with a batch (B, K); non-finite samples are ignored."""
         values = values.detach().double()
         squares = values * values
         totals = squares.sum(dim=0, keepdim=True)
@@ -48,47 +48,47 @@ class RecentMoments:
             totals = squares.sum(dim=0, keepdim=True)
         if len(values) == 0:
             return
-        # Samples of one batch are of one age: a batch far longer than the memory would else be lost but for its end.
-        fading = math.exp(-len(values) / self.memory)
+        # Samples of one batch have the same age: otherwise only the end of a batch far longer than the memory counts.
+        decay = math.exp(-len(values) / self.memory)
         rows = [values.sum(dim=0, keepdim=True), totals]
         sums = torch.cat([*rows, squares.T @ squares] if self.products else rows)
-        self._sums = sums if self._sums is None else sums.add_(self._sums.to(sums.device), alpha=fading)
-        self._weight = self._weight * fading + len(values)
-        self._squared_weight = self._squared_weight * fading**2 + len(values)
+        self._sums = sums if self._sums is None else sums.add_(self._sums.to(sums.device), alpha=decay)
+        self._weight = self._weight * decay + len(values)
+        self._squared_weight = self._squared_weight * decay**2 + len(values)
 
     @property
     def count(self) -> float:
-        """How many samples of equal weight would give means as certain as these: ``(Σw)² / Σw²``."""
+        """Effective sample size ``(Σw)² / Σw²``."""
         return self._weight**2 / self._squared_weight if self._squared_weight else 0.0
 
     @property
     def mean(self) -> Tensor:
-        """(K,) ``E[y]``."""
+        """Mean ``E[y]``, (K,)."""
         return self._moment(0)
 
     @property
     def square(self) -> Tensor:
-        """(K,) ``E[y²]``."""
+        """Second moment ``E[y²]``, (K,)."""
         return self._moment(1)
 
     @property
     def variance(self) -> Tensor:
-        """(K,) ``E[y²] − E[y]²``, at least 0."""
+        """Variance ``E[y²] − E[y]²``, (K,), at least 0."""
         return (self.square - self.mean**2).clamp_min(0)
 
     @property
     def covariance_of_squares(self) -> Tensor:
-        """(K, K) of ``y²``: how uncertain the second moments are, and how much they vary together."""
+        """Covariance of ``y²``, (K, K), which determines the uncertainty of the second moments."""
         square = self.square
         return torch.addr(self._rows()[2:] / self._weight, square, square, alpha=-1)
 
     def state_dict(self) -> dict[str, Any]:
-        """All that is remembered."""
+        """Return the state, to be restored by :meth:`load_state_dict`."""
         sums = torch.empty(0) if self._sums is None else self._sums.clone()
         return {"weight": self._weight, "squared_weight": self._squared_weight, "sums": sums}
 
     def validate_state(self, state: object, path: str, width: int) -> None:
-        """Raise a StateError unless ``state`` holds nothing yet, or moments of ``width`` values."""
+        """Raise a StateError unless ``state`` is empty or holds moments of ``width`` values."""
         found = require_mapping(path, state, ("weight", "squared_weight", "sums"))
         weight = require_number(f"{path}/weight", found["weight"], least=0.0)
         squared = require_number(f"{path}/squared_weight", found["squared_weight"], least=0.0)
@@ -98,13 +98,13 @@ class RecentMoments:
                 raise invalid(f"{path}/sums", f"the sums of samples of weight {weight:g}", sums)
             return
         require_tensor(f"{path}/sums", sums, (width + 2 if self.products else 2, width), torch.float64)
-        require_tensor(f"{path}/sums", sums[1:], (None, width), torch.float64, least=0.0)  # of squares
-        # The latest samples have weight 1, older ones less.
+        require_tensor(f"{path}/sums", sums[1:], (None, width), torch.float64, least=0.0)  # sums of squares
+        # The latest samples have weight 1, older ones a smaller one.
         if not 1 <= squared <= weight * (1 + 1e-9) <= MOST_COUNTED:
             raise invalid(f"{path}/squared_weight", f"from 1 to the weight {weight:g}", squared)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from there."""
+        """Restore from :meth:`state_dict`."""
         self._weight, self._squared_weight = state["weight"], state["squared_weight"]
         self._sums = state["sums"].clone() if state["sums"].numel() else None
 
@@ -113,5 +113,5 @@ class RecentMoments:
 
     def _rows(self) -> Tensor:
         if self._sums is None:
-            raise ValueError("Nothing has been added yet.")
+            raise ValueError("Nothing has been added yet. Call add(values) first.")
         return self._sums

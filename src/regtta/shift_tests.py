@@ -1,4 +1,4 @@
-"""Tests of the hypothesis that recent samples are like the source's, from whitened moments alone."""
+"""Hypothesis tests for a shift between recent samples and the source, based on whitened moments."""
 
 import math
 from dataclasses import dataclass
@@ -14,11 +14,11 @@ _TINY = 1e-300
 
 @dataclass(frozen=True)
 class ShiftTest:
-    """Statistics of a shift, each over the limit that chance exceeds at the level asked for: above 1 is a shift.
+    """Test statistics of a shift, each divided by its critical value: above 1 the shift is significant.
 
     Attributes:
-        mean: of the means.
-        spread: of the second moments.
+        mean: statistic of the means.
+        spread: statistic of the second moments.
     """
 
     mean: float
@@ -26,36 +26,36 @@ class ShiftTest:
 
     @property
     def shifted(self) -> bool:
-        """Whether either says so."""
+        """True if either statistic is significant."""
         return max(self.mean, self.spread) > 1
 
 
 def shift_test(recent: RecentMoments, *, source_count: int, level: float, tolerance: float) -> ShiftTest:
-    """Whether whitened moments (K,) are further from 0 and 1 than ``tolerance`` and chance allow.
+    """Test whether whitened means and second moments (K,) deviate from 0 and 1 by more than ``tolerance``.
 
-    Under the hypothesis the means are within ``tolerance`` source standard deviations (root mean square over the
+    Under the null hypothesis the means are within ``tolerance`` source standard deviations (root mean square over the
     directions) and the variances within twice that. ``T = Σ m_d²`` is then at most about ``χ²_K(nKτ²) / n``, with
-    ``1/n = 1/n_recent + 1/n_source``. The second moments vary together (a brighter image has larger features
-    everywhere), so theirs is compared with the scaled χ² that has the same first two moments (Satterthwaite).
+    ``1/n = 1/n_recent + 1/n_source``. The second moments are correlated (a brighter image has larger features
+    everywhere), so their statistic is compared with a scaled χ² with matched first two moments (Satterthwaite).
 
     Args:
-        recent: of whitened features.
-        source_count: samples behind the source's statistics.
+        recent: moments of whitened features.
+        source_count: number of samples of the source statistics.
         level: probability of a false alarm, over both tests.
-        tolerance: a shift too small to matter.
+        tolerance: shift, in source standard deviations, that is too small to matter.
     """
     mean, square = recent.mean, recent.square
     dimensions = len(mean)
     count = 1 / (1 / recent.count + 1 / source_count)
     by_mean = chi_square_limit(dimensions, count * dimensions * tolerance**2, level / 2) / count
     covariance = recent.covariance_of_squares
-    # A Gaussian's variance at the least: few samples of a heavy tail look as if they had none.
+    # At least a Gaussian's variance: a few samples of a heavy-tailed distribution underestimate theirs.
     covariance.diagonal().clamp_min_(2.0)
     entries, gap = covariance.flatten(), square - 1
-    # All four in one read from the device.
+    # One device synchronisation for all four.
     found = [covariance.trace(), entries.dot(entries), mean.dot(mean), gap.dot(gap)]
     trace, squared, of_mean, of_square = torch.stack(found).tolist()
-    if not math.isfinite(squared):  # too far off for float64 to say how far
+    if not math.isfinite(squared):  # the shift overflows float64
         return ShiftTest(math.inf, math.inf)
     scale, freedom = squared / trace, max(trace**2 / squared, 1.0)
     far = count * dimensions * (2 * tolerance) ** 2 / scale
@@ -64,25 +64,25 @@ def shift_test(recent: RecentMoments, *, source_count: int, level: float, tolera
 
 
 def reweighting_needed(recent: RecentMoments) -> float:
-    """The least χ² divergence of a reweighting of the source that could have moved whitened means this far.
+    """Return the smallest χ² divergence of a reweighting of the source that explains the shift of whitened means.
 
-    ``‖E[y]‖²``, less what chance adds to it (Bessel's inequality; see :mod:`regtta.whitening`). A stream of only one
-    in ten of the source's labels needs 9 at most, one of half of them 1.
+    ``‖E[y]‖²``, minus its bias due to sampling noise (Bessel's inequality; see :mod:`regtta.whitening`). A stream with
+    one tenth of the source's labels needs at most 9, one with half of them at most 1.
     """
     return max(0.0, float((recent.mean**2).sum() - recent.variance.sum() / recent.count))
 
 
 def steadiness(values: Tensor, block: int, level: float, tolerance: float = 0.0) -> float:
-    """Whether rows (N, K) in order of arrival could have come in any order: F over its limit, above 1 if not.
+    """Return the F statistic of a stationarity test divided by its critical value; above 1 is non-stationary.
 
-    Analysis of variance over consecutive blocks of ``block`` rows, variances summed over the columns. Columns that vary
-    together count as fewer (the participation ratio of their covariance within blocks).
+    Analysis of variance over consecutive blocks of ``block`` rows, with variances summed over the columns. Correlated
+    columns count as fewer (the participation ratio of their covariance within blocks).
 
     Args:
-        values: in order of arrival.
-        block: rows a block.
+        values: (N, K) rows in order of arrival.
+        block: number of rows per block.
         level: probability of a false alarm.
-        tolerance: variance between blocks, in units of that within, too small to matter.
+        tolerance: variance between blocks, relative to that within, that is too small to matter.
 
     Example:
         >>> steadiness(torch.arange(64.0)[:, None], 16, 0.001) > 1
@@ -93,14 +93,14 @@ def steadiness(values: Tensor, block: int, level: float, tolerance: float = 0.0)
 
 
 def unsteady(values: Tensor, block: int, level: float, tolerance: float = 0.0) -> bool:
-    """Whether :func:`steadiness` is above 1, which is mostly plain before it is known how columns vary together."""
+    """Return True if :func:`steadiness` is above 1, mostly without computing the correlation of the columns."""
     blocks = _Blocks(values, block)
     ends = [blocks.over_limit(columns, level, tolerance) > 1 for columns in (1.0, float(values.shape[1]))]
     return ends[0] if ends[0] == ends[1] else blocks.over_limit(blocks.columns(), level, tolerance) > 1
 
 
 class _Blocks:
-    """Rows (N, K) in consecutive blocks, the last at the end."""
+    """Analysis of variance over consecutive blocks of rows (N, K); leading rows that fill no block are dropped."""
 
     def __init__(self, values: Tensor, block: int) -> None:
         self.size, self.count = block, len(values) // block
@@ -108,7 +108,7 @@ class _Blocks:
         means = rows.mean(dim=1)
         self.residuals = (rows - means[:, None]).flatten(0, 1)
         entries = self.residuals.flatten()
-        # Both in one read from the device.
+        # One device synchronisation for both.
         squares, between = torch.stack([entries.dot(entries), means.var(dim=0).sum()]).tolist()
         self.within: float = max(squares / self._freedom, _TINY)
         self.between: float = block * between
@@ -118,12 +118,12 @@ class _Blocks:
         return self.count * (self.size - 1)
 
     def columns(self) -> float:
-        """How many columns that vary apart would vary as these do."""
+        """Return the effective number of uncorrelated columns."""
         entries = (self.residuals.T @ self.residuals).flatten().div_(self._freedom)
-        square = self.within * self.within  # ``**`` raises where a product is just infinite
+        square = self.within * self.within  # ``**`` raises an OverflowError where a product is infinite
         return max(1.0, square / max(float(entries.dot(entries)), _TINY))
 
     def over_limit(self, columns: float, level: float, tolerance: float) -> float:
-        """F over what chance and ``tolerance`` allow for so many columns."""
+        """Return F divided by its critical value, which includes ``tolerance``, for so many effective columns."""
         limit = f_limit((self.count - 1) * columns, self._freedom * columns, level)
         return self.between / self.within / (limit + self.size * tolerance)

@@ -1,12 +1,12 @@
-"""What is kept of the source data: the moments of its features, as a spectrum.
+"""Source statistics: the moments of the source features, stored as mean and covariance spectrum.
 
-The covariance ``Σ = V diag(λ) Vᵀ`` is kept whole (all D directions), so that statistics of parts of
-the data merge into those of the whole.
+The full covariance ``Σ = V diag(λ) Vᵀ`` is stored (all D directions), so that statistics of parts of
+the data can be merged into those of the whole.
 
 Two counts describe how much of the feature space the source uses, as in Table 1 of the paper:
 
 * ``valid_dimensions``: raw dimensions with non-zero variance. Non-zero means a standard deviation
-  above 1e-12 of the dimension's mean, which is where float64 rounding ends.
+  above 1e-12 of the dimension's mean, which is about the limit of float64 rounding.
 * ``rank``: the dimensions of the subspace, eigenvalues above ``λ₁ · D · 1.19e-7``. The factor is
   float32's epsilon: a direction whose variance is lost in float32 features is not counted.
 """
@@ -38,7 +38,7 @@ from regtta.statistics_validation import FORMAT_VERSION, RANGES, TENSORS, check_
 
 RANK_TOLERANCE = torch.finfo(torch.float32).eps
 VALID_TOLERANCE = 1e-12
-SHARE = 0.99  # of the source's variance: the rest is too small to tell a shift from rounding
+SHARE = 0.99  # of the source's variance: shifts in the remaining directions cannot be told from rounding errors
 
 logger = logging.getLogger(__name__)
 
@@ -48,18 +48,18 @@ def _no_ranges() -> Tensor:
 
 
 def _wider(a: Tensor, b: Tensor) -> Tensor:
-    """(C,) the larger of two ranges of each column; unknown where either is."""
+    """Return the elementwise maximum (C,) of two ranges; empty (unknown) if their lengths differ."""
     return torch.maximum(a, b) if len(a) == len(b) else _no_ranges()
 
 
 @dataclass(frozen=True)
 class Subspace:
-    """The k directions in which the source features vary most.
+    """Leading k principal directions of the source features.
 
     Attributes:
-        mean: (D,) the source's mean.
-        variances: (k,) falling eigenvalues.
-        basis: (D, k) orthonormal columns.
+        mean: (D,) source mean.
+        variances: (k,) eigenvalues in descending order.
+        basis: (D, k) eigenvectors as orthonormal columns.
     """
 
     mean: Tensor
@@ -67,7 +67,7 @@ class Subspace:
     basis: Tensor
 
     def to(self, device: torch.device, dtype: torch.dtype) -> "Subspace":
-        """The same subspace elsewhere, in another precision."""
+        """Return the subspace on ``device`` in precision ``dtype``."""
         return Subspace(
             self.mean.to(device, dtype),
             self.variances.to(device, dtype),
@@ -75,28 +75,28 @@ class Subspace:
         )
 
     def project(self, features: Tensor) -> Tensor:
-        """Coordinates (B, k) of features (B, D): ``(z − μ) V``."""
+        """Return the coordinates (B, k) of features (B, D): ``(z − μ) V``."""
         return (features - self.mean) @ self.basis
 
 
 @dataclass(frozen=True, eq=False)
 class SourceStatistics:
-    """Moments of the source's features at one head of one model; made by :func:`regtta.collect`.
+    """Moments of the source features at one head of one model; created by :func:`regtta.collect`.
 
     Attributes:
         mean: (D,) float64.
-        variances: (D,) float64, eigenvalues of the unbiased covariance, falling.
+        variances: (D,) float64, eigenvalues of the unbiased covariance in descending order.
         basis: (D, D) float64, their eigenvectors as orthonormal columns. The component of largest
             magnitude of each is positive.
         feature_variances: (D,) float64, the variance of each raw dimension (the diagonal of Σ).
-        count: how many samples.
+        count: number of samples.
         head: name of the linear layer whose input the features are.
-        fingerprint: of the model they were collected on.
-        extras: what single methods gathered beyond the moments, by ``"method/name"``.
-        input_ranges: (C,) float64, the largest magnitude of each column of the inputs (see :mod:`regtta.outliers`); of
-            length 0 where it is not known.
-        largest_feature_norm: of all samples, ``‖y‖²`` in the whitened subspace that carries 99 % of the variance; 0
-            where it is not known.
+        fingerprint: fingerprint of the model they were collected on (see :func:`fingerprint`).
+        extras: additional statistics of individual methods, by ``"method/name"``.
+        input_ranges: (C,) float64, the largest magnitude of each column of the inputs (see :mod:`regtta.outliers`);
+            empty if unknown.
+        largest_feature_norm: largest ``‖y‖²`` of all samples in the whitened subspace that carries 99 % of the
+            variance; 0 if unknown.
     """
 
     mean: Tensor
@@ -119,16 +119,16 @@ class SourceStatistics:
         fingerprint: str,
         extras: Mapping[str, Tensor] | None = None,
     ) -> "SourceStatistics":
-        """Decompose the covariance of ``moments``, in float64 where they lie; what is kept lies on the CPU."""
+        """Compute the spectrum of the covariance of ``moments`` on their device; the result is on the CPU."""
         covariance = moments.covariance()
         variances, basis = symmetric_eigen(covariance)
-        # eigh gives rising order, rounding below zero, and signs that depend on the library.
+        # eigh returns ascending order, rounding errors below zero, and signs that depend on the library.
         variances, basis = variances.flip(0).clamp_min(0), basis.flip(1)
         largest = basis.gather(0, basis.abs().argmax(dim=0, keepdim=True))
         return cls(
             mean=moments.mean.cpu(),
             variances=variances.cpu(),
-            # Laid out as a file is read back, so that products with it round the same way before and after.
+            # Same memory layout as after loading from a file, so that products round identically.
             basis=(basis * torch.where(largest < 0, -1.0, 1.0)).contiguous().cpu(),
             feature_variances=covariance.diagonal().cpu().clone(),
             count=moments.count,
@@ -139,65 +139,65 @@ class SourceStatistics:
 
     @property
     def dimensions(self) -> int:
-        """D, the width of the features."""
+        """Number of features D."""
         return len(self.mean)
 
     @cached_property
     def rank(self) -> int:
-        """Dimensions of the subspace: how many eigenvalues exceed ``λ₁ · D · 1.19e-7``."""
+        """Rank of the covariance: the number of eigenvalues above ``λ₁ · D · 1.19e-7``."""
         return int((self.variances > self.variances[0] * self.dimensions * RANK_TOLERANCE).sum())
 
     @cached_property
     def valid_dimensions(self) -> int:
-        """How many raw dimensions have non-zero variance."""
+        """Number of raw dimensions with non-zero variance."""
         return int(self.valid_mask.sum())
 
     @cached_property
     def valid_mask(self) -> Tensor:
-        """(D,) true where a raw dimension has non-zero variance."""
+        """Boolean mask (D,) of the raw dimensions with non-zero variance."""
         return self.feature_variances.sqrt() > VALID_TOLERANCE * self.mean.abs()
 
     def covariance(self) -> Tensor:
-        """(D, D) unbiased covariance, put together again from its spectrum."""
+        """Return the unbiased covariance (D, D), reconstructed from its spectrum."""
         covariance = (self.basis * self.variances) @ self.basis.T
-        # Known exactly: a dimension without variance stays one without through any merge.
+        # The diagonal is known exactly: a dimension with zero variance keeps it through any merge.
         covariance.diagonal().copy_(self.feature_variances)
         return covariance
 
     @cached_property
     def uncentred_spectrum(self) -> tuple[Tensor, Tensor]:
-        """Eigenvalues (D,), falling, and eigenvectors (D, D), as columns, of ``E[z zᵀ]``: features not centred.
+        """Eigenvalues (D,), descending, and eigenvectors (D, D), as columns, of the uncentred ``E[z zᵀ]``.
 
-        Computed once: it takes seconds for thousands of features, and every adapter with these statistics needs it.
+        Cached: it takes seconds for thousands of features, and every adapter with these statistics needs it.
         """
         second = self.covariance() * ((self.count - 1) / self.count) + torch.outer(self.mean, self.mean)
         values, vectors = symmetric_eigen(second)
         return values.flip(0), vectors.flip(1)
 
     def output_moments(self, weight: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean ``W μ`` and variance ``(W Σ Wᵀ)_oo`` (O,) of the outputs of a head ``weight`` (O, D), its bias apart."""
+        """Return the mean ``W μ`` and variance ``(W Σ Wᵀ)_oo``, both (O,), of ``weight`` (O, D) applied to features."""
         weight = weight.detach().cpu().double()
         return weight @ self.mean, ((weight @ self.basis) ** 2 * self.variances).sum(dim=1)
 
     def dimensions_for(self, share: float) -> int:
-        """How many leading directions carry ``share`` of the variance."""
+        """Return the number of leading directions that carry ``share`` of the variance."""
         carried = self.variances.cumsum(0) / self.variances.sum()
         return min(int((carried < share).sum()) + 1, self.dimensions)
 
     def leading(self, share: float = SHARE) -> Subspace:
-        """Return the leading directions that carry ``share`` of the variance, no more than the rank."""
+        """Return the leading directions that carry ``share`` of the variance, at most as many as the rank."""
         return self.top(min(self.dimensions_for(share), self.rank))
 
     def whitened_norms(self, features: Tensor) -> Tensor:
-        """(B,) ``‖Λ^(−1/2) Vᵀ (z − μ)‖²`` of features (B, D), over the directions that carry 99 % of the variance."""
+        """Return ``‖Λ^(−1/2) Vᵀ (z − μ)‖²`` (B,) of features (B, D), in directions with 99 % of the variance."""
         subspace = self.leading()
         coordinates = subspace.project(features.cpu().double())
         return (coordinates.square() / subspace.variances).sum(dim=1)
 
     def top(self, k: int | Literal["auto"], clip: bool = True) -> Subspace:
-        """The ``k`` leading directions; ``"auto"`` takes the rank.
+        """Return the ``k`` leading directions; ``"auto"`` uses the rank.
 
-        With ``clip`` a ``k`` beyond the rank is cut to it, with a logged warning: directions there
+        With ``clip``, a ``k`` above the rank is reduced to it with a logged warning: further directions
         have no variance to divide by.
 
         Example:
@@ -225,7 +225,7 @@ class SourceStatistics:
         return Subspace(self.mean, self.variances[:k], self.basis[:, :k])
 
     def require_variance(self) -> None:
-        """Raise a StatisticsError where no feature varies, so that there is no direction to compare anything in."""
+        """Raise a StatisticsError if all features are constant, so that no direction can be compared."""
         if self.rank == 0:
             raise StatisticsError(
                 f"The source features do not vary: all {self.count} samples have the same features at the head "
@@ -233,14 +233,14 @@ class SourceStatistics:
             )
 
     def merge(self, other: "SourceStatistics") -> "SourceStatistics":
-        """Statistics of both sets of samples together, as if collected in one pass.
+        """Return the statistics of both sets of samples together, as if collected in one pass.
 
-        Exact to float64 rounding. What single methods gathered beyond the moments does not merge.
+        The result is exact up to float64 rounding. Additional statistics of methods (``extras``) are dropped.
         """
         self.check_head(other.head)
         self.check_fingerprint(other.fingerprint)
         if self.extras or other.extras:
-            logger.warning("Merging keeps the moments alone; dropped: %s.", sorted({*self.extras, *other.extras}))
+            logger.warning("Merging keeps only the moments; dropped: %s.", sorted({*self.extras, *other.extras}))
         merged = SourceStatistics.from_moments(
             self._moments().merge(other._moments()), head=self.head, fingerprint=self.fingerprint
         )
@@ -251,24 +251,24 @@ class SourceStatistics:
         )
 
     def check_fingerprint(self, fingerprint: str) -> None:
-        """Raise unless ``fingerprint`` is that of the model these were collected on."""
+        """Raise a ModelMismatchError unless ``fingerprint`` is that of the model these were collected on."""
         if fingerprint != self.fingerprint:
             raise ModelMismatchError(
                 f"These statistics were collected on another model: expected fingerprint "
                 f"{self.fingerprint[:12]}…, found {fingerprint[:12]}…. Load the weights they belong to, "
-                "or collect again; allow_mismatch=True goes on regardless."
+                "or collect again; allow_mismatch=True skips this check."
             )
 
     def check_head(self, head: str) -> None:
-        """Raise unless ``head`` is the layer these were collected at."""
+        """Raise a HeadMismatchError unless ``head`` is the layer these were collected at."""
         if head != self.head:
             raise HeadMismatchError(
                 f"These statistics were collected at the head {self.head!r}, not at {head!r}. Leave "
-                "head= out, or collect again with it; allow_mismatch=True goes on regardless."
+                "head= out, or collect again with it; allow_mismatch=True skips this check."
             )
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write a safetensors file that travels with the model; no source data is in it."""
+        """Write the statistics to a safetensors file; it contains no source data."""
         about = {
             "format": FORMAT_VERSION,
             "regtta": __version__,
@@ -285,7 +285,7 @@ class SourceStatistics:
 
     @classmethod
     def load(cls, path: str | Path) -> "SourceStatistics":
-        """Read what :meth:`save` wrote."""
+        """Read and validate a file written by :meth:`save`."""
         tensors, metadata = read_safetensors(path)
         about = read_about(Path(path), metadata)
         check_tensors(Path(path), tensors)
@@ -304,7 +304,7 @@ class SourceStatistics:
         )
         if not 0 < loaded.rank < loaded.count:
             raise ForeignFileError(
-                f"{path}: features of {loaded.count} samples vary in 1 to {loaded.count - 1} directions, found "
+                f"{path}: expected features of {loaded.count} samples to have a rank from 1 to {loaded.count - 1}, found "
                 f"{loaded.rank}. The file is damaged: collect the statistics again."
             )
         return loaded
@@ -317,10 +317,9 @@ _EXTRA = "extra/"
 
 
 def fingerprint(model: nn.Module) -> str:
-    """SHA-256 over the names, shapes and values of the model's state.
+    """Return the SHA-256 over the names, dtypes, shapes and values of the model's state dict.
 
-    BatchNorm's batch counters are left out: they say how long a model was trained, not what it
-    computes.
+    BatchNorm's batch counters are excluded: they depend on the length of training, not on what the model computes.
 
     Example:
         >>> a, b = torch.nn.Linear(2, 1), torch.nn.Linear(2, 1)

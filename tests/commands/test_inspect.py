@@ -66,7 +66,7 @@ def test_a_long_spectrum_is_cut(tmp_path: Path, regtta):
 def test_features_that_never_vary_are_refused(tmp_path: Path, refusal):
     path = tmp_path / "flat.safetensors"
     SourceStatistics.from_moments(Moments.of(torch.ones(5, 40)), head="fc", fingerprint="f").save(path)
-    assert "vary in 1 to 4 directions, found 0" in refusal("inspect", path)
+    assert "rank from 1 to 4, found 0" in refusal("inspect", path)
 
 
 @pytest.mark.parametrize(
