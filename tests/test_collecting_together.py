@@ -152,7 +152,7 @@ def _one_fails(group: dist.ProcessGroup) -> dict[str, str]:
 
 def test_what_fails_in_one_process_is_told_by_all_and_nobody_waits(tmp_path):
     expected = {
-        "features": "The model computes non-finite features on source batch 1. ",
+        "features": "The model gives non-finite features on source batch 1. ",
         "loader": "the disk\nis gone",
         "model": "Expected a torch.nn.Module, found function.",
         "passes": "feature_restoration needs 2 passes over the source",

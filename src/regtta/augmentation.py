@@ -1,4 +1,4 @@
-"""Views of images for methods that compare an input with itself."""
+"""Image augmentation for methods that compare predictions on several views of an input."""
 
 import torch
 from torch import Tensor
@@ -11,9 +11,9 @@ SMALLEST_SIDE = 8
 
 
 def shift_and_jitter(images: Tensor, generator: torch.Generator) -> Tensor:
-    """One random view of each image (B, C, H, W): shifted by up to an eighth, brightness and contrast jittered.
+    """Return a random view of each image (B, C, H, W): shifted by up to an eighth, with brightness and contrast jitter.
 
-    Each image has its own shift (edges repeated), brightness factor and contrast factor (both uniform in 0.8..1.2).
+    Each image has its own shift (edges repeated), brightness factor and contrast factor (both uniform in [0.8, 1.2]).
 
     Example:
         >>> view = shift_and_jitter(torch.rand(2, 3, 16, 16), torch.Generator().manual_seed(0))
@@ -22,9 +22,9 @@ def shift_and_jitter(images: Tensor, generator: torch.Generator) -> Tensor:
     """
     if images.ndim != 4 or min(images.shape[-2:]) < SMALLEST_SIDE or not images.is_floating_point():
         raise BatchError(
-            f"There is no default augmentation for inputs of shape {tuple(images.shape)} and type {images.dtype}: it "
-            f"is for float images (B, C, H, W) of at least {SMALLEST_SIDE} pixels a side. Pass "
-            "augment=<callable(inputs, generator)>, or take a method that fits any input, such as ssa."
+            f"There is no default augmentation for inputs of shape {tuple(images.shape)} and dtype {images.dtype}: "
+            f"expected float images (B, C, H, W) of at least {SMALLEST_SIDE} pixels per side. Pass "
+            "augment=<callable(inputs, generator)>, or use a method that works with any input, such as ssa."
         )
     brightness, contrast = _factors(images, generator), _factors(images, generator)
     views = windows(images, _positions(images, 2, generator), _positions(images, 3, generator))
@@ -38,7 +38,7 @@ def _factors(images: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def windows(images: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-    """A window (B, C, h, w) of each image (B, C, H, W): its own ``rows`` (B, h) and ``columns`` (B, w), in any order.
+    """Return a window (B, C, h, w) of each image (B, C, H, W), given its ``rows`` (B, h) and ``columns`` (B, w).
 
     Example:
         >>> image = torch.arange(9).view(1, 1, 3, 3)
@@ -47,12 +47,12 @@ def windows(images: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     """
     samples = torch.arange(len(images), device=images.device)[:, None, None]
     rows, columns = rows.to(images.device), columns.to(images.device)
-    # Indexing (B, h, w) puts the channels last.
+    # Advanced indexing puts the channels last.
     return images[samples, :, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
 
 
 def _positions(images: Tensor, side: int, generator: torch.Generator) -> Tensor:
-    """(B, S) which row or column of the image each one of the view shows; past the edge, the edge."""
+    """Return the source row or column (B, S) of each one of the view, clamped to the image."""
     size = images.shape[side]
     most = int(size * SHIFT)
     offsets = torch.randint(-most, most + 1, (len(images), 1), generator=generator)

@@ -1,4 +1,4 @@
-"""BatchNorm while a model adapts: whose statistics it normalises by, and what becomes of the running ones."""
+"""BatchNorm during adaptation: the statistics used for normalisation and the update of the running statistics."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,11 +18,11 @@ BatchNormMode = Literal["batch", "debiased", "blended", "source"]
 BATCH_NORM_MODES: tuple[str, ...] = get_args(BatchNormMode)
 ALL_HERE = Shares()
 _Result = TypeVar("_Result")
-LONGEST = 16  # times the prior: what a blend remembers of the target, so that it can follow one that moves
+LONGEST = 16  # maximum weight of past target samples in a blend, in units of the prior, to track a changing target
 
 
 def batch_norms(model: nn.Module) -> list[_BatchNorm]:
-    """The BatchNorm layers of ``model``, in order."""
+    """Return the BatchNorm layers of ``model``, in order."""
     return [module for module in model.modules() if isinstance(module, _BatchNorm)]
 
 
@@ -33,23 +33,23 @@ def never_negative(model: nn.Module) -> set[str]:
 
 
 def steady(layers: Sequence[_BatchNorm], mode: BatchNormMode) -> bool:
-    """Whether every pass that learns does the same to its layers; else their statistics are weighted anew each time."""
+    """Return True if all adaptation passes update the layers alike; otherwise the momentum changes with each pass."""
     return not layers or mode == "source" or (mode == "batch" and all(layer.momentum is not None for layer in layers))
 
 
 class BatchNormSwitch:
-    """The BatchNorm layers of a model, between adapting and predicting. Made while they are as trained.
+    """Switches the BatchNorm layers of a model between adaptation and prediction; created from a trained model.
 
     Args:
         layers: the BatchNorm layers.
-        mode: how they behave while adapting. ``"batch"`` normalises by the batch and updates the
+        mode: behaviour during adaptation. ``"batch"`` normalises by the batch and updates the
             running statistics with each layer's own momentum m. ``"debiased"`` does the same with
             momentum ``m / (1 − (1−m)ⁿ)`` at the n-th update: the running average is then a weighted
-            mean of the target's batches alone, with nothing of the source left in it.
-            ``"blended"`` normalises by the source's statistics and those of the n target samples so far, weighted
-            by their counts, ``(p·source + n·target) / (p + n)``; fit for batches of any size.
-            ``"source"`` leaves them as trained.
-        prior: p, how many samples the source's statistics count as in a blend.
+            mean of target batches only, without any contribution of the source.
+            ``"blended"`` normalises by the source statistics and those of the n target samples so far, weighted
+            by their counts, ``(p·source + n·target) / (p + n)``; suitable for any batch size.
+            ``"source"`` keeps the trained statistics.
+        prior: weight p of the source statistics in a blend, in samples.
     """
 
     def __init__(self, layers: Sequence[_BatchNorm], mode: BatchNormMode, prior: int = 1) -> None:
@@ -61,17 +61,17 @@ class BatchNormSwitch:
         self._blended = self._known = 0
         self._momenta = [layer.momentum for layer in layers]
         self._blends = [_Blend(layer) for layer in layers if layer.running_mean is not None]
-        self._direct = [partial(_normalised, layer) if _ordinary(layer) else None for layer in layers]
+        self._direct = [partial(_train_forward, layer) if _is_standard(layer) else None for layer in layers]
         self._hooks: list[torch.utils.hooks.RemovableHandle] = []
-        self._endings: list[Callable[[], None]] = []  # of what stands in for layers in a pass that learns
+        self._endings: list[Callable[[], None]] = []  # remove the forward overrides of an adaptation pass
 
     @property
     def needs_batches(self) -> bool:
-        """Whether one sample is too few to normalise by."""
+        """True if normalisation requires more than one sample."""
         return bool(self.layers) and self.mode in ("batch", "debiased")
 
     def count(self, size: int) -> None:
-        """Count a pass that learns from ``size`` samples."""
+        """Count an adaptation pass on ``size`` samples."""
         if self.mode == "source":
             return
         self.updates += 1
@@ -80,12 +80,12 @@ class BatchNormSwitch:
             self._blended, self.samples = self.samples, self._known + size
 
     def adapting(self, size: int, shares: Shares = ALL_HERE) -> None:
-        """Get ready for one forward pass that learns from ``size`` samples, dealt to processes as ``shares`` says."""
+        """Count and prepare an adaptation pass on ``size`` samples, distributed over processes by ``shares``."""
         self.count(size)
         self.switch(size, shares)
 
     def switch(self, size: int, shares: Shares = ALL_HERE) -> None:
-        """The same for a pass that has been counted."""
+        """Prepare an adaptation pass that has already been counted."""
         if self.mode == "source":
             return
         if self.mode == "blended":
@@ -94,12 +94,12 @@ class BatchNormSwitch:
             return
         counters: list[Tensor] = []
         for layer, momentum, direct in zip(self.layers, self._momenta, self._direct, strict=True):
-            layer.__dict__["training"] = True  # as layer.train() does, in a tenth of the time
+            layer.__dict__["training"] = True  # equivalent to layer.train(), ten times faster
             if self.mode == "debiased":
                 layer.momentum = debiased_momentum(momentum, self.updates)
             if shares.processes.size > 1:
                 self._endings.append(stand_in(layer, partial(shares.normalise, layer)))
-            elif direct is not None and size > 1:  # on one sample the layer may have something to say
+            elif direct is not None and size > 1:  # for one sample the layer itself may raise
                 self._endings.append(stand_in(layer, direct))
                 if layer.num_batches_tracked is not None:
                     counters.append(layer.num_batches_tracked)
@@ -107,19 +107,19 @@ class BatchNormSwitch:
             torch._foreach_add_(counters, 1)
 
     def extra_pass(self, run: Callable[[Tensor], _Result], inputs: Tensor) -> _Result:
-        """Return ``run(inputs)``, normalised as the pass that learns is, without moving any running statistics.
+        """Return ``run(inputs)``, normalised as in the adaptation pass, without updating running statistics.
 
-        A method may run the model again on other views of a batch. Predictions are normalised by running statistics,
-        so these must be of the samples themselves, not of turned or augmented copies.
+        A method may run the model again on other views of a batch. Predictions are normalised by the running
+        statistics, which must therefore come from the samples themselves, not from rotated or augmented copies.
         """
         with self._statistics_kept():
             return run(inputs)
 
     @contextmanager
     def _statistics_kept(self) -> Iterator[None]:
-        """Let layers in training mode move copies of their running statistics for the length of the block."""
-        # The tensors themselves must not be written to, not even to restore them: the backward pass of the pass before
-        # has kept them, and autograd refuses what has changed since.
+        """Let layers in training mode update copies of their running statistics inside the block."""
+        # The tensors themselves must not be written to, not even to restore them: autograd has saved them for the
+        # backward pass of the previous forward pass, and raises if they have been modified in place.
         moving = [(layer._buffers, dict(layer._buffers)) for layer in self.layers if layer.training]
         for buffers, own in moving:
             buffers.update({name: value.clone() for name, value in own.items() if value is not None})
@@ -130,7 +130,7 @@ class BatchNormSwitch:
                 buffers.update(own)
 
     def predicting(self) -> None:
-        """Back to eval mode and to each layer's own momentum."""
+        """Restore eval mode and each layer's own momentum."""
         for hook in self._hooks:
             hook.remove()
         for end in self._endings:
@@ -142,28 +142,28 @@ class BatchNormSwitch:
                 layer.momentum = momentum
 
     def state_dict(self) -> dict[str, Any]:
-        """What has been counted."""
+        """Return the counters, to be restored by :meth:`load_state_dict`."""
         return {"updates": self.updates, "samples": self.samples}
 
     def validate_state(self, state: object, path: str) -> None:
-        """Raise a StateError unless ``state`` is one that :meth:`state_dict` could have given."""
+        """Raise a StateError unless ``state`` is a valid result of :meth:`state_dict`."""
         found = require_mapping(path, state, ("updates", "samples"))
         require_count(f"{path}/updates", found["updates"])
         require_count(f"{path}/samples", found["samples"])
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on counting from there."""
+        """Restore from :meth:`state_dict`."""
         self.updates, self.samples = state["updates"], state["samples"]
 
 
-def _ordinary(layer: _BatchNorm) -> bool:
-    """Whether torch's own layer is all that it is, and its batches are counted for nobody."""
+def _is_standard(layer: _BatchNorm) -> bool:
+    """Return True for torch's own layer classes with running statistics and a fixed momentum."""
     own = type(layer) in (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
     return own and layer.track_running_stats and layer.running_mean is not None and layer.momentum is not None
 
 
-def _normalised(layer: _BatchNorm, inputs: Tensor) -> Tensor:
-    """What an ordinary layer gives in training mode, in half the time: it counts its batches one layer at a time."""
+def _train_forward(layer: _BatchNorm, inputs: Tensor) -> Tensor:
+    """Return the training-mode output of a standard layer, twice as fast, without counting the batch."""
     layer._check_input_dim(inputs)  # type: ignore[no-untyped-call]
     parameters, buffers = layer._parameters, layer._buffers
     return torch.batch_norm(
@@ -180,9 +180,9 @@ def _normalised(layer: _BatchNorm, inputs: Tensor) -> Tensor:
 
 
 class _Blend:
-    """One layer whose running statistics are a blend of the source's and the target's.
+    """Layer whose running statistics are a blend of source and target statistics.
 
-    The blend is all that is kept: the target's own part is what remains once the source's is taken out.
+    Only the blend is stored; the target's part is recovered by subtracting the source's.
     """
 
     def __init__(self, layer: _BatchNorm) -> None:
@@ -190,22 +190,22 @@ class _Blend:
         self.source = [running.detach().clone() for running in self._running()]
 
     def watch(self, prior: int, counts: tuple[int, int, int], shares: Shares) -> torch.utils.hooks.RemovableHandle:
-        """Take the next batch into the blend before it is normalised by it.
+        """Register a hook that updates the blend with the next batch before it is normalised.
 
-        ``counts`` are the samples in the blend so far, how many of them it is to remember, and those of the batch.
+        ``counts`` are the target samples in the blend so far, the weight they keep, and the size of the batch.
         """
-        taken = False
+        updated = False
 
-        def take(_: nn.Module, args: tuple[Tensor, ...]) -> None:
-            nonlocal taken
-            if not taken:  # a method may run the model again on views of the same samples
-                taken = True
+        def update(_: nn.Module, args: tuple[Tensor, ...]) -> None:
+            nonlocal updated
+            if not updated:  # a method may run the model again on views of the same samples
+                updated = True
                 with torch.no_grad():
-                    self._take(shares.statistics(args[0].detach()), prior, counts)
+                    self._update(shares.statistics(args[0].detach()), prior, counts)
 
-        return self.layer.register_forward_pre_hook(take)
+        return self.layer.register_forward_pre_hook(update)
 
-    def _take(self, batch: tuple[Tensor, Tensor, int], prior: int, counts: tuple[int, int, int]) -> None:
+    def _update(self, batch: tuple[Tensor, Tensor, int], prior: int, counts: tuple[int, int, int]) -> None:
         blended, known, size = counts
         mean, variance, _ = batch
         if blended:
@@ -214,7 +214,7 @@ class _Blend:
                 for now, source in zip(self._running(), self.source, strict=True)
             ]
             share = size / (known + size)
-            # Of two groups of samples: the variance within them, and that between their means.
+            # Total variance of two groups of samples: within the groups and between their means.
             variance = (1 - share) * past[1] + share * variance + share * (1 - share) * (past[0] - mean) ** 2
             mean = past[0] + share * (mean - past[0])
         weight = (known + size) / (prior + known + size)
@@ -227,9 +227,9 @@ class _Blend:
 
 
 def debiased_momentum(momentum: float | None, update: int) -> float:
-    """Momentum that makes the running average at its ``update``-th value a mean of those values.
+    """Return the momentum that makes the running average after ``update`` updates a weighted mean of these alone.
 
-    A layer whose momentum is ``None`` keeps a plain cumulative mean: ``1/n``.
+    ``m / (1 − (1−m)ⁿ)``. For a momentum of ``None``, a cumulative mean, it is ``1/n``.
 
     Example:
         >>> [round(debiased_momentum(0.1, n), 4) for n in (1, 2, 1000)]

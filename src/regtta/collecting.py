@@ -229,7 +229,7 @@ class _FinitenessCheck:
         finite = torch.stack(self._extremes).isfinite().view(-1, 2).all(dim=1).tolist()
         if not all(finite):
             raise StatisticsError(
-                f"The model computes non-finite features on source batch {self._batches[finite.index(False)]}. Source "
+                f"The model gives non-finite features on source batch {self._batches[finite.index(False)]}. Source "
                 "data must be clean: remove those samples, or check the model's weights."
             )
         self._extremes, self._batches = [], []

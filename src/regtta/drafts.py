@@ -1,8 +1,8 @@
-"""Drafts: where a file is written before it takes its place, so that a kill at any byte costs nothing.
+"""Temporary files for atomic writes: a file is written beside its target and then moved into place.
 
-A draft lies in a hidden folder of its own beside the file, ``.name.xxxxxxxx.draft/name``. Its writer holds a lock on
-that folder, which the system lets go of when the process ends, however it ends: a folder that nobody holds is left over
-from a process that was killed, and the next write of the same file removes it.
+The temporary file is in a hidden folder of its own beside the target, ``.name.xxxxxxxx.draft/name``. Its writer holds
+a lock on that folder, which the system releases when the process ends for any reason. A folder without a lock is left
+over from a killed process and is removed by the next write of the same file.
 """
 
 import os
@@ -14,16 +14,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-if sys.platform != "win32":  # which has no such locks: there, what is left over stays
+if sys.platform != "win32":  # no flock on Windows: left-over folders are not removed there
     import fcntl
 
 SUFFIX = ".draft"
-_RANDOM = "[a-z0-9_]{8}"  # what tempfile puts between prefix and suffix
+_RANDOM = "[a-z0-9_]{8}"  # random part of the names that tempfile creates
 
 
 @contextmanager
 def draft_beside(path: Path) -> Iterator[Path]:
-    """A path to write to in the block, on the same file system as ``path``; gone after it unless it was moved away.
+    """Yield a temporary path on the same file system as ``path``, which is deleted after the block unless moved.
 
     Example:
         >>> folder = Path(tempfile.mkdtemp())
@@ -41,16 +41,16 @@ def draft_beside(path: Path) -> Iterator[Path]:
         yield draft
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-        _let_go(handle)
+        _release(handle)
 
 
 def take_place(draft: Path, path: Path) -> None:
-    """Move ``draft`` to ``path`` in one step, once its bytes are on the disk and not only on their way there."""
+    """Flush ``draft`` to disk and move it to ``path`` atomically."""
     with draft.open("r+b") as file:
         os.fsync(file.fileno())
     draft.chmod(0o644)
     draft.replace(path)
-    # The move itself lies in the folder. Not every system can be asked to keep a folder; the file is whole either way.
+    # The move is recorded in the folder. Not every system can sync a folder; the file is complete either way.
     with suppress(OSError):
         handle = os.open(path.parent, os.O_RDONLY)
         try:
@@ -60,7 +60,7 @@ def take_place(draft: Path, path: Path) -> None:
 
 
 def remove_left_over(path: Path) -> None:
-    """Remove the drafts of ``path`` whose writers are gone; those of others at work stay."""
+    """Remove the drafts of ``path`` whose writers have ended; those of active writers are kept."""
     if sys.platform == "win32":
         return
     pattern = re.compile(rf"\.{re.escape(path.name)}\.{_RANDOM}{re.escape(SUFFIX)}")
@@ -81,15 +81,15 @@ def _remove_if_left(folder: Path) -> None:
 
 
 def _claimed_folder(path: Path) -> tuple[Path, int | None]:
-    """A new draft folder and the handle that holds its lock; no handle where there are no locks."""
+    """Return a new draft folder and the handle that holds its lock; ``None`` where locks are not available."""
     while True:
         folder = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=SUFFIX))
         if sys.platform == "win32":
             return folder, None
-        # Another process may see the folder before it is locked, and remove it: then there must be a new one.
+        # Another process may remove the folder before it is locked: then create a new one.
         with suppress(FileNotFoundError):
             handle = os.open(folder, os.O_RDONLY)
-            # Where a file system has no locks, nobody can take the folder for left over.
+            # On a file system without locks, no other process can remove the folder either.
             with suppress(OSError):
                 fcntl.flock(handle, fcntl.LOCK_EX)
             if folder.is_dir():
@@ -97,6 +97,6 @@ def _claimed_folder(path: Path) -> tuple[Path, int | None]:
             os.close(handle)
 
 
-def _let_go(handle: int | None) -> None:
+def _release(handle: int | None) -> None:
     if handle is not None:
         os.close(handle)

@@ -1,19 +1,19 @@
-"""Every error that is the user's to fix.
+"""Exceptions for errors that the user can fix.
 
-Each says what was expected, what came, and what to do. Catch :class:`RegttaError` for all of them.
+Messages say what was expected, what was found and what to do. Catch :class:`RegttaError` for all of them.
 """
 
 
 class RegttaError(Exception):
-    """The root of every error that regtta raises on purpose."""
+    """Base class of all errors that regtta raises deliberately."""
 
 
 class HeadError(RegttaError):
-    """No linear head could be found, or the one named does not fit."""
+    """No linear head was found, or the named layer is not a valid head."""
 
 
 class BatchError(RegttaError):
-    """A batch is not of a form that can be read."""
+    """A batch has an unsupported type, shape or dtype."""
 
 
 class ModelError(RegttaError):
@@ -25,7 +25,7 @@ class OptionError(RegttaError):
 
 
 class StatisticsError(RegttaError):
-    """Source statistics are missing, or cannot be made from what was given."""
+    """Source statistics are missing, or cannot be computed from the given data."""
 
 
 class FileError(RegttaError):
@@ -37,11 +37,11 @@ class MissingFileError(FileError):
 
 
 class ExistingFileError(FileError):
-    """A file is in the way and overwriting was not asked for."""
+    """The file exists already and overwriting was not requested."""
 
 
 class TruncatedFileError(FileError):
-    """The file ends before its header says it should."""
+    """The file is shorter than its header declares."""
 
 
 class PickleRefusedError(FileError):
@@ -49,15 +49,15 @@ class PickleRefusedError(FileError):
 
 
 class NewerFormatError(FileError):
-    """The file was written by a newer regtta."""
+    """The file was written by a newer version of regtta."""
 
 
 class ForeignFileError(FileError):
-    """The file is of another kind than the one asked for."""
+    """The file is damaged or not of the expected kind."""
 
 
 class MismatchError(RegttaError):
-    """Two things that belong together do not."""
+    """Two objects that must belong together do not match."""
 
 
 class ModelMismatchError(MismatchError):
@@ -69,7 +69,7 @@ class HeadMismatchError(MismatchError):
 
 
 class StateError(MismatchError):
-    """A saved state holds something that the running adapter would never write."""
+    """A saved state holds values that are invalid for this adapter."""
 
 
 class MissingExtraError(RegttaError):
@@ -77,8 +77,8 @@ class MissingExtraError(RegttaError):
 
 
 class ProcessError(RegttaError):
-    """Processes that work together cannot: one is gone, or they were given different things."""
+    """Distributed processes cannot continue: one is gone, or their arguments differ."""
 
 
 class PeerError(ProcessError):
-    """Another process has failed, and says why itself; this one cannot go on without it."""
+    """Another process has failed and reports the cause itself; this one cannot continue without it."""

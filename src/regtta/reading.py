@@ -1,7 +1,7 @@
-"""Reading what may be damaged or hostile: within bounded memory, and every failure a clear error.
+"""Safe reading of possibly damaged or malicious files, within bounded memory and with clear errors.
 
-Readers refuse a size that a file declares before anything is allocated for it, and unpack compressed files in pieces
-under one rule, :func:`most_unpacked`.
+Readers check declared sizes before allocating memory and decompress files in chunks, up to the limit of
+:func:`most_unpacked`.
 """
 
 import gzip
@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 
 from regtta.errors import FileError, ForeignFileError, RegttaError
 
-# Pictures unpack to about their own size, tables to 3 to 20 times it, sparse arrays seldom to 50 times; a bomb of zeros
-# to 1,000 times, which is the most that deflate can do.
+# Images decompress to about their own size, tables to 3 to 20 times, sparse arrays seldom to 50 times; a decompression
+# bomb to 1,000 times, the maximum of deflate.
 MOST_TIMES = 100
-# Below this much nothing is a bomb: small files of constant data may well unpack to 1,000 times their size.
+# Always allowed: small files of constant data may well decompress to 1,000 times their size.
 ALWAYS_UNPACKED = 256 * 2**20
-# Results, records and settings are some kilobytes each; the longest real one is a few megabytes.
+# Results, records and settings take some kilobytes each; the largest real one takes a few megabytes.
 MOST_JSON_BYTES = 256 * 2**20
 _LONGEST_REASON = 300
 _NPY_HEADERS = {
@@ -36,9 +36,9 @@ _NPY_HEADERS = {
 
 @contextmanager
 def clear_errors(tell: Callable[[str], RegttaError]) -> Iterator[None]:
-    """Raise what ``tell`` makes of the reason, whatever a parser raises inside the block.
+    """Convert any exception raised inside the block to the error that ``tell`` creates from its message.
 
-    Parsers of damaged files raise nearly anything, from KeyError to OverflowError, and all of it means the same.
+    Parsers raise many kinds of exceptions on damaged files, from KeyError to OverflowError.
 
     Example:
         >>> with clear_errors(lambda why: FileError(f"x.csv is no table: {why}.")):
@@ -56,7 +56,7 @@ def clear_errors(tell: Callable[[str], RegttaError]) -> Iterator[None]:
 
 
 def parse_json(raw: bytes | str) -> object:
-    """What JSON says. A key named twice, NaN and too deep a nesting are ValueErrors, like any other slip.
+    """Parse JSON strictly: raise a ValueError for duplicate keys, NaN and too deep a nesting as well.
 
     Example:
         >>> parse_json('{"a": 1, "a": 2}')
@@ -64,14 +64,14 @@ def parse_json(raw: bytes | str) -> object:
         ValueError: the key 'a' is named twice
     """
     try:
-        content: object = json.loads(raw, object_pairs_hook=_once, parse_constant=_refuse_constant)
+        content: object = json.loads(raw, object_pairs_hook=_unique_keys, parse_constant=_reject_constant)
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
     return content
 
 
 def read_whole(path: Path, most: int) -> bytes:
-    """The bytes of a file that has at most ``most``."""
+    """Return the content of a file; raise a FileError if it has more than ``most`` bytes."""
     try:
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
@@ -84,20 +84,20 @@ def read_whole(path: Path, most: int) -> bytes:
 
 
 def most_unpacked(packed: int) -> int:
-    """How many bytes so many packed ones may unpack to."""
+    """Return the maximum number of bytes that ``packed`` compressed bytes may decompress to."""
     return max(ALWAYS_UNPACKED, MOST_TIMES * packed)
 
 
 class BoundedFile(io.RawIOBase):
-    """A file, unpacked where it is gzipped, that never gives more than it may hold, nor much in one piece.
+    """Binary file, optionally gzipped, with limits on its total size and on the size of a single read.
 
     Args:
-        path: the file.
-        gzipped: whether to unpack it.
-        most: bytes it may hold; by default its size, or :func:`most_unpacked` of that.
+        path: path of the file.
+        gzipped: decompress the file while reading.
+        most: maximum number of (decompressed) bytes; by default its size, or :func:`most_unpacked` of that.
 
     Attributes:
-        at_once: the most bytes that one call may ask for. A header that declares an absurd length ends here.
+        at_once: maximum number of bytes of one read, which catches headers that declare absurd lengths.
     """
 
     def __init__(self, path: Path, *, gzipped: bool, most: int | None = None) -> None:
@@ -111,78 +111,78 @@ class BoundedFile(io.RawIOBase):
         self._open: IO[bytes] | gzip.GzipFile = gzip.GzipFile(fileobj=self._file) if gzipped else self._file
 
     def readable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
     def seekable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
     def read(self, size: int = -1, /) -> bytes:
-        """At most ``size`` bytes, which must be said."""
+        """Return at most ``size`` bytes; ``size`` must be given."""
         if not 0 <= size <= self.at_once:
-            raise ForeignFileError(f"{self.path} is damaged: it has a header that promises {size} bytes. Get it again.")
+            raise ForeignFileError(f"{self.path} is damaged: it has a header that declares {size} bytes. Get it again.")
         raw = self._open.read(size)
         self._check(self.tell())
         return raw
 
     def seek(self, place: int, whence: int = os.SEEK_SET, /) -> int:
-        """Go to a place from the start."""
+        """Move to a position from the start; other reference points are not supported."""
         if whence != os.SEEK_SET or place < 0:
-            raise ForeignFileError(f"{self.path} is damaged: it leads to the byte {place}. Get it again.")
+            raise ForeignFileError(f"{self.path} is damaged: it refers to the byte {place}. Get it again.")
         self._check(place)
         return self._open.seek(place)
 
     def tell(self) -> int:
-        """How many unpacked bytes lie before."""
+        """Return the current position in decompressed bytes."""
         return self._open.tell()
 
     def close(self) -> None:
-        """Close the file too."""
+        """Close this object and the underlying file."""
         super().close()
         self._file.close()
 
     def _check(self, place: int) -> None:
         if place > self._most:
             raise ForeignFileError(
-                f"{self.path} holds, or promises, more than {self._most} bytes, the most that a file of its size may. "
-                "It is cut off, or made to fill the memory. Get it again."
+                f"{self.path} holds, or declares, more than {self._most} bytes, the maximum for a file of its size. "
+                "It is truncated, or made to exhaust the memory. Get it again."
             )
 
 
 def npz_names(archive: zipfile.ZipFile) -> tuple[str, ...]:
-    """What the arrays of an NPZ archive are called."""
+    """Return the names of the arrays in an NPZ archive."""
     return tuple(name.removesuffix(".npy") for name in archive.namelist())
 
 
 def npz_array(archive: zipfile.ZipFile, name: str) -> NDArray[np.generic]:
-    """One array, once its header and the archive agree on a size that may be; a ValueError where they do not.
+    """Return one array of an NPZ archive; raise a ValueError if its declared sizes are inconsistent or too large.
 
-    Objects are pickles, which could run code: they are refused.
+    Object arrays raise a ValueError as well, since they are pickles, which could run code.
     """
     entry = next(known for known in archive.infolist() if known.filename in (f"{name}.npy", name))
     if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise ValueError(f"{name!r} is packed in a way that numpy never does")
-    there = Path(str(archive.filename)).stat().st_size
-    packed = min(entry.compress_size, there)
-    if entry.file_size > (there if entry.compress_type == zipfile.ZIP_STORED else most_unpacked(packed)):
+        raise ValueError(f"{name!r} is compressed in a way that numpy never uses")
+    available = Path(str(archive.filename)).stat().st_size
+    packed = min(entry.compress_size, available)
+    if entry.file_size > (available if entry.compress_type == zipfile.ZIP_STORED else most_unpacked(packed)):
         raise ValueError(f"{name!r} would unpack from {packed} to {entry.file_size} bytes, which is damage or a bomb")
     with archive.open(entry) as file:
         version = np.lib.format.read_magic(file)
         if version not in _NPY_HEADERS:
             raise ValueError(f"{name!r} has the format {version}; known are {list(_NPY_HEADERS)}")
         shape, _, dtype = _NPY_HEADERS[version](file)
-        promised = file.tell() + math.prod(shape) * dtype.itemsize
+        declared = file.tell() + math.prod(shape) * dtype.itemsize
     if dtype.hasobject:
         raise ValueError(f"{name!r} holds objects, which are pickles, and those are never loaded")
-    if promised != entry.file_size or min(shape, default=0) < 0:
-        raise ValueError(f"{name!r} promises {promised} bytes in the shape {shape}, and has {entry.file_size}")
+    if declared != entry.file_size or min(shape, default=0) < 0:
+        raise ValueError(f"{name!r} declares {declared} bytes in the shape {shape}, and has {entry.file_size}")
     with archive.open(entry) as file:
         values: NDArray[np.generic] = np.lib.format.read_array(file, allow_pickle=False)
     return values
 
 
-def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+def _unique_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
     content: dict[str, object] = {}
     for key, value in pairs:
         if key in content:
@@ -191,5 +191,5 @@ def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return content
 
 
-def _refuse_constant(name: str) -> object:
-    raise ValueError(f"{name} is no JSON")
+def _reject_constant(name: str) -> object:
+    raise ValueError(f"{name} is not valid JSON")

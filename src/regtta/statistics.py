@@ -304,8 +304,8 @@ class SourceStatistics:
         )
         if not 0 < loaded.rank < loaded.count:
             raise ForeignFileError(
-                f"{path}: expected features of {loaded.count} samples to have a rank from 1 to {loaded.count - 1}, found "
-                f"{loaded.rank}. The file is damaged: collect the statistics again."
+                f"{path}: expected features of {loaded.count} samples to have a rank from 1 to {loaded.count - 1}, "
+                f"found {loaded.rank}. The file is damaged: collect the statistics again."
             )
         return loaded
 

@@ -1,4 +1,4 @@
-"""Setting weights that a module computes from other parameters, as weight normalisation does."""
+"""Assignment of weights that a module computes from other parameters, as with weight normalisation."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,13 +13,14 @@ from regtta.errors import ModelError
 
 @torch.no_grad()
 def assign(module: nn.Module, name: str, value: Tensor) -> None:
-    """Set the tensor ``name`` of ``module`` to ``value`` in place, also where it is computed from other parameters.
+    """Set the tensor ``name`` of ``module`` to ``value`` in place, even if it is computed from other parameters.
 
-    Weight normalisation, by ``torch.nn.utils.parametrizations`` or of the older kind, computes a weight from its norm
-    and its direction at every pass: writing to the weight itself would change nothing, so these two are set.
+    Weight normalisation (``torch.nn.utils.parametrizations`` or the older ``torch.nn.utils.weight_norm``) computes a
+    weight from its norm and direction in every forward pass. Writing to the weight would have no effect, so norm and
+    direction are set instead.
 
     Raises:
-        ModelError: the tensor is computed in a way that cannot be turned round.
+        ModelError: the computation of the tensor cannot be inverted.
 
     Example:
         >>> head = torch.nn.utils.parametrizations.weight_norm(nn.Linear(2, 1))
@@ -28,8 +29,8 @@ def assign(module: nn.Module, name: str, value: Tensor) -> None:
         ([[3.0, 4.0]], 5.0)
     """
     value = value.to(getattr(module, name))
-    # Never by torch's own assignment, which would move the parameters to another place in memory.
-    for parameter, part in _behind(module, name, value):
+    # Copied in place, since torch's own assignment to a parametrized tensor would reallocate its parameters.
+    for parameter, part in _underlying(module, name, value):
         parameter.copy_(part)
     refresh(module)
 
@@ -38,11 +39,11 @@ def assign(module: nn.Module, name: str, value: Tensor) -> None:
 def check_assignable(module: nn.Module, name: str) -> None:
     """Raise a :class:`ModelError` unless :func:`assign` can set the tensor ``name`` of ``module`` to any value."""
     if not parametrize.is_parametrized(module, name):
-        _behind(module, name, getattr(module, name))
+        _underlying(module, name, getattr(module, name))
         return
     now = getattr(module, name)
     for value in (now, now.flip(-1) + 1):
-        parts = [part for _, part in _behind(module, name, value)]
+        parts = [part for _, part in _underlying(module, name, value)]
         first, *others = _parametrizations(module, name)
         computed = first(*parts)
         for further in others:
@@ -54,14 +55,14 @@ def check_assignable(module: nn.Module, name: str) -> None:
 
 @torch.no_grad()
 def refresh(module: nn.Module) -> None:
-    """Compute what the older kind of weight normalisation would only compute at the next pass of ``module``."""
+    """Recompute weights of ``torch.nn.utils.weight_norm``, which would else happen in the next forward pass only."""
     for hook in module._forward_pre_hooks.values():
         if isinstance(hook, WeightNorm):
             setattr(module, hook.name, hook.compute_weight(module))
 
 
-def _behind(module: nn.Module, name: str, value: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """The parameters that the tensor ``name`` is computed from, each with what it must be for it to be ``value``."""
+def _underlying(module: nn.Module, name: str, value: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """Return the parameters from which ``name`` is computed, each with the value that makes ``name`` ``value``."""
     if name in module._parameters:
         return [(getattr(module, name), value)]
     if parametrize.is_parametrized(module, name):
@@ -69,7 +70,7 @@ def _behind(module: nn.Module, name: str, value: Tensor) -> list[tuple[Tensor, T
         try:
             for parametrization in reversed(_parametrizations(module, name)):
                 parts = parametrization.right_inverse(parts)
-        except Exception as error:  # a parametrization may be anybody's
+        except Exception as error:  # a user-defined parametrization may raise anything
             raise _not_assignable(module, name, f"which cannot be inverted ({type(error).__name__})") from error
         stored = _parametrizations(module, name)
         if isinstance(parts, Tensor):
@@ -79,13 +80,13 @@ def _behind(module: nn.Module, name: str, value: Tensor) -> list[tuple[Tensor, T
         if isinstance(hook, WeightNorm) and hook.name == name:
             norm = torch.norm_except_dim(value, 2, hook.dim)
             return [(getattr(module, f"{name}_g"), norm), (getattr(module, f"{name}_v"), value)]
-    raise _not_assignable(module, name, "in a way that regtta does not know")
+    raise _not_assignable(module, name, "in a way that regtta does not support")
 
 
 def _parametrizations(module: nn.Module, name: str) -> Any:
-    """The ParametrizationList of a tensor: its modules in order, with the tensors that it is computed from."""
-    every: Any = module.parametrizations
-    return every[name]
+    """Return the ParametrizationList of a tensor: its modules in order, with the original tensors."""
+    parametrizations: Any = module.parametrizations
+    return parametrizations[name]
 
 
 def _not_assignable(module: nn.Module, name: str, why: str) -> ModelError:
@@ -95,6 +96,6 @@ def _not_assignable(module: nn.Module, name: str, why: str) -> ModelError:
     own = [key for key, _ in module.named_parameters()]
     return ModelError(
         f"Expected a head whose {name} can be replaced; this one's is computed from {own}{by}, {why}. Make it a plain "
-        f"parameter before adapting (torch.nn.utils.parametrize.remove_parametrizations(head, {name!r}), or the remove "
-        "function of what you applied), or take a method that leaves the head as it is, such as ssa."
+        f"parameter before adapting (torch.nn.utils.parametrize.remove_parametrizations(head, {name!r}), or the "
+        "corresponding remove function), or use a method that does not change the head, such as ssa."
     )

@@ -1,9 +1,9 @@
-"""The source's subspace with unit variances: where shifts are measured in source standard deviations.
+"""Whitened coordinates of the features, in which shifts are measured in source standard deviations.
 
-A whitened coordinate has mean 0 and variance 1 on the source, and no two are correlated there. Two things
-follow. Sizes of shifts compare across directions and models. And no reweighting of the source, a change in the
-mix of labels among them, can move the mean further than its own χ² divergence: coordinates that are orthonormal
-in L²(source) obey Bessel's inequality, ``‖E_target[y]‖² ≤ χ²(target ‖ source)``.
+On the source, whitened coordinates have mean 0 and variance 1 and are uncorrelated. Sizes of shifts are therefore
+comparable across directions and models. Moreover, a reweighting of the source, such as a label shift, cannot move the
+mean further than its χ² divergence: coordinates that are orthonormal in L²(source) satisfy Bessel's inequality,
+``‖E_target[y]‖² ≤ χ²(target ‖ source)``.
 """
 
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ from regtta.statistics import SHARE, SourceStatistics
 
 @dataclass(frozen=True)
 class Whitening:
-    """Coordinates ``y = Λ^(−1/2) Vᵀ (z − μ)`` of features.
+    """Whitening transform ``y = Λ^(−1/2) Vᵀ (z − μ)`` of features.
 
     Attributes:
-        mean: (D,) the source's.
-        map: (D, k).
-        outputs: (k, O) orthonormal: the directions along which the head's outputs move. On the source, the
+        mean: (D,) source mean μ.
+        map: (D, k) matrix ``V Λ^(−1/2)``.
+        outputs: (k, O) orthonormal directions along which the head's outputs vary. On the source, the
             coordinates orthogonal to them are uncorrelated with every output.
     """
 
@@ -31,7 +31,7 @@ class Whitening:
 
     @classmethod
     def of(cls, source: SourceStatistics, head: nn.Linear, share: float = SHARE) -> "Whitening":
-        """The leading directions that carry ``share`` of the source's variance, on the head's device.
+        """Return the whitening of the leading directions that carry ``share`` of the variance, on the head's device.
 
         Example:
             >>> import regtta
@@ -54,16 +54,16 @@ class Whitening:
 
     @property
     def dimensions(self) -> int:
-        """K."""
+        """Number of whitened coordinates k."""
         return self.map.shape[1]
 
     def __call__(self, features: Tensor) -> Tensor:
-        """Coordinates (B, k) of features (B, D)."""
+        """Return the whitened coordinates (B, k) of features (B, D)."""
         return (features.detach().to(self.map.dtype) - self.mean) @ self.map
 
 
 def _orthonormal(columns: Tensor) -> Tensor:
-    """An orthonormal basis (k, O) of the span of ``columns`` (k, O); directions that are none are left out."""
+    """Return an orthonormal basis of the span of ``columns`` (k, O), of as many columns as their rank."""
     vectors, sizes, _ = torch.linalg.svd(columns, full_matrices=False)
     kept: Tensor = vectors[:, sizes > sizes.max().clamp_min(1e-300) * 1e-9]
     return kept

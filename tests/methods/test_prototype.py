@@ -142,7 +142,7 @@ class Doubled(nn.Module):
             lambda head: parametrize.register_parametrization(head, "weight", Doubled()),
             "Doubled, which cannot be inverted",
         ),
-        (lambda head: prune.l1_unstructured(head, "weight", 0.5), "in a way that regtta does not know"),
+        (lambda head: prune.l1_unstructured(head, "weight", 0.5), "in a way that regtta does not support"),
     ],
     ids=["spectral", "orthogonal", "not invertible", "pruned"],
 )
