@@ -140,7 +140,7 @@ def test_a_buffer_of_another_shape_is_put_back_and_told_once(caplog):
     adapter = adapter_of(net=net)
     for x in stream(3):
         adapter.adapt(x)
-    assert sum("another shape" in line for line in caplog.messages) == 1
+    assert sum("changes the shape" in line for line in caplog.messages) == 1
     assert adapter.export()[1].last is None
     adapter.predict(x)
     assert adapter.export()[1].last is None

@@ -227,7 +227,7 @@ class _Blend:
 
 
 def debiased_momentum(momentum: float | None, update: int) -> float:
-    """Return the momentum that makes the running average after ``update`` updates a weighted mean of these alone.
+    """Return the momentum that makes the running average after ``update`` updates a weighted mean of these only.
 
     ``m / (1 − (1−m)ⁿ)``. For a momentum of ``None``, a cumulative mean, it is ``1/n``.
 

@@ -193,7 +193,7 @@ def call_model(model: nn.Module, inputs: Tensor, tensors: Mapping[str, Tensor] |
         return outputs
     raise ModelError(
         f"Expected the model to return a tensor, found {type(outputs).__name__}. Wrap it in a module "
-        "whose forward returns the prediction alone."
+        "whose forward returns only the prediction."
     )
 
 

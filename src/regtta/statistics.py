@@ -38,7 +38,7 @@ from regtta.statistics_validation import FORMAT_VERSION, RANGES, TENSORS, check_
 
 RANK_TOLERANCE = torch.finfo(torch.float32).eps
 VALID_TOLERANCE = 1e-12
-SHARE = 0.99  # of the source's variance: shifts in the remaining directions cannot be told from rounding errors
+SHARE = 0.99  # of the source's variance: shifts in the remaining directions are within rounding errors
 
 logger = logging.getLogger(__name__)
 
