@@ -93,7 +93,7 @@ def test_a_head_of_another_width_is_refused(two):
 )
 def test_predictions_that_cannot_be_compared_are_refused_by_name(two, rows, found):
     _, source, head, _, _ = two
-    with pytest.raises(BatchError, match=f"of 2 outputs after, found {found}"):
+    with pytest.raises(BatchError, match=f"of 2 outputs for 'after', found {found}"):
         output_report(source, head, {"after": rows})
 
 

@@ -75,5 +75,5 @@ def test_features_that_cannot_be_compared_are_refused_by_name(case, spoilt):
         "one row": case.before[:1],
         "narrow": case.before[:, :3],
     }[spoilt]
-    with pytest.raises(BatchError, match="shape" if spoilt == "narrow" else "those after"):
+    with pytest.raises(BatchError, match="shape" if spoilt == "narrow" else "the features 'after'"):
         shift_report(case.source, {"before": case.before, "after": rows})

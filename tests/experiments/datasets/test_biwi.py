@@ -99,7 +99,7 @@ def test_options_that_are_misspelt(folder):
 def test_genders_that_are_missing_or_all_the_same(folder, tmp_path):
     mine = tmp_path / "mine.json"
     mine.write_text('{"01": "female", "02": "female"}')
-    with pytest.raises(ForeignFileError, match=r"says nothing of the folders \['03'\]"):
+    with pytest.raises(ForeignFileError, match=r"lacks the folders \['03'\]"):
         biwi(folder, genders=mine)
     mine.write_text('{"01": "male", "02": "male", "03": "male"}')
     data = biwi(folder, genders=mine)
@@ -142,7 +142,7 @@ def test_sizes_are_bounded(folder, monkeypatch):
     with pytest.raises(ForeignFileError, match=r"frame_00003_rgb.png has \d+ bytes; at most 100"):
         frames.read()
     monkeypatch.setattr(module, "MOST_FRAMES", 3)
-    with pytest.raises(ForeignFileError, match="one more than the 3 that are read"):
+    with pytest.raises(ForeignFileError, match="exceeds the maximum of 3 frames"):
         biwi_frames(folder)
 
 
@@ -162,7 +162,7 @@ def test_damaged_gone_or_doubled_frames(folder):
         for _ in range(2):
             archive.add(path, "faces_0/03/frame_00004_rgb.png")
     shutil.rmtree(faces)
-    with pytest.raises(ForeignFileError, match="is there twice"):
+    with pytest.raises(ForeignFileError, match="is a duplicate"):
         biwi_frames(folder)
 
 

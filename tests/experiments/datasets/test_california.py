@@ -67,7 +67,7 @@ def test_what_is_no_table_is_refused(folder):
     whole = path.read_bytes()
     for raw in (b"not gzip", whole[:-20], whole[:50]):
         path.write_bytes(raw)
-        with pytest.raises(ForeignFileError, match="is no whole gzip file"):
+        with pytest.raises(ForeignFileError, match="is not a complete gzip file"):
             california(folder, seed=0)
     for text in (b"", b"a,b\n1,2,3\n4,5,6,7\n", b"\xff\xfe"):
         path.write_bytes(gzip.compress(text))

@@ -49,7 +49,7 @@ def test_what_is_absent_is_made_from_the_test_split_and_says_so(folder, monkeypa
     assert found.labels.tolist() == list(range(10))
     assert cifar10c(folder, "fog", 2, make=lambda *_: clean).published  # published wins
     for wrong in (clean[:5], clean.astype(np.float32), "images"):
-        with pytest.raises(OptionError, match=r"Expected make to give uint8 images of shape \(10, 32, 32, 3\)"):
+        with pytest.raises(OptionError, match=r"Expected make to return uint8 images of shape \(10, 32, 32, 3\)"):
             cifar10c(folder, "snow", 2, make=lambda *_, wrong=wrong: wrong)
 
 
@@ -76,12 +76,12 @@ def test_pickles_and_cut_or_foreign_arrays_are_refused(folder):
         lambda: path.write_bytes(b""),
     ):
         write()
-        with pytest.raises(ForeignFileError, match=r"fog\.npy is no whole array file"):
+        with pytest.raises(ForeignFileError, match=r"fog\.npy is not a complete array file"):
             cifar10c(folder, "fog", 1)
     np.lib.format.open_memmap(path, "w+", np.uint8, (50_000, 32, 32, 3))
     with path.open("r+b") as file:
         file.truncate(1_000_000)
-    with pytest.raises(ForeignFileError, match="no whole array file"):
+    with pytest.raises(ForeignFileError, match="not a complete array file"):
         cifar10c(folder, "fog", 1)
     for shape, kind in (((10_000, 32, 32, 3), np.uint8), ((50_000, 32, 32, 3), np.int8)):
         np.lib.format.open_memmap(path, "w+", kind, shape)

@@ -38,13 +38,13 @@ def test_svhns_subset_keeps_its_name_and_its_pixels(folder):
 
 def test_files_that_are_wrong_or_missing(folder):
     path = folder / "mnist" / "t10k-labels-idx1-ubyte.gz"
-    with pytest.raises(ForeignFileError, match="not the idx file expected"):
+    with pytest.raises(ForeignFileError, match="Expected an idx file"):
         read_idx(path, 2051)
     path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes())[:-1]))
-    with pytest.raises(ForeignFileError, match=r"cut off: it promises \(5,\)"):
+    with pytest.raises(ForeignFileError, match=r"Expected values of shape \(5,\)"):
         read_idx(path, 2049)
     path.write_bytes(path.read_bytes()[:-9])
-    with pytest.raises(ForeignFileError, match="no whole gzip file"):
+    with pytest.raises(ForeignFileError, match="not a complete gzip file"):
         read_idx(path, 2049)
     path.unlink()
     with pytest.raises(MissingFileError, match="MNIST's test split is not in"):

@@ -52,14 +52,14 @@ def test_large_files_are_refused_before_they_are_read(tmp_path):
 @pytest.mark.parametrize("name", ["/etc/x", "../x", "a/../../x", "a\\..\\x"])
 def test_paths_that_lead_out_of_the_archive_are_refused(tmp_path, name):
     path = archive(tmp_path / "a.tar", member("a/fine", b"1"), member(name, b"2"))
-    with pytest.raises(ForeignFileError, match="leads out of the archive"):
+    with pytest.raises(ForeignFileError, match="has a path outside the archive"):
         list(entries(path))
 
 
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE])
 def test_links_and_devices_are_refused(tmp_path, kind):
     path = archive(tmp_path / "a.tgz", member("x", kind=kind, link="../../etc/passwd"))
-    with pytest.raises(ForeignFileError, match="'x' in it is a link or a device"):
+    with pytest.raises(ForeignFileError, match="'x' is a link or a device"):
         list(entries(path))
 
 
@@ -70,7 +70,9 @@ def test_what_is_no_whole_archive_is_refused(tmp_path):
     cases = {"a.tar": b"no tar" * 200, "b.tar": whole[:3000], "c.tgz": packed[:-30], "d.tgz": whole, "e.tgz": flipped}
     for name, raw in cases.items():
         (tmp_path / name).write_bytes(raw)
-        with pytest.raises(ForeignFileError, match=f"{name} (is no whole tar archive|cannot be read)|is cut off"):
+        with pytest.raises(
+            ForeignFileError, match=f"{name} (is not a complete tar archive|cannot be read)|is truncated"
+        ):
             [entry.read(10_000) for entry in entries(tmp_path / name)]
     (tmp_path / "a.zip").write_bytes(b"")
     with pytest.raises(ForeignFileError, match=r"a folder or an archive \(.tar, .tar.gz, .tgz\), found .*a.zip"):

@@ -71,7 +71,7 @@ def test_a_redirection_is_followed_but_not_to_another_scheme(server, tmp_path):
     [
         ("/cut", 10**6, FileError, "Nothing was written"),
         ("/absent", 10**6, FileError, "Could not fetch .*/absent to .*404.*Check the network"),
-        ("/whole", 1000, ForeignFileError, "gives more than 1000 bytes"),
+        ("/whole", 1000, ForeignFileError, "at most 1000 bytes"),
         ("/a b", 10**6, FileError, "Could not fetch"),
     ],
 )

@@ -20,7 +20,7 @@ def test_genders_are_read_and_folders_that_are_not_there_do_no_harm(tmp_path):
         ('["female"]', "Expected an object such as .* found list"),
         ('{"01": "F"}', r"Expected one of \['female', 'male'\] for folder '01' in .* found 'F'"),
         ('{"01": ["male"]}', "for folder '01'"),
-        ('{"01": "male"}', r"says nothing of the folders \['02', '03'\]"),
+        ('{"01": "male"}', r"lacks the folders \['02', '03'\]"),
         (" " * 70_000, "more than 65536 bytes"),
     ],
 )

@@ -66,7 +66,7 @@ def test_missing_data_says_what_to_get(tmp_path, load, message):
     for split in ("train", "test"):
         with pytest.raises(MissingFileError, match=message):
             load(tmp_path, split)
-    with pytest.raises(OptionError, match=r"\['train', 'test'\] as the split, found 'extra'"):
+    with pytest.raises(OptionError, match=r"split to be one of \['train', 'test'\], found 'extra'"):
         load(tmp_path, "extra")
     assert not list(tmp_path.iterdir())
 
@@ -89,7 +89,7 @@ def test_mnists_images_and_labels_must_be_as_many(tmp_path):
     write_mnist(tmp_path)
     raw = tmp_path / "MNIST" / "raw"
     (raw / "t10k-labels-idx1-ubyte").write_bytes((raw / "train-labels-idx1-ubyte").read_bytes())
-    with pytest.raises(ForeignFileError, match="has 5 images and 7 labels"):
+    with pytest.raises(ForeignFileError, match=r"found images of shape \(5, 28, 28\) in .* and 7 labels"):
         mnist(tmp_path, "test")
 
 
@@ -104,7 +104,7 @@ def test_a_pickle_that_is_not_the_published_one_never_runs(tmp_path, monkeypatch
     (place / "batches.meta").write_bytes(pickle.dumps(Bomb()))  # which is not so much as opened
     assert len(cifar10(tmp_path, "test")) == 10
     (place / "test_batch").write_bytes(pickle.dumps(Bomb()))
-    with pytest.raises(ForeignFileError, match="CIFAR-10 in .* not as published .*another checksum"):
+    with pytest.raises(ForeignFileError, match="CIFAR-10 in .* not as published .*checksum"):
         cifar10(tmp_path, "test")
 
 
@@ -113,7 +113,7 @@ def test_a_pickle_does_not_run_even_with_the_published_checksum(tmp_path, monkey
     path = tmp_path / "cifar-10-batches-py" / "test_batch"
     path.write_bytes(pickle.dumps(Bomb()))
     monkeypatch.setattr(datasets.CIFAR10, "test_list", [[path.name, md5(path)]])
-    with pytest.raises(ForeignFileError, match="CIFAR-10 in .* not as published .*no batch of CIFAR-10"):
+    with pytest.raises(ForeignFileError, match="CIFAR-10 in .* not as published .*not a CIFAR-10 batch"):
         cifar10(tmp_path, "test")
 
 
@@ -124,7 +124,7 @@ def test_a_download_that_fails_is_said_to_have_failed(tmp_path, monkeypatch):
     monkeypatch.setattr(datasets.svhn, "download_url", fail)
     monkeypatch.setattr(datasets.cifar, "download_and_extract_archive", fail)
     for load, name in ((svhn, "SVHN"), (cifar10, "CIFAR-10")):
-        with pytest.raises(FileError, match=f"{name} could not be fetched to .*no route to host"):
+        with pytest.raises(FileError, match=f"{name} could not be downloaded to .*no route to host"):
             load(tmp_path, "test", download=True)
 
 

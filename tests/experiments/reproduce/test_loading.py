@@ -118,7 +118,7 @@ def test_a_place_without_a_name_is_what_the_environment_names_where_it_is_asked(
     monkeypatch.setenv("REGTTA_DATA", str(tmp_path))
     assert place.folder == tmp_path
     monkeypatch.delenv("REGTTA_DATA")
-    with pytest.raises(MissingFileError, match="No folder of data sets was named"):
+    with pytest.raises(MissingFileError, match="No folder of data sets was given"):
         check_there("california", place)
 
 

@@ -1,4 +1,4 @@
-"""What the paper measures about the feature space, on any model. Figures of it are in ``figures``."""
+"""Analyses of a model's feature space, as in the paper. The plots are in :mod:`regtta.experiments.figures`."""
 
 from regtta.experiments.analysis.clouds import Clouds, Transport, principal_clouds
 from regtta.experiments.analysis.correlation import weight_correlation

@@ -1,4 +1,4 @@
-"""Where source and target features lie in two dimensions, before and after adapting."""
+"""Two-dimensional projections of source and target features, before and after adaptation."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,11 +18,11 @@ class Transport(Report):
     """Optimal-transport distances to the source.
 
     Attributes:
-        distances: by method; NaN where its features are not finite.
-        floor: between two halves of the source's own points (at most ``most`` each). No alignment can be expected
-            below it; with fewer points in a half than in a target's cloud it is somewhat too high.
-        components: leading source directions that the distances are over.
-        cost: of one move.
+        distances: distance by method; NaN if the features are not finite.
+        floor: distance between two disjoint halves of the source points (at most ``most`` points each), a lower bound
+            on what alignment can reach. It is biased upwards if a half has fewer points than a target cloud.
+        components: number of leading source directions in which the distances are computed.
+        cost: ground cost of the transport.
     """
 
     distances: Mapping[str, float]
@@ -33,14 +33,14 @@ class Transport(Report):
 
 @dataclass(frozen=True, eq=False)
 class Clouds(Report):
-    """Points of the source and of the target as each method leaves it, in the same two coordinates.
+    """Source points and the target points after each method, in the same two coordinates.
 
     Attributes:
-        axes: what the coordinates are.
-        source: (n, 2).
-        targets: (m, 2) by method.
-        seed: of the draw of points.
-        transport: distances, where the coordinates carry any.
+        axes: labels of the two coordinates.
+        source: source points, (n, 2).
+        targets: target points by method, each (m, 2).
+        seed: seed of the subsampling.
+        transport: optimal-transport distances; None if the coordinates have no meaningful metric.
     """
 
     axes: tuple[str, str]
@@ -60,19 +60,20 @@ def principal_clouds(
     most: int = 1000,
     seed: int = 0,
 ) -> Clouds:
-    """Features along the first two source directions, with the optimal-transport distance to the source's.
+    """Project features onto the first two source directions and compute optimal-transport distances to the source.
 
-    The directions are the source's before adapting, the same for every method. The paper names neither the number of
-    components nor the cost of its distance: the two of its picture and the Euclidean one are our reading.
+    The directions are those of the source before adaptation, the same for every method. The paper specifies neither
+    the number of components nor the cost of its distance; the defaults, two components and the Euclidean cost, are
+    our interpretation.
 
     Args:
-        source: whose mean and directions.
-        source_features: (N, D) of the source model on source data.
-        targets: (M, D) by method, of the adapted model on target data.
-        components: leading directions that the distance is over, two or more.
-        cost: of one move, ``"euclidean"`` or ``"sqeuclidean"``.
-        most: points drawn of each cloud: the distance takes the cube of their number.
-        seed: of the draws.
+        source: source statistics that define the mean and the directions.
+        source_features: features of the source model on source data, (N, D).
+        targets: features of the adapted model on target data by method, each (M, D).
+        components: number of leading directions in which the distance is computed, at least 2.
+        cost: ground cost of the transport, ``"euclidean"`` or ``"sqeuclidean"``.
+        most: maximum number of points per cloud; the exact distance takes cubic time in it.
+        seed: seed of the subsampling.
 
     Example:
         >>> import regtta
@@ -83,7 +84,7 @@ def principal_clouds(
         True
     """
     if components < 2:
-        raise OptionError(f"Expected two components or more, since two are drawn, found {components!r}.")
+        raise OptionError(f"Expected components to be at least 2, since two are plotted, found {components!r}.")
     subspace = source.top(components, clip=False)
     whole = subspace.project(checked_features(source, source_features))
     points = drawn(whole, most, seed)
@@ -104,7 +105,7 @@ def principal_clouds(
 
 
 def _floor(points: Tensor, most: int, seed: int, cost: Cost) -> float:
-    """The distance between two disjoint draws of the same points."""
+    """Return the distance between two disjoint random subsets of ``points``."""
     half = min(most, len(points) // 2)
     if half == 0:
         return float("nan")

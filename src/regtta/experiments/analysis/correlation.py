@@ -1,4 +1,4 @@
-"""Whether the directions of large variance are those that move the output."""
+"""Correlation between the variance of feature directions and their effect on the output."""
 
 import torch
 from torch import Tensor
@@ -8,15 +8,15 @@ from regtta.statistics import SourceStatistics
 
 
 def weight_correlation(source: SourceStatistics, weight: Tensor, k: int = 100) -> float:
-    """Pearson's correlation between the leading variances ``λ_d`` and weights ``α_d = 1 + ‖W v_d‖₂``.
+    """Compute Pearson's correlation between the leading variances ``λ_d`` and the weights ``α_d = 1 + ‖W v_d‖₂``.
 
     Args:
-        source: statistics of the features.
-        weight: (O, D) of the head.
-        k: how many leading directions; fewer where the features have fewer.
+        source: source statistics of the features.
+        weight: weight of the head, (O, D).
+        k: number of leading directions, at most D.
 
     Returns:
-        NaN where one of the two never varies.
+        The correlation; NaN if the variances or the weights are constant.
 
     Example:
         >>> features = torch.randn(200, 3, generator=torch.Generator().manual_seed(0)) * torch.tensor([3.0, 2.0, 1.0])

@@ -1,4 +1,4 @@
-"""Packages of the extra ``analysis``, imported where they are used."""
+"""Lazy imports of the packages of the extra ``analysis``."""
 
 import importlib
 import warnings
@@ -7,14 +7,14 @@ from typing import Any
 from regtta.errors import MissingExtraError
 
 
-def imported(module: str, package: str, what: str) -> Any:
-    """``module``, or the error that says what to install so that ``what`` can be done."""
+def imported(module: str, package: str, feature: str) -> Any:
+    """Import and return ``module``; raise an error that says which package ``feature`` requires if it is missing."""
     try:
         with warnings.catch_warnings():
-            # umap says on import that TensorFlow, which nothing here uses, is missing.
+            # umap warns on import that TensorFlow, which is not used here, is missing.
             warnings.simplefilter("ignore", ImportWarning)
             return importlib.import_module(module)
     except ImportError as error:
         raise MissingExtraError(
-            f"{what} needs {package}, which is not installed: pip install 'regtta[analysis]'."
+            f"{feature} requires {package}, which is not installed. Run: pip install 'regtta[analysis]'."
         ) from error

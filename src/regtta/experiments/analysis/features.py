@@ -1,4 +1,4 @@
-"""The features of a model over a loader, as one table, and draws from such tables."""
+"""Extraction of a model's features over a loader, and validation and subsampling of feature matrices."""
 
 from collections.abc import Iterable
 
@@ -17,16 +17,17 @@ from regtta.statistics import VALID_TOLERANCE, SourceStatistics
 def features_of(
     model: nn.Module, loader: Iterable[object], head: str, *, most: int | None = None, inputs: str | None = None
 ) -> Tensor:
-    """What enters the head of ``model`` over ``loader``: (N, D) on the CPU, in eval mode.
+    """Return the inputs of the head of ``model`` over ``loader``, (N, D) on the CPU, computed in eval mode.
 
-    Runs on a copy: the model given stays as it is. ``adapter.export()`` gives the model of an adapter.
+    The forward passes run on a copy, so ``model`` is not modified. For the model of an adapter, pass
+    ``adapter.export()``.
 
     Args:
         model: a model that ends in a linear head.
         loader: batches ``x``, ``(x, y)`` or dicts.
         head: name of the head, as in ``source.head``.
-        most: stop after so many rows. They are the first of the loader: let it shuffle where its order means something.
-        inputs: the key of the input in dict batches.
+        most: maximum number of rows. The first rows of the loader are taken; shuffle it if its order is not random.
+        inputs: key of the input in dict batches.
 
     Example:
         >>> model = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 1))
@@ -45,43 +46,43 @@ def features_of(
         if most is not None and count >= most:
             break
     if count == 0:
-        raise BatchError("The loader gave no samples. Give one that yields batches; a used-up iterator is empty.")
+        raise BatchError("The loader gave no samples. Pass one that yields batches; an exhausted iterator is empty.")
     return torch.cat(rows)[:most]
 
 
 def checked_features(source: SourceStatistics, features: Tensor) -> Tensor:
-    """``features`` in float64 on the CPU, once it is sure that they are rows of the source's width."""
+    """Validate that ``features`` is (N, D) with the width of the source; return it as float64 on the CPU."""
     if features.ndim != 2 or features.shape[1] != source.dimensions or len(features) == 0:
         raise BatchError(
-            f"Expected features of shape (N, {source.dimensions}), one row a sample, found {tuple(features.shape)}. "
-            f"features_of(model, loader, {source.head!r}) gives them."
+            f"Expected features of shape (N, {source.dimensions}), one row per sample, found {tuple(features.shape)}. "
+            f"Compute them with features_of(model, loader, {source.head!r})."
         )
     return features.detach().cpu().double()
 
 
 def finite_features(source: SourceStatistics, features: Tensor, name: str = "the features") -> Tensor:
-    """:func:`checked_features`, once it is sure that there are two rows at least and that all are finite."""
+    """Validate ``features`` like :func:`checked_features`, and that there are at least two rows, all finite."""
     rows = checked_features(source, features)
     broken = int((~rows.isfinite().all(dim=1)).sum())
     if len(rows) < 2 or broken:
         raise BatchError(
             f"Expected two or more rows, all finite, in {name}, found {len(rows)} rows, {broken} of them not finite. "
-            "Leave out what diverged."
+            "Leave out the results of diverged runs."
         )
     return rows
 
 
 def varying(rows: Tensor) -> Tensor:
-    """(D,) true for the columns of ``rows`` (N, D) that vary by more than rounding; one row varies nowhere."""
+    """Return a mask (D,) of the columns of ``rows`` (N, D) that vary by more than rounding; all False for one row."""
     if len(rows) < 2 or rows.shape[1] == 0:
         return torch.zeros(rows.shape[1], dtype=torch.bool)
     return rows.std(dim=0) > VALID_TOLERANCE * rows.mean(dim=0).abs()
 
 
 def drawn(rows: Tensor, most: int, seed: int) -> Tensor:
-    """``most`` of the rows at random, all of them in their order where there are no more.
+    """Return ``most`` rows drawn at random without replacement, or all rows in their order if there are no more.
 
-    Tables of the same length give the same rows for the same seed: what several methods made of a sample stays paired.
+    Matrices of the same length give the same rows for the same seed, so the results of several methods stay paired.
 
     Example:
         >>> len(drawn(torch.arange(10), 4, seed=0)), drawn(torch.arange(3), 4, seed=0)

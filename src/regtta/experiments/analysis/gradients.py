@@ -1,4 +1,4 @@
-"""How much each raw feature dimension moves the subspace."""
+"""Gradient norms of the subspace features with respect to the raw feature dimensions."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -14,13 +14,13 @@ from regtta.statistics import SourceStatistics
 
 @dataclass(frozen=True, eq=False)
 class GradientNorms(Report):
-    """The norms ``s_d`` of all raw dimensions. Their squares add up to k.
+    """Gradient norms ``s_d`` of all raw dimensions. Their squares add up to k.
 
     Attributes:
-        k: directions of the subspace.
-        norms: (D,) between 0 and 1.
-        edges: (bins + 1,) of the histogram, from 0 to 1.
-        counts: (bins,) raw dimensions in each bin.
+        k: number of directions of the subspace.
+        norms: the norms, (D,), between 0 and 1.
+        edges: bin edges of the histogram, (bins + 1,), from 0 to 1.
+        counts: number of raw dimensions in each bin, (bins,).
     """
 
     k: int
@@ -32,13 +32,13 @@ class GradientNorms(Report):
 def gradient_norms(
     source: SourceStatistics, *, k: int | Literal["auto"] = 100, clip: bool = True, bins: int = 40
 ) -> GradientNorms:
-    """``s_d = ‖∂z̃/∂z_d‖₂ = ‖[v_{1,d}, …, v_{k,d}]‖₂``, the length of the d-th row of the basis.
+    """Compute ``s_d = ‖∂z̃/∂z_d‖₂ = ‖[v_{1,d}, …, v_{k,d}]‖₂``, the norm of the d-th row of the basis.
 
     Args:
-        source: statistics of the features.
-        k: how many leading directions; ``"auto"`` takes the rank.
-        clip: cut ``k`` to the rank, as SSA does. Beyond it directions are arbitrary, and so are the norms.
-        bins: of the histogram.
+        source: source statistics of the features.
+        k: number of leading directions; ``"auto"`` uses the rank.
+        clip: limit ``k`` to the rank, as SSA does. Directions beyond the rank are arbitrary, and so are their norms.
+        bins: number of histogram bins.
 
     Example:
         >>> import regtta
@@ -51,6 +51,6 @@ def gradient_norms(
     wanted = min(k, source.rank) if clip and k != "auto" else k
     basis = source.top(wanted, clip=clip).basis
     norms = array(torch.linalg.vector_norm(basis, dim=1))
-    # Rounding may put a norm just above 1, outside of the last bin.
+    # Rounding may put a norm just above 1, outside the last bin.
     counts, edges = np.histogram(norms.clip(0, 1), bins=bins, range=(0, 1))
     return GradientNorms(k=basis.shape[1], norms=norms, edges=edges, counts=counts)

@@ -1,4 +1,4 @@
-"""Histograms of single feature dimensions, raw and projected, with the Gaussian that alignment takes them for."""
+"""Histograms of single feature dimensions, raw and projected, with the Gaussian that alignment assumes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,17 +16,17 @@ from regtta.statistics import SourceStatistics
 
 @dataclass(frozen=True, eq=False)
 class Histogram(Report):
-    """One dimension.
+    """Histogram of one dimension, with the moments of its samples.
 
     Attributes:
-        name: what it is, such as ``"raw dimension 7"``.
-        edges: (bins + 1,) of the bins.
-        density: (bins,) whose area is 1.
-        mean: of the Gaussian, the samples' own.
-        sd: of the Gaussian, the samples' own (unbiased).
-        skewness: zero for a Gaussian.
-        kurtosis: excess, zero for a Gaussian.
-        distance: Kolmogorov and Smirnov's, to that Gaussian.
+        name: name of the dimension, such as ``"raw dimension 7"``.
+        edges: bin edges, (bins + 1,).
+        density: density in each bin, (bins,), of total area 1.
+        mean: sample mean, also the mean of the fitted Gaussian.
+        sd: unbiased sample standard deviation, also that of the fitted Gaussian.
+        skewness: skewness; 0 for a Gaussian.
+        kurtosis: excess kurtosis; 0 for a Gaussian.
+        distance: Kolmogorov–Smirnov distance to the fitted Gaussian.
     """
 
     name: str
@@ -41,13 +41,13 @@ class Histogram(Report):
 
 @dataclass(frozen=True, eq=False)
 class FeatureHistograms(Report):
-    """Some raw dimensions, and some leading directions.
+    """Histograms of a sample of raw dimensions and of leading directions.
 
     Attributes:
-        raw: of dimensions that vary.
-        projected: of directions within the first k.
-        count: samples.
-        seed: of the draw of dimensions.
+        raw: histograms of raw dimensions that vary.
+        projected: histograms of directions among the first k.
+        count: number of samples.
+        seed: seed of the choice of dimensions.
     """
 
     raw: tuple[Histogram, ...]
@@ -59,15 +59,15 @@ class FeatureHistograms(Report):
 def feature_histograms(
     source: SourceStatistics, features: Tensor, *, shown: int = 3, k: int = 100, bins: int = 40, seed: int = 0
 ) -> FeatureHistograms:
-    """Histograms of dimensions drawn at random, as in the paper: raw ones, and projections ``(z − μ)ᵀ v_d``.
+    """Compute histograms of randomly chosen raw dimensions and projections ``(z − μ)ᵀ v_d``, as in the paper.
 
     Args:
-        source: whose directions.
-        features: (N, D) finite, at least two rows.
-        shown: how many of each kind; fewer where there are fewer.
-        k: draw among so many leading directions, at most the rank.
-        bins: of each histogram.
-        seed: of the draw.
+        source: source statistics that define the mean and the directions.
+        features: finite features, (N, D), with at least two rows.
+        shown: maximum number of histograms of each kind.
+        k: number of leading directions to choose from, at most the rank.
+        bins: number of bins of each histogram.
+        seed: seed of the choice.
 
     Example:
         >>> import regtta

@@ -1,4 +1,4 @@
-"""Scores of several methods on several streams, with what they scatter over."""
+"""Scores of several methods on several streams, with their standard deviations."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ class MethodScores(Report):
     """Scores by method and stream.
 
     Attributes:
-        score: what they are, such as ``"R²"``.
-        streams: their names, in order.
-        means: (S,) by method, one for each stream; NaN where a run diverged or there is none.
-        sds: (S,) by method, over source models; NaN where unknown.
-        published: (S,) by method: numbers printed elsewhere; NaN where there are none.
-        sources: how many source models.
+        score: name of the score, such as ``"R²"``.
+        streams: names of the S streams, in order.
+        means: mean scores by method, each (S,); NaN if a run diverged or is missing.
+        sds: standard deviations over source models by method, each (S,); NaN if unknown.
+        published: published scores by method, each (S,); NaN if there are none.
+        sources: number of source models.
     """
 
     score: str

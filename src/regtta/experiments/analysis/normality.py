@@ -1,4 +1,4 @@
-"""Whether features follow the Gaussian that alignment takes them for: raw dimensions against projected ones."""
+"""Normality of raw and of projected feature dimensions, which alignment assumes to be Gaussian."""
 
 from dataclasses import dataclass
 
@@ -10,17 +10,17 @@ from regtta.experiments.analysis.features import finite_features, varying
 from regtta.experiments.analysis.reports import Array, Report, array
 from regtta.statistics import SourceStatistics
 
-LILLIEFORS_5_PERCENT = 0.886  # over √N: what a fitted Gaussian's own samples exceed once in twenty (N > 30)
+LILLIEFORS_5_PERCENT = 0.886  # critical value × √N of Lilliefors' test at the 5 % level, for N > 30
 
 
 @dataclass(frozen=True, eq=False)
 class Shapes(Report):
-    """How far each of M dimensions is from the Gaussian of its own mean and variance; zero for a Gaussian.
+    """Deviation of each of M dimensions from the Gaussian of the same mean and variance; all 0 for a Gaussian.
 
     Attributes:
-        skewness: (M,) ``E[((x − m)/s)³]``.
-        kurtosis: (M,) excess, ``E[((x − m)/s)⁴] − 3``.
-        distance: (M,) Kolmogorov and Smirnov's ``max |F(x) − Φ((x − m)/s)|``, between 0 and 1.
+        skewness: ``E[((x − m)/s)³]``, (M,).
+        kurtosis: excess kurtosis ``E[((x − m)/s)⁴] − 3``, (M,).
+        distance: Kolmogorov–Smirnov distance ``max |F(x) − Φ((x − m)/s)|``, (M,), between 0 and 1.
     """
 
     skewness: Array
@@ -30,14 +30,14 @@ class Shapes(Report):
 
 @dataclass(frozen=True)
 class ShapeSummary:
-    """Medians over dimensions.
+    """Summary of :class:`Shapes` over dimensions.
 
     Attributes:
-        dimensions: how many.
-        skewness: median magnitude.
-        kurtosis: median magnitude of the excess.
-        distance: median.
-        gaussian_share: share of dimensions that these samples do not tell from a Gaussian (5 % level).
+        dimensions: number of dimensions.
+        skewness: median absolute skewness.
+        kurtosis: median absolute excess kurtosis.
+        distance: median Kolmogorov–Smirnov distance.
+        gaussian_share: share of dimensions for which normality is not rejected at the 5 % level.
     """
 
     dimensions: int
@@ -49,17 +49,17 @@ class ShapeSummary:
 
 @dataclass(frozen=True, eq=False)
 class NormalityReport(Report):
-    """Raw and projected dimensions, side by side.
+    """Comparison of the normality of raw and of projected dimensions.
 
     Attributes:
-        count: samples N.
-        critical: the distance that N samples of a true Gaussian exceed once in twenty, ``0.886 / √N``.
-        raw: of the raw dimensions that vary.
-        projected: of the leading directions.
+        count: number of samples N.
+        critical: critical distance at the 5 % level, ``0.886 / √N``.
+        raw: shapes of the raw dimensions that vary.
+        projected: shapes of the leading directions.
         raw_summary: medians of ``raw``.
         projected_summary: medians of ``projected``.
-        nearer: chance that a projected dimension is nearer to a Gaussian than a raw one, both picked at random. Above
-            one half the paper's claim holds for these features, below it is refuted.
+        nearer: probability that a randomly chosen projected dimension is closer to a Gaussian than a randomly chosen
+            raw one. The paper's claim holds for these features if it is above 0.5.
     """
 
     count: int
@@ -75,9 +75,9 @@ def normality_report(source: SourceStatistics, features: Tensor, *, k: int = 100
     """Compare raw dimensions of ``features`` (N, D) with their projections onto the leading source directions.
 
     Args:
-        source: whose directions.
-        features: of the target, or of anything else, finite, at least two rows.
-        k: how many leading directions, at most the rank.
+        source: source statistics that define the mean and the directions.
+        features: finite features, usually of the target, with at least two rows.
+        k: number of leading directions, at most the rank.
 
     Example:
         >>> import regtta
@@ -102,7 +102,7 @@ def normality_report(source: SourceStatistics, features: Tensor, *, k: int = 100
 
 
 def shapes_of(values: Tensor) -> Shapes:
-    """The shape of each column of ``values`` (N, M); NaN for a column that never varies.
+    """Compute the shape of each column of ``values`` (N, M); NaN for a constant column.
 
     Example:
         >>> shapes_of(torch.tensor([[0.0], [0.0], [0.0], [4.0]])).skewness.round(3)
@@ -111,7 +111,7 @@ def shapes_of(values: Tensor) -> Shapes:
     values = values.detach().cpu().double()
     count = len(values)
     centred = values - values.mean(dim=0)
-    # The biased deviation makes the moments the usual ones; the Gaussian is fitted with the unbiased one.
+    # Skewness and kurtosis use the biased standard deviation; the Gaussian is fitted with the unbiased one.
     deviation = centred.square().mean(dim=0).sqrt()
     unit = centred / torch.where(varying(values), deviation, torch.nan)
     expected = torch.special.ndtr((unit * ((count - 1) / count) ** 0.5).sort(dim=0).values)
@@ -139,7 +139,7 @@ def _median(values: Array) -> float:
 
 
 def _chance_below(first: Array, second: Array) -> float:
-    """The chance that one of ``first`` is below one of ``second``; a tie counts half."""
+    """Return the probability that an element of ``first`` is below one of ``second``; ties count half."""
     if not len(first) or not len(second):
         return float("nan")
     below = (first[:, None] < second).mean() + (first[:, None] == second).mean() / 2

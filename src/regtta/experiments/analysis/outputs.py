@@ -1,4 +1,4 @@
-"""The distribution of predictions, next to the one that the source's features would give."""
+"""Distribution of predictions, compared with the one implied by the source statistics."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,16 +14,16 @@ from regtta.statistics import SourceStatistics
 
 @dataclass(frozen=True, eq=False)
 class OutputReport(Report):
-    """Histograms of predictions over the same bins, and the source's mean and standard deviation.
+    """Histograms of predictions over shared bins, and the source's mean and standard deviation.
 
     Attributes:
-        edges: (O, bins + 1) of the bins of each output.
-        densities: (O, bins) by name of the predictions.
-        means: (O,) by name.
-        sds: (O,) by name, unbiased.
-        counts: finite predictions, by name.
-        source_means: (O,) ``W μ + b``.
-        source_sds: (O,) ``√(W Σ Wᵀ)_oo``.
+        edges: bin edges of each output, (O, bins + 1).
+        densities: densities by name of the predictions, each (O, bins).
+        means: means by name, each (O,).
+        sds: unbiased standard deviations by name, each (O,).
+        counts: number of finite predictions by name.
+        source_means: ``W μ + b``, (O,).
+        source_sds: ``√(W Σ Wᵀ)_oo``, (O,).
     """
 
     edges: Array
@@ -38,13 +38,13 @@ class OutputReport(Report):
 def output_report(
     source: SourceStatistics, head: nn.Linear, predictions: Mapping[str, Tensor], *, bins: int = 40
 ) -> OutputReport:
-    """Compare predictions with what the unadapted head makes of the source.
+    """Compare predictions with the output distribution of the unadapted head on the source.
 
     Args:
-        source: statistics of the features.
-        head: of the unadapted model.
-        predictions: (N,), (N, 1) or (N, O) by name; rows that are not finite are left out.
-        bins: of each histogram.
+        source: source statistics of the features.
+        head: head of the unadapted model.
+        predictions: predictions by name, each (N,), (N, 1) or (N, O); rows that are not finite are left out.
+        bins: number of bins of each histogram.
 
     Example:
         >>> import regtta, torch
@@ -58,12 +58,12 @@ def output_report(
     weight = head.weight.detach().cpu().double()
     if weight.shape[1] != source.dimensions:
         raise HeadMismatchError(
-            f"The head takes {weight.shape[1]} features, but the statistics are of {source.dimensions}. Give the layer "
-            f"{source.head!r}, which they were collected at."
+            f"The head takes {weight.shape[1]} features, but the statistics are of {source.dimensions}. Pass the layer "
+            f"{source.head!r}, at which they were collected."
         )
     bias = head.bias.detach().cpu().double() if head.bias is not None else weight.new_zeros(len(weight))
     if not predictions:
-        raise BatchError("Expected predictions to look at, found none.")
+        raise BatchError("Expected at least one set of predictions, found none.")
     rows = {name: _finite(values, len(weight), name) for name, values in predictions.items()}
     together = np.concatenate(list(rows.values()))
     edges = np.stack([np.histogram_bin_edges(column, bins=bins) for column in together.T])
@@ -83,7 +83,7 @@ def _finite(values: Tensor, outputs: int, name: str) -> Array:
     finite: Array = table[np.isfinite(table).all(axis=1)]
     if table.shape[1] != outputs or len(finite) < 2:
         raise BatchError(
-            f"Expected two or more finite predictions of {outputs} outputs {name}, found {len(finite)} of "
+            f"Expected two or more finite predictions of {outputs} outputs for {name!r}, found {len(finite)} of "
             f"{table.shape[1]}."
         )
     return finite

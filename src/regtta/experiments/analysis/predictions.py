@@ -1,4 +1,4 @@
-"""Predictions against labels, where there are labels."""
+"""Predictions paired with their labels, and the scores over them."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ from regtta.parameters import private_copy
 
 @dataclass(frozen=True, eq=False)
 class PredictionReport(Report):
-    """Every prediction beside its label.
+    """Predictions with their labels and scores.
 
     Attributes:
-        predictions: (N, O).
-        labels: (N, O).
-        scores: over all of them.
+        predictions: predictions, (N, O).
+        labels: labels, (N, O).
+        scores: scores over all samples.
     """
 
     predictions: Array
@@ -47,10 +47,10 @@ def prediction_report(predictions: Tensor, labels: Tensor) -> PredictionReport:
 
 @torch.no_grad()
 def predictions_over(model: nn.Module | Adapter, loader: Iterable[tuple[Tensor, Tensor]]) -> PredictionReport:
-    """Predict over a loader of pairs ``(x, y)`` in eval mode, on a copy, and score the predictions.
+    """Predict over a loader of pairs ``(x, y)`` in eval mode, on a copy of the model, and score the predictions.
 
     Args:
-        model: a model, or an adapter as it stands: then this is the paper's offline score.
+        model: a model, or an adapter in its current state, which gives the paper's offline score.
         loader: batches ``(x, y)``.
 
     Example:
@@ -68,6 +68,6 @@ def predictions_over(model: nn.Module | Adapter, loader: Iterable[tuple[Tensor, 
         x, y = batch
         pairs.append((run_model(copied, x.to(device)).cpu(), y.cpu()))
     if not pairs:
-        raise BatchError("The loader gave no samples. Give one that yields batches; a used-up iterator is empty.")
+        raise BatchError("The loader gave no samples. Pass one that yields batches; an exhausted iterator is empty.")
     predictions, labels = zip(*pairs, strict=True)
     return prediction_report(torch.cat(predictions), torch.cat(labels))

@@ -1,4 +1,4 @@
-"""Whether the target's features still lie in the source's subspace: how well source directions rebuild them."""
+"""Reconstruction error of target features from the leading source directions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,18 +13,18 @@ from regtta.experiments.analysis.features import checked_features
 from regtta.experiments.analysis.reports import Array, Report, array
 from regtta.statistics import SourceStatistics
 
-_ROWS_AT_ONCE = 1024  # a wide table squared in one go would not fit
+_ROWS_AT_ONCE = 1024  # bounds the memory for wide features
 
 
 @dataclass(frozen=True, eq=False)
 class Reconstruction(Report):
-    """Mean distance between features and what ``n`` source directions make of them.
+    """Mean reconstruction error of features from ``n`` source directions.
 
     Attributes:
-        bases: (M,) the numbers ``n`` of directions.
-        errors: (M,) by method, in the unit of the features; NaN where a method's features are not finite.
-        counts: samples, by method.
-        rank: of the source features.
+        bases: the numbers ``n`` of directions, (M,).
+        errors: mean errors by method, each (M,), in feature units; NaN if the features are not finite.
+        counts: number of samples by method.
+        rank: rank of the source features.
     """
 
     bases: NDArray[np.int64]
@@ -36,14 +36,14 @@ class Reconstruction(Report):
 def reconstruction(
     source: SourceStatistics, features: Mapping[str, Tensor], *, bases: Sequence[int] | None = None
 ) -> Reconstruction:
-    """Rebuild features from the leading source directions: ``L(n) = mean ‖z_r − z‖₂``.
+    """Compute the error ``L(n) = mean ‖z_r − z‖₂`` of reconstructing features from ``n`` leading source directions.
 
-    ``z_r = μ + Σ_{d≤n} ((z − μ)ᵀ v_d) v_d``. With ``n = 0`` it is the mean itself, with ``n = D`` the feature.
+    The reconstruction is ``z_r = μ + Σ_{d≤n} ((z − μ)ᵀ v_d) v_d``: the mean for ``n = 0``, the feature for ``n = D``.
 
     Args:
-        source: whose mean and directions.
-        features: (N, D) by method, of the model after adapting.
-        bases: the numbers ``n`` to try; by default all from 0 to D.
+        source: source statistics that define the mean and the directions.
+        features: features of the adapted model by method, each (N, D).
+        bases: the numbers ``n`` of directions; by default all from 0 to D.
 
     Example:
         >>> import regtta
@@ -55,7 +55,7 @@ def reconstruction(
     wanted = np.arange(source.dimensions + 1) if bases is None else np.asarray(bases, dtype=np.int64)
     if len(wanted) == 0 or wanted.min() < 0 or wanted.max() > source.dimensions:
         raise OptionError(
-            f"Expected bases between 0 and {source.dimensions}, the width of the features, found {bases!r}."
+            f"Expected one or more bases between 0 and {source.dimensions}, the width of the features, found {bases!r}."
         )
     rows = {name: checked_features(source, table) for name, table in features.items()}
     return Reconstruction(
@@ -67,10 +67,10 @@ def reconstruction(
 
 
 def _errors(source: SourceStatistics, features: Tensor) -> Array:
-    """(D + 1,) the mean error for every n.
+    """Return the mean error for n = 0, …, D, (D + 1,).
 
-    The basis is orthonormal and whole, so what n directions leave over is the length of the other coordinates. Added
-    up from the last, small errors come out right; as a difference of large lengths they would not.
+    The basis is complete and orthonormal, so the residual of n directions is the norm of the other coordinates.
+    Summing them from the last one avoids the cancellation of a difference of large norms.
     """
     total = torch.zeros(source.dimensions + 1, dtype=torch.float64)
     for rows in torch.split(features, _ROWS_AT_ONCE):

@@ -1,4 +1,4 @@
-"""What every analysis gives back: frozen numbers, and the same numbers as JSON has them."""
+"""Base class of the results of all analyses, with conversion to and from JSON."""
 
 import math
 from collections.abc import Mapping
@@ -17,10 +17,10 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """The numbers of one analysis. Figures are drawn from it alone, so that they show what the JSON holds."""
+    """Immutable result of one analysis. Figures are drawn from it alone, so that they can be redrawn from its JSON."""
 
     def plain(self) -> dict[str, Any]:
-        """As JSON has it: arrays are lists, what is not finite is ``None``.
+        """Return a JSON-serialisable dict: arrays become lists, non-finite numbers ``None``.
 
         Example:
             >>> @dataclass(frozen=True, eq=False)
@@ -33,7 +33,7 @@ class Report:
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Self:
-        """What :meth:`plain` gave, as it was: figures can be drawn from a file.
+        """Restore a report from the dict that :meth:`plain` returned.
 
         Example:
             >>> @dataclass(frozen=True, eq=False)
@@ -45,16 +45,18 @@ class Report:
         try:
             return cast(Self, _rebuilt(cls, plain))
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-            raise ForeignFileError(f"This is no {cls.__name__}: {error}.") from error
+            raise ForeignFileError(
+                f"Expected a valid {cls.__name__}, found one that cannot be read: {error}."
+            ) from error
 
 
 def array(values: Tensor) -> Array:
-    """``values`` as float64 on the CPU, outside of torch."""
+    """Return ``values`` as a float64 NumPy array."""
     return values.detach().cpu().double().numpy()
 
 
 def _rebuilt(kind: Any, value: Any) -> Any:
-    """``value``, as JSON has it, as the type ``kind``."""
+    """Convert ``value``, as parsed from JSON, to the type ``kind``."""
     if is_dataclass(kind) and isinstance(kind, type):
         if not isinstance(value, Mapping) or {item.name for item in fields(kind)} - value.keys():
             raise ForeignFileError(f"Expected the fields of {kind.__name__}, found {_shown(value)}.")
@@ -78,7 +80,7 @@ def _shown(value: object) -> str:
 
 
 def plain_of(value: object) -> object:
-    """``value`` as JSON has it: arrays are lists, dataclasses mappings, what is not finite is ``None``."""
+    """Convert ``value`` for JSON: arrays become lists, dataclasses dicts, and non-finite numbers ``None``."""
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     if isinstance(value, float):

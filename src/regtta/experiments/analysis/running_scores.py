@@ -1,4 +1,4 @@
-"""Scores along a stream, of several methods."""
+"""Scores of several methods along a stream."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ class RunningScores(Report):
     """R² in equal slices of one kind of stream.
 
     Attributes:
-        kind: of the stream.
-        lines: (slices,) by method; NaN where there is no score.
+        kind: kind of the stream.
+        lines: R² of each slice by method, each (slices,); NaN if there is no score.
     """
 
     kind: str

@@ -1,4 +1,4 @@
-"""Some rows of a stream at random, in bounded memory."""
+"""Uniform random sampling of the rows of a stream in bounded memory."""
 
 import torch
 from torch import Tensor
@@ -8,11 +8,11 @@ from regtta.options import check_count
 
 
 class Reservoir:
-    """Keeps up to ``most`` rows of all that it sees, each with the same chance, in the order they came.
+    """Reservoir sample of up to ``most`` rows, each row seen being kept with the same probability, in stream order.
 
     Args:
-        most: rows to keep.
-        seed: of the draw.
+        most: maximum number of rows to keep.
+        seed: seed of the sampling.
 
     Example:
         >>> reservoir = Reservoir(3, seed=0)
@@ -31,13 +31,13 @@ class Reservoir:
         self.seen = 0
 
     def see(self, *columns: Tensor) -> None:
-        """Take in a batch: tensors (B, ...) of the same rows, as many each time."""
+        """Update the sample with a batch: paired tensors (B, ...), the same number of them in every call."""
         count = len(columns[0])
         if any(len(column) != count for column in columns) or len(columns) != len(self._columns or columns):
             raise BatchError("Expected as many columns as before, all with the same rows.")
         self.seen += count
         draws = torch.cat([self._draws, torch.rand(count, generator=self._generator, dtype=torch.float64)])
-        # The rows of the smallest draws stay; who is pushed out once can never come back.
+        # The rows with the smallest draws are kept, so a row that is dropped once can never return.
         kept = draws.argsort(stable=True)[: self._most].sort().values
         before = len(self._draws)
         self._draws = draws[kept]
@@ -48,5 +48,5 @@ class Reservoir:
         ]
 
     def rows(self) -> list[Tensor]:
-        """The rows kept, a tensor for each column."""
+        """Return the kept rows, one tensor per column."""
         return self._columns

@@ -1,4 +1,4 @@
-"""How far the target is from the source along each direction of the subspace, before adapting and after."""
+"""Distance of the target from the source along each direction of the subspace, before and after adaptation."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ from regtta.statistics import SourceStatistics
 
 @dataclass(frozen=True, eq=False)
 class ShiftReport(Report):
-    """Moments of features along the leading source directions, next to the source's.
+    """Moments of features along the leading source directions, relative to the source.
 
     Attributes:
-        means: (k,) by name of the features: ``mean(z̃_d) / √λ_d``, in the source's standard deviations.
-        spreads: (k,) by name: the standard deviation there over the source's; 1 where they agree.
-        divergences: (k,) by name: the symmetric KL divergence of the two Gaussians, which SSA descends.
-        counts: samples, by name.
+        means: ``mean(z̃_d) / √λ_d`` by name of the features, each (k,), in source standard deviations.
+        spreads: ratio of the standard deviation to the source's by name, each (k,); 1 if they agree.
+        divergences: symmetric KL divergence to the source's Gaussian by name, each (k,); SSA minimises it.
+        counts: number of samples by name.
     """
 
     means: Mapping[str, Array]
@@ -30,7 +30,7 @@ class ShiftReport(Report):
     counts: Mapping[str, int]
 
     def total(self, name: str) -> float:
-        """The divergence over all directions."""
+        """Return the divergence summed over all directions."""
         return float(self.divergences[name].sum())
 
 
@@ -38,9 +38,9 @@ def shift_report(source: SourceStatistics, features: Mapping[str, Tensor], *, k:
     """Compare features with the source, direction by direction.
 
     Args:
-        source: whose mean, variances and directions.
-        features: (N, D) by name, such as those before adapting and after; finite, two rows or more.
-        k: how many leading directions, at most the rank.
+        source: source statistics that define the mean, variances and directions.
+        features: finite features by name, such as before and after adaptation, each (N, D) with at least two rows.
+        k: number of leading directions, at most the rank.
 
     Example:
         >>> import regtta
@@ -54,14 +54,14 @@ def shift_report(source: SourceStatistics, features: Mapping[str, Tensor], *, k:
     subspace = source.top(min(k, source.rank))
     found = {}
     for name, rows in features.items():
-        projected = subspace.project(finite_features(source, rows, f"those {name}"))
+        projected = subspace.project(finite_features(source, rows, f"the features {name!r}"))
         found[name] = (projected.mean(dim=0), projected.var(dim=0), len(rows))
-    nothing = torch.zeros_like(subspace.variances)
+    zeros = torch.zeros_like(subspace.variances)
     return ShiftReport(
         means={name: array(mean / subspace.variances.sqrt()) for name, (mean, _, _) in found.items()},
         spreads={name: array((variance / subspace.variances).sqrt()) for name, (_, variance, _) in found.items()},
         divergences={
-            name: array(symmetric_kl(mean, variance, nothing, subspace.variances))
+            name: array(symmetric_kl(mean, variance, zeros, subspace.variances))
             for name, (mean, variance, _) in found.items()
         },
         counts={name: count for name, (_, _, count) in found.items()},

@@ -1,4 +1,4 @@
-"""What happens over a stream: loss, steps taken and refused, and how far each batch is from the source."""
+"""Recording of a stream: loss, accepted and rejected steps, and the shift of each batch from the source."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -19,21 +19,21 @@ from regtta.steps import Step
 
 @dataclass(frozen=True, eq=False)
 class StreamRecord(Report):
-    """One row a batch of a stream, S in all; NaN where a batch has no such number.
+    """Quantities of each of the S batches of a stream; NaN if a quantity is undefined for a batch.
 
     Attributes:
         method: name of the method.
-        sizes: (S,) samples in each batch.
-        loss: (S,) before the update.
-        gradient_norm: (S,) of that loss.
-        displacement: (S,) ``‖θ − θ₀‖₂ / ‖θ₀‖₂`` after the step.
-        learned: (S,) whether the batch was learned from.
-        reasons: (S,) why not; empty where it was.
-        shift: (S, k) ``(mean(z̃_d) − 0) / √λ_d``: the batch's mean along the leading source directions, in the source's
-            standard deviations. Features are the model's in eval mode before the step, as the source's were collected.
-        spread: (S, k) the batch's standard deviation there over the source's; 1 where they agree.
-        unpredicted: (S,) samples whose prediction is not finite.
-        online_r2: (S,) R² of all other online predictions so far that have a label.
+        sizes: number of samples in each batch, (S,).
+        loss: loss before the update, (S,).
+        gradient_norm: gradient norm of that loss, (S,).
+        displacement: ``‖θ − θ₀‖₂ / ‖θ₀‖₂`` after the step, (S,).
+        learned: True if the batch updated the model, (S,).
+        reasons: reason why a batch was rejected, (S,); empty if it was not.
+        shift: mean of the batch along the leading source directions, ``mean(z̃_d) / √λ_d``, (S, k), in source standard
+            deviations. The features are computed in eval mode before the step, like those of the source.
+        spread: ratio of the batch's standard deviation to the source's, (S, k); 1 if they agree.
+        unpredicted: number of samples with a non-finite prediction, (S,).
+        online_r2: R² of all finite, labelled online predictions so far, (S,).
     """
 
     method: str
@@ -57,17 +57,17 @@ def record_stream(
     directions: int = 5,
     inputs: str | None = None,
 ) -> StreamRecord:
-    """Adapt over ``batches`` and write down what each step did.
+    """Adapt over ``batches`` and record every step.
 
-    The labels score the predictions. They reach the adapter only if its method says that it learns from them.
+    Labels are used to score the predictions. They are passed to the adapter only if its method takes targets.
 
     Args:
-        adapter: adapts as ``adapter.adapt`` would, and is at the end of the stream afterwards.
-        batches: of the target: ``x``, ``(x, ...)`` or dicts.
-        targets: labels, one tensor a batch.
-        directions: how many leading source directions to watch, at most the rank; 0 watches none. Watching runs the
-            model once more a batch.
-        inputs: the key of the input in dict batches.
+        adapter: the adapter, updated by every batch.
+        batches: target batches ``x``, ``(x, ...)`` or dicts.
+        targets: labels, one tensor per batch.
+        directions: number of leading source directions to record, at most the rank; 0 records none. Recording them
+            costs one more forward pass per batch.
+        inputs: key of the input in dict batches.
 
     Example:
         >>> import regtta
@@ -86,16 +86,16 @@ def record_stream(
 
 
 class StreamRecorder:
-    """Writes down a stream that someone else runs: :meth:`watch` before each step, :meth:`see` after it.
+    """Recorder for a stream that the caller runs: call :meth:`watch` before each step and :meth:`see` after it.
 
     Args:
-        adapter: that adapts.
-        directions: how many leading source directions to watch, at most the rank; 0 watches none.
+        adapter: the adapter that processes the stream.
+        directions: number of leading source directions to record, at most the rank; 0 records none.
     """
 
     def __init__(self, adapter: Adapter, *, directions: int = 5) -> None:
         if directions < 0:
-            raise OptionError(f"Expected directions of at least 0, found {directions!r}.")
+            raise OptionError(f"Expected directions to be at least 0, found {directions!r}.")
         self._adapter = adapter
         source = adapter.source
         self._count = 0 if source is None else min(directions, source.rank)
@@ -105,7 +105,7 @@ class StreamRecorder:
         self._moments: list[Tensor] = []
 
     def watch(self, inputs: Tensor) -> None:
-        """Take the moments of a batch (B, ...) under the model as it stands: shift and spread, (2, k)."""
+        """Record shift and spread of a batch (B, ...) under the current model."""
         self._sizes.append(len(inputs))
         source = self._adapter.source
         if source is None or self._count == 0 or len(inputs) == 0:
@@ -113,26 +113,28 @@ class StreamRecorder:
             return
         subspace = source.top(self._count)
         unit = subspace.project(self._adapter.features(inputs).cpu().double()) / subspace.variances.sqrt()
-        # The deviation of a single sample is unknown, not an error.
+        # The standard deviation of a single sample is undefined, not an error.
         spread = unit.std(dim=0) if len(unit) > 1 else torch.full_like(unit[0], torch.nan)
         self._moments.append(torch.stack([unit.mean(dim=0), spread]))
 
     def see(self, step: Step, labels: Tensor | None = None) -> None:
-        """Take down what a step did; the labels score its predictions."""
-        # Predictions are scored here and let go: a long stream has many.
+        """Record a step, and score its predictions if there are labels."""
+        # Predictions are scored here and dropped to bound the memory of a long stream.
         self._online.see(step.predictions, labels)
         self._steps.append(replace(step, predictions=step.predictions.new_empty(0)))
 
     def record(self) -> StreamRecord:
-        """All that was seen so far."""
+        """Return the record of all steps so far."""
         if not self._steps:
-            raise BatchError("The stream gave no batches. A used-up iterator is empty.")
+            raise BatchError(
+                "The stream gave no batches. Pass one that yields batches; an exhausted iterator is empty."
+            )
         moments = array(torch.stack(self._moments))
         return _record(self._adapter.method.name, self._steps, np.array(self._sizes), moments, self._online)
 
 
 class _OnlineScore:
-    """R² of the predictions so far. One that is not finite would blot out all that follow: they are counted instead."""
+    """Running R² of the finite predictions. A non-finite one would make all later scores NaN, so it is only counted."""
 
     def __init__(self) -> None:
         self.unpredicted: list[int] = []
@@ -153,7 +155,7 @@ class _OnlineScore:
 
 
 def _pairs(batches: Iterable[object], targets: Iterable[Tensor] | None) -> Iterator[tuple[object, Tensor | None]]:
-    """Each batch with its labels; an error where one of the two ends before the other."""
+    """Yield each batch with its labels; raise an error if one of the two ends before the other."""
     if targets is None:
         for batch in batches:
             yield batch, None
@@ -162,7 +164,7 @@ def _pairs(batches: Iterable[object], targets: Iterable[Tensor] | None) -> Itera
     for batch, labels in zip_longest(batches, targets, fillvalue=end):
         if batch is end or not isinstance(labels, Tensor):
             raise BatchError(
-                "Expected one tensor of targets for each batch, found fewer of one than of the other. Give both from "
+                "Expected one tensor of targets for each batch, found fewer of one than of the other. Take both from "
                 "the same pass over the data."
             )
         yield batch, labels
@@ -171,15 +173,15 @@ def _pairs(batches: Iterable[object], targets: Iterable[Tensor] | None) -> Itera
 def _record(
     method: str, steps: list[Step], sizes: NDArray[np.int64], moments: Array, online: _OnlineScore
 ) -> StreamRecord:
-    told = [step.diagnostics for step in steps]
+    diagnostics = [step.diagnostics for step in steps]
     return StreamRecord(
         method=method,
         sizes=sizes,
-        loss=_known([one.loss for one in told]),
-        gradient_norm=_known([one.gradient_norm for one in told]),
-        displacement=np.array([one.displacement for one in told]),
-        learned=np.array([one.verdict.learned for one in told]),
-        reasons=tuple(one.verdict.reason for one in told),
+        loss=_known([one.loss for one in diagnostics]),
+        gradient_norm=_known([one.gradient_norm for one in diagnostics]),
+        displacement=np.array([one.displacement for one in diagnostics]),
+        learned=np.array([one.verdict.learned for one in diagnostics]),
+        reasons=tuple(one.verdict.reason for one in diagnostics),
         shift=moments[:, 0],
         spread=moments[:, 1],
         unpredicted=np.array(online.unpredicted),

@@ -1,4 +1,4 @@
-"""How much of the feature space the source uses, and which of it moves the output."""
+"""Spectrum of the source features and the effect of each direction on the output."""
 
 from dataclasses import dataclass
 
@@ -15,21 +15,21 @@ from regtta.statistics import SourceStatistics
 
 @dataclass(frozen=True, eq=False)
 class SubspaceReport(Report):
-    """The source's spectrum beside what the head makes of it. Directions fall in variance and count from 0.
+    """Source spectrum and the effect of each direction on the head. Directions are in order of decreasing variance.
 
     Attributes:
-        count: samples of the source.
-        dimensions: D, the width of the features.
-        valid_dimensions: raw dimensions with variance.
-        rank: dimensions of the subspace.
-        variances: (D,) ``λ_d``.
-        cumulative: (D,) share of the variance in the directions up to each, itself included.
-        effects: (D,) ``‖W v_d‖₂``, how far a unit step along each direction moves the outputs.
-        output_shares: (D,) ``λ_d ‖W v_d‖² / Σ``, the share of the outputs' variance, summed over outputs.
-        share: of the outputs' variance that ``carrying`` is asked for.
-        carrying: the fewest directions with that share, the strongest first.
-        k: how many leading directions ``correlation`` is over.
-        correlation: Pearson's, of ``λ_d`` and ``α_d``; NaN where one never varies.
+        count: number of source samples.
+        dimensions: width D of the features.
+        valid_dimensions: number of raw dimensions with non-zero variance.
+        rank: number of dimensions of the subspace.
+        variances: ``λ_d``, (D,).
+        cumulative: cumulative share of the variance, (D,).
+        effects: ``‖W v_d‖₂``, the change of the outputs for a unit step along each direction, (D,).
+        output_shares: ``λ_d ‖W v_d‖² / Σ``, the share of the outputs' variance summed over outputs, (D,).
+        share: share of the outputs' variance that ``carrying`` accounts for.
+        carrying: indices of the smallest set of directions with that share, largest first.
+        k: number of leading directions over which ``correlation`` is computed.
+        correlation: Pearson's correlation of ``λ_d`` and ``α_d``; NaN if one of them is constant.
     """
 
     count: int
@@ -47,18 +47,18 @@ class SubspaceReport(Report):
 
     @property
     def weights(self) -> Array:
-        """(D,) ``α_d = 1 + ‖W v_d‖₂``, the weights of SSA."""
+        """Weights of SSA, ``α_d = 1 + ‖W v_d‖₂``, (D,)."""
         return 1 + self.effects
 
 
 def subspace_report(source: SourceStatistics, weight: Tensor, *, k: int = 100, share: float = 0.9) -> SubspaceReport:
-    """Describe the subspace of ``source`` and what the head does with it.
+    """Describe the subspace of ``source`` and its effect on the output of the head.
 
     Args:
-        source: statistics of the features.
-        weight: (O, D) of the head.
-        k: how many leading directions to correlate over; fewer where the features have fewer.
-        share: of the outputs' variance, to find the directions that carry it.
+        source: source statistics of the features.
+        weight: weight of the head, (O, D).
+        k: number of leading directions over which to compute the correlation, at most D.
+        share: share of the outputs' variance that the directions ``carrying`` account for.
 
     Example:
         >>> import regtta
@@ -74,8 +74,8 @@ def subspace_report(source: SourceStatistics, weight: Tensor, *, k: int = 100, s
         raise OptionError(f"Expected share above 0 and at most 1, found {share!r}.")
     if weight.ndim != 2 or weight.shape[1] != source.dimensions:
         raise HeadMismatchError(
-            f"Expected a head's weight of shape (O, {source.dimensions}), found {tuple(weight.shape)}. Give the weight "
-            f"of the layer {source.head!r}, which the statistics were collected at."
+            f"Expected a head's weight of shape (O, {source.dimensions}), found {tuple(weight.shape)}. Pass the weight "
+            f"of the layer {source.head!r}, at which the statistics were collected."
         )
     effects = torch.linalg.vector_norm(weight.detach().cpu().double() @ source.basis, dim=0)
     spread = source.variances * effects**2
@@ -97,10 +97,10 @@ def subspace_report(source: SourceStatistics, weight: Tensor, *, k: int = 100, s
 
 
 def _fewest_with(shares: Array, share: float) -> tuple[int, ...]:
-    """The largest of ``shares`` that add up to ``share``; none where there is nothing to share."""
+    """Return the indices of the fewest ``shares`` that add up to ``share``; none if the shares are undefined."""
     if not np.isfinite(shares).all():
         return ()
     order = np.argsort(-shares, kind="stable")
-    # Less than rounding is missing from a sum that should be whole.
+    # The tolerance accounts for rounding in a sum that should be exactly 1.
     enough = int((shares[order].cumsum() < share - 1e-12).sum()) + 1
     return tuple(order[:enough].tolist())

@@ -1,4 +1,4 @@
-"""How far apart two clouds of points are: the least work that moves one onto the other."""
+"""Exact optimal-transport distance between two point clouds."""
 
 from typing import Literal, get_args
 
@@ -11,20 +11,20 @@ from regtta.experiments.analysis.reports import array
 from regtta.options import check_choice
 
 Cost = Literal["euclidean", "sqeuclidean"]
-_ITERATIONS = 1_000_000  # of the exact solver; POT's own default can end early at a thousand points
+_ITERATIONS = 1_000_000  # of the exact solver; POT's default can be too few for a thousand points
 
 
 def transport_distance(first: Tensor, second: Tensor, *, cost: Cost = "euclidean") -> float:
-    """Optimal transport between points (N, C) and (M, C) of equal weight: ``min_π Σ π_ij c(x_i, y_j)``, exact.
+    """Compute the exact optimal-transport distance ``min_π Σ π_ij c(x_i, y_j)`` between uniformly weighted points.
 
     Args:
-        first: points.
-        second: points of the same width.
-        cost: of one move. ``"euclidean"`` gives the 1-Wasserstein distance, in the unit of the points;
-            ``"sqeuclidean"`` the square of the 2-Wasserstein distance.
+        first: points, (N, C).
+        second: points, (M, C).
+        cost: ground cost. ``"euclidean"`` gives the 1-Wasserstein distance, in the unit of the points;
+            ``"sqeuclidean"`` the squared 2-Wasserstein distance.
 
     Returns:
-        NaN where a point is not finite.
+        The distance; NaN if a point is not finite.
 
     Example:
         >>> import torch
@@ -35,7 +35,7 @@ def transport_distance(first: Tensor, second: Tensor, *, cost: Cost = "euclidean
     if first.ndim != 2 or second.ndim != 2 or first.shape[1] != second.shape[1] or not len(first) or not len(second):
         raise BatchError(
             f"Expected points of shapes (N, C) and (M, C), found {tuple(first.shape)} and {tuple(second.shape)}. "
-            "Give one row a point and the same columns in both."
+            "Pass one row per point, with the same columns in both."
         )
     ot = imported("ot", "POT", "The optimal-transport distance")
     x, y = array(first), array(second)

@@ -1,4 +1,4 @@
-"""UMAP's picture of the features, learned on the source once and shared by all methods."""
+"""UMAP embedding of the features, fitted once on the source and shared by all methods."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -26,33 +26,34 @@ def umap_clouds(
     most: int = 1000,
     seed: int = 0,
 ) -> Clouds:
-    """Fit UMAP on source features projected onto the leading directions, then map each method's target features.
+    """Fit UMAP on source features projected onto the leading directions, then transform each method's target features.
 
-    Distances in UMAP's coordinates mean little, so none are given. The first call compiles for some seconds.
+    Distances in UMAP coordinates are not meaningful, so none are computed. The first call takes some seconds to
+    compile UMAP.
 
     Args:
-        source: whose mean and directions.
-        source_features: (N, D) of the source model on source data.
-        targets: (M, D) by method, of the adapted model on target data.
-        k: leading directions to project onto, at most the rank.
-        neighbours: of each point that UMAP keeps near, fewer than the points of the source.
-        most: points drawn of each cloud.
-        seed: of the draws and of UMAP.
+        source: source statistics that define the mean and the directions.
+        source_features: features of the source model on source data, (N, D).
+        targets: features of the adapted model on target data by method, each (M, D).
+        k: number of leading directions to project onto, at most the rank.
+        neighbours: number of neighbours in UMAP, less than the number of source points.
+        most: maximum number of points per cloud.
+        seed: seed of the subsampling and of UMAP.
     """
     check_count("neighbours", neighbours)
     subspace = source.top(min(k, source.rank))
-    # UMAP has no place for what is not finite.
-    whole = {name: finite_features(source, rows, f"those of {name!r}") for name, rows in targets.items()}
+    # UMAP does not accept non-finite values.
+    whole = {name: finite_features(source, rows, f"the features of {name!r}") for name, rows in targets.items()}
     points = array(subspace.project(drawn(finite_features(source, source_features), most, seed)))
     if len(points) <= neighbours:
         raise BatchError(
-            f"Expected more source points than neighbours={neighbours}, found {len(points)}. Give more features, or "
+            f"Expected more source points than neighbours={neighbours}, found {len(points)}. Pass more features, or "
             "fewer neighbours."
         )
     moved = {name: array(subspace.project(drawn(rows, most, seed))) for name, rows in whole.items()}
     with _torch_threads_kept():
         umap = imported("umap", "umap-learn", "UMAP")
-        # One job: with a seed UMAP runs on one core anyway, and warns where it was not asked to.
+        # With a seed, UMAP runs on one core anyway, and warns unless n_jobs=1.
         mapping = umap.UMAP(n_neighbors=neighbours, random_state=seed, n_jobs=1).fit(points)
         mapped = {name: mapping.transform(cloud).astype(np.float64) for name, cloud in moved.items()}
     return Clouds(
@@ -65,7 +66,7 @@ def umap_clouds(
 
 @contextmanager
 def _torch_threads_kept() -> Iterator[None]:
-    """UMAP's compiler sets the number of threads for all of OpenMP, torch included, and leaves it so."""
+    """Restore torch's number of threads, which UMAP's compiler changes for all of OpenMP."""
     before = torch.get_num_threads()
     try:
         yield

@@ -1,6 +1,6 @@
-"""Images made worse in known ways: thirteen corruptions at five severities, in two sets of constants.
+"""Image corruptions of Hendrycks & Dietterich (2019): thirteen corruptions, five severities, two sets of constants.
 
-After Hendrycks & Dietterich (2019); see ``DEVIATIONS`` for what differs from the published images.
+``DEVIATIONS`` lists the differences from the published images.
 """
 
 from regtta.experiments.corruptions.api import CORRUPTIONS, corrupt

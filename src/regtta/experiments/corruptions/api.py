@@ -1,4 +1,4 @@
-"""``corrupt``: any of the corruptions on a batch of images, each image with its own randomness."""
+"""Entry point of the corruptions: ``corrupt`` applies one by name to a batch of images."""
 
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral
@@ -39,7 +39,7 @@ CORRUPTIONS: Mapping[str, Corruption] = MappingProxyType(
 )
 
 SMALLEST = 32
-_VALUES_AT_ONCE = 1 << 17  # worked on together: half a megabyte stays in the cache, whatever the size of the batch
+_VALUES_AT_ONCE = 1 << 17  # pixel values per chunk: half a megabyte of float32 fits into the cache
 
 
 def corrupt(
@@ -51,25 +51,25 @@ def corrupt(
     seed: int,
     indices: Sequence[int] | None = None,
 ) -> Bytes:
-    """The images, corrupted.
+    """Return the images with a corruption applied.
 
-    The randomness of an image depends on ``(seed, name, severity, index)`` and nothing else: any order, any split into
-    batches and any subset gives the same result for the same image, as long as it keeps its index.
+    The randomness of an image depends only on ``(seed, name, severity, index)``: any order, split into batches or
+    subset gives the same result for an image of the same index.
 
     Args:
-        images: uint8, (N, H, W, 3) or (H, W, 3), RGB, with H and W of at least 32; left as they are.
-        name: One of ``CORRUPTIONS``.
-        severity: 1 to 5.
-        constants: ``"imagenet"``, made for images of 224×224, or ``"cifar"``, made for 32×32.
-        seed: Of the whole data set.
-        indices: Of the images in the data set, (N,); 0, 1, 2, … where not given.
+        images: uint8 RGB images, (N, H, W, 3) or (H, W, 3), with H and W of at least 32; not modified.
+        name: name of the corruption, one of ``CORRUPTIONS``.
+        severity: severity from 1 to 5.
+        constants: ``"imagenet"``, designed for 224×224 images, or ``"cifar"``, designed for 32×32.
+        seed: seed of the whole data set.
+        indices: indices of the images in the data set, (N,); 0, 1, 2, … by default.
 
     Returns:
-        uint8, of the same shape.
+        The corrupted images, uint8, of the same shape.
 
     Raises:
-        OptionError: For an unknown name or constants, or a severity, seed or indices that do not fit.
-        BatchError: For images of another dtype or shape, or smaller than 32×32.
+        OptionError: If name, constants, severity, seed or indices are invalid.
+        BatchError: If the images have another dtype or shape, or are smaller than 32×32.
 
     Example:
         >>> images = np.full((2, 32, 32, 3), 100, dtype=np.uint8)
@@ -84,7 +84,7 @@ def corrupt(
     if severity not in SEVERITIES:
         raise OptionError(f"Expected severity to be one of {list(SEVERITIES)}, found {severity}.")
     _check_whole("seed", seed)
-    figures = parameters(constants, name, severity)
+    params = parameters(constants, name, severity)
     batch = _as_batch(images)
     numbers = _check_indices(indices, len(batch))
     corrupted = np.empty_like(batch, order="C")
@@ -92,12 +92,12 @@ def corrupt(
     for start in range(0, len(batch), at_once):
         part = slice(start, start + at_once)
         generators = [generator(int(seed), name, int(severity), index) for index in numbers[part]]
-        corrupted[part] = to_bytes(CORRUPTIONS[name](to_floats(batch[part]), figures, generators))
+        corrupted[part] = to_bytes(CORRUPTIONS[name](to_floats(batch[part]), params, generators))
     return corrupted.reshape(images.shape)
 
 
 def _as_batch(images: Bytes) -> Bytes:
-    """The images as (N, H, W, 3), if they are images."""
+    """Validate the images and return them as (N, H, W, 3)."""
     if not isinstance(images, np.ndarray) or images.dtype != np.uint8:
         found = f"{images.dtype}" if isinstance(images, np.ndarray) else type(images).__name__
         raise BatchError(
@@ -115,17 +115,17 @@ def _as_batch(images: Bytes) -> Bytes:
     return images.reshape(-1, *images.shape[-3:])
 
 
-def _check_whole(what: str, value: object) -> None:
+def _check_whole(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, Integral):
-        raise OptionError(f"Expected {what} to be a whole number, found {value!r}.")
+        raise OptionError(f"Expected {name} to be a whole number, found {value!r}.")
 
 
 def _check_indices(indices: Sequence[int] | None, count: int) -> Sequence[int]:
-    """One whole number an image."""
+    """Validate that there is one whole number per image; return them as ints."""
     if indices is None:
         return range(count)
     if len(indices) != count:
-        raise OptionError(f"Expected one index an image, found {len(indices)} indices for {count} images.")
+        raise OptionError(f"Expected one index per image, found {len(indices)} indices for {count} images.")
     for index in indices:
         _check_whole("each of indices", index)
     return [int(index) for index in indices]

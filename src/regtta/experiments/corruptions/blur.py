@@ -1,4 +1,4 @@
-"""Blurs: each takes images (N, H, W, 3) in [0, 1], the figures, and a generator an image."""
+"""Blur corruptions of images (N, H, W, 3) in [0, 1], given their parameters and one generator per image."""
 
 import math
 
@@ -9,22 +9,22 @@ from regtta.experiments.corruptions.images import Floats, Generators
 from regtta.experiments.corruptions.kernels import centre_zoom, disk_blur, line_blur
 
 
-def defocus_blur(images: Floats, figures: Parameters, generators: Generators) -> Floats:  # noqa: ARG001
-    """An aliased disk with a blurred edge. Draws nothing."""
-    radius, sigma = figures
+def defocus_blur(images: Floats, params: Parameters, generators: Generators) -> Floats:  # noqa: ARG001
+    """Blur by an aliased disk with a smoothed edge. Deterministic."""
+    radius, sigma = params
     return disk_blur(images, radius, sigma)
 
 
-def motion_blur(images: Floats, figures: Parameters, generators: Generators) -> Floats:
-    """A one-sided Gaussian line at an angle uniform in ±45°."""
-    radius, sigma = figures
+def motion_blur(images: Floats, params: Parameters, generators: Generators) -> Floats:
+    """Blur along a one-sided Gaussian line at an angle uniform in ±45°."""
+    radius, sigma = params
     degrees = np.array([generator.uniform(-45, 45) for generator in generators])
     return line_blur(images, int(radius), sigma, degrees)
 
 
-def zoom_blur(images: Floats, figures: Parameters, generators: Generators) -> Floats:  # noqa: ARG001
-    """The mean of x and of its centre zooms by 1, 1 + step, … below the end. Draws nothing."""
-    end, step = figures
+def zoom_blur(images: Floats, params: Parameters, generators: Generators) -> Floats:  # noqa: ARG001
+    """Average x and its centre zooms by the factors 1, 1 + step, … below ``end``. Deterministic."""
+    end, step = params
     factors = zoom_factors(end, step)
     total = images.copy()
     for factor in factors:
@@ -33,7 +33,7 @@ def zoom_blur(images: Floats, figures: Parameters, generators: Generators) -> Fl
 
 
 def zoom_factors(end: float, step: float) -> tuple[float, ...]:
-    """1, 1 + step, 1 + 2·step, … below ``end``.
+    """Return the factors 1, 1 + step, 1 + 2·step, … below ``end``.
 
     Example:
         >>> [round(factor, 2) for factor in zoom_factors(1.06, 0.01)]

@@ -1,7 +1,7 @@
-"""How strong each corruption is: one row a corruption, one tuple a severity, from 1 to 5.
+"""Parameters of each corruption, one tuple for each severity from 1 to 5.
 
-The figures of Hendrycks & Dietterich (2019), "Benchmarking Neural Network Robustness to Common Corruptions and
-Perturbations": ``imagenet`` is ImageNet-C's set, made for 224×224 images, ``cifar`` is CIFAR-10-C's, made for 32×32.
+The values are those of Hendrycks & Dietterich (2019), "Benchmarking Neural Network Robustness to Common Corruptions and
+Perturbations": ``imagenet`` is the set of ImageNet-C, for 224×224 images, ``cifar`` that of CIFAR-10-C, for 32×32.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ Severities = tuple[Parameters, Parameters, Parameters, Parameters, Parameters]
 
 SEVERITIES = (1, 2, 3, 4, 5)
 
-# What the figures of each tuple are called, in their order.
+# Names of the parameters in each tuple, in order.
 FIGURES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "gaussian_noise": ("sd",),
@@ -95,12 +95,12 @@ CIFAR: Mapping[str, Severities] = MappingProxyType(
 
 CONSTANTS: Mapping[str, Mapping[str, Severities]] = MappingProxyType({"imagenet": IMAGENET, "cifar": CIFAR})
 
-# The elastic transform's figures are shares of this many pixels, whatever the size of the image.
+# The elastic transform's parameters are fractions of this many pixels, whatever the size of the image.
 ELASTIC_SIDES: Mapping[str, int] = MappingProxyType({"imagenet": 244, "cifar": 32})
 
 
 def parameters(constants: str, name: str, severity: int) -> Parameters:
-    """The figures of a corruption as its function takes them: the elastic transform's in pixels, all others as listed.
+    """Return the parameters of a corruption as its function takes them; those of the elastic transform are in pixels.
 
     Example:
         >>> parameters("imagenet", "fog", 5)
@@ -109,7 +109,7 @@ def parameters(constants: str, name: str, severity: int) -> Parameters:
         (3.2, 0.96, 0.96)
     """
     check_choice("constants", constants, tuple(CONSTANTS))
-    figures = CONSTANTS[constants][name][severity - 1]
+    params = CONSTANTS[constants][name][severity - 1]
     if name == "elastic_transform":
-        return tuple(share * ELASTIC_SIDES[constants] for share in figures)
-    return figures
+        return tuple(share * ELASTIC_SIDES[constants] for share in params)
+    return params

@@ -1,4 +1,4 @@
-"""Where these corruptions differ from the published ones; what is not named here follows the definition."""
+"""Differences of these corruptions from the published ones; everything else follows the definitions."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -10,14 +10,14 @@ DEVIATIONS: Mapping[str, str] = MappingProxyType(
             "does not darken an image by one level; random numbers are drawn per image, so no pixel of a random "
             "corruption equals the published one."
         ),
-        "impulse_noise": "One draw a value decides between salt, pepper and neither; the distribution is the same.",
+        "impulse_noise": "One draw per value decides between salt, pepper and neither; the distribution is the same.",
         "defocus_blur": (
             "The edge of the disk is blurred without cutting the kernel at ±radius, which the published code does from "
             "radius 8 on; the kernel here sums to 1 exactly."
         ),
         "motion_blur": (
-            "ImageMagick's motion blur written anew: 2·radius + 1 taps, each at the nearest pixel, edges "
-            "continued; without its 8-bit intermediate file."
+            "A reimplementation of ImageMagick's motion blur: 2·radius + 1 taps, each at the nearest pixel, with edges "
+            "replicated; without its 8-bit intermediate file."
         ),
         "zoom_blur": (
             "The end of the range is excluded at every severity; the published np.arange includes it, by rounding, "
@@ -31,7 +31,7 @@ DEVIATIONS: Mapping[str, str] = MappingProxyType(
         ),
         "brightness": "Channels are scaled by the new value over the old: the same colours, without HSV in between.",
         "elastic_transform": (
-            "The affine map is read at exact places, where OpenCV rounds them to 1/32 of a pixel; the Gaussian "
+            "The affine map is sampled at exact positions, where OpenCV rounds them to 1/32 of a pixel; the Gaussian "
             "filter is applied to cosine transforms. Shares stay those of 244 or 32 pixels at every image size."
         ),
         "pixelate": (

@@ -11,23 +11,23 @@ from scipy.ndimage import gaussian_filter1d
 from regtta.experiments.corruptions.constants import Parameters
 from regtta.experiments.corruptions.images import Floats, Generators
 
-# Beyond the border: mirrored about the last pixel (d c b | a b c d), or about its outer edge (c b a | a b c d).
+# Padding: mirrored about the last pixel (d c b | a b c d), or about its outer edge (c b a | a b c d).
 Border = Literal["pixel", "edge"]
 
 
-def elastic_transform(images: Floats, figures: Parameters, generators: Generators) -> Floats:
-    """Move three points by ±shift each way, then every pixel by ``displacement`` times a smooth random field.
+def elastic_transform(images: Floats, params: Parameters, generators: Generators) -> Floats:
+    """Apply a random affine map, then displace every pixel by ``displacement`` times a smooth random field.
 
-    The points are corners of a square around the centre, its half side a third of the image's smaller side; the image
-    follows by the affine map that moves them so. The fields of both axes are U(−1, 1), smoothed by a Gaussian of
-    ``sigma``. Both maps are read bilinearly, one after the other.
+    The affine map moves three corners of a centred square, whose half side is a third of the image's smaller side, by
+    U(−shift, shift) along each axis. The fields of both axes are U(−1, 1), smoothed by a Gaussian of ``sigma``. Both
+    maps are sampled bilinearly, one after the other.
 
     Args:
-        images: (N, H, W, 3) in [0, 1].
-        figures: Displacement, sigma and shift, in pixels.
-        generators: One an image.
+        images: images in [0, 1], (N, H, W, 3).
+        params: displacement, sigma and shift, in pixels.
+        generators: one generator per image.
     """
-    displacement, sigma, shift = figures
+    displacement, sigma, shift = params
     height, width = images.shape[1:3]
     moves = np.stack([generator.uniform(-shift, shift, (3, 2)) for generator in generators])
     rows, columns = _affine(height, width, moves)
@@ -42,12 +42,12 @@ def elastic_transform(images: Floats, figures: Parameters, generators: Generator
 
 
 def _affine(height: int, width: int, moves: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Where pixels come from, as rows and columns (N, H, W), when three points (x, y) move by ``moves`` (N, 3, 2)."""
+    """Return the source rows and columns (N, H, W) of the affine map that moves three points by ``moves`` (N, 3, 2)."""
     x, y, half = width // 2, height // 2, min(height, width) // 3
     points = np.array([[x + half, y + half], [x + half, y - half], [x - half, y - half]], dtype=np.float64)
     moved = points + moves
     # Two sides of the moved triangle, u from its second point to the first and v from the third to the second, were
-    # (0, 2·half) and (2·half, 0). A place is its second point plus a·u + b·v, with a and b by Cramer's rule.
+    # (0, 2·half) and (2·half, 0). A position is its second point plus a·u + b·v, with a and b by Cramer's rule.
     u, v = moved[:, 0] - moved[:, 1], moved[:, 1] - moved[:, 2]
     (ux, uy), (vx, vy), (corner_x, corner_y) = (values.T[..., None, None] for values in (u, v, moved[:, 1]))
     scale = 2 * half / (ux * vy - uy * vx)
@@ -58,11 +58,11 @@ def _affine(height: int, width: int, moves: NDArray[np.float64]) -> tuple[NDArra
 
 
 def smoothed(fields: NDArray[np.float64], sigma: float) -> NDArray[np.float64]:
-    """Smooth fields (..., H, W) by a Gaussian of ``sigma`` in both axes: borders reflected, cut off at 3 sigma.
+    """Smooth fields (..., H, W) by a Gaussian of ``sigma`` along both axes, truncated at 3 sigma, reflecting borders.
 
-    With reflected borders, the cosines of the discrete cosine transform pass the filter unchanged but for a factor, so
-    the cost does not depend on ``sigma``. Products with matrices would cost as little, but the thread pool of a BLAS
-    waits for all of its threads at each product, which takes many times as long on cores that are busy otherwise.
+    With reflecting borders the filter is diagonal in the basis of the discrete cosine transform, so the cost does not
+    depend on ``sigma``. Matrix products would be as cheap, but a BLAS thread pool waits for all of its threads at each
+    product, which is many times slower on busy cores.
     """
     height, width = fields.shape[-2:]
     waves = dctn(fields, axes=(-2, -1))
@@ -73,7 +73,7 @@ def smoothed(fields: NDArray[np.float64], sigma: float) -> NDArray[np.float64]:
 
 @lru_cache(maxsize=16)
 def _response(size: int, sigma: float) -> NDArray[np.float64]:
-    """By which factor (size,) the Gaussian filter of an axis changes each cosine: its answer to an impulse tells."""
+    """Return the frequency response (size,) of the Gaussian filter along an axis, from its impulse response."""
     impulse = np.zeros(size)
     impulse[0] = 1
     response: NDArray[np.float64] = dct(gaussian_filter1d(impulse, sigma, mode="reflect", truncate=3)) / dct(impulse)
@@ -81,7 +81,7 @@ def _response(size: int, sigma: float) -> NDArray[np.float64]:
 
 
 def sample(images: Floats, rows: NDArray[np.float64], columns: NDArray[np.float64], border: Border) -> Floats:
-    """The images (N, H, W, 3) at the places ``rows`` and ``columns`` (N, H, W), bilinear."""
+    """Sample images (N, H, W, 3) bilinearly at the positions ``rows`` and ``columns`` (N, H, W)."""
     count, height, width, channels = images.shape
     top, left = np.floor(rows), np.floor(columns)
     down = (rows - top).astype(np.float32)[..., None]
@@ -102,7 +102,7 @@ def sample(images: Floats, rows: NDArray[np.float64], columns: NDArray[np.float6
 
 
 def _fold(indices: NDArray[np.int_], size: int, border: Border) -> NDArray[np.int_]:
-    """Indices beyond an axis, mirrored back into it.
+    """Mirror indices beyond the ends of an axis back into it.
 
     Example:
         >>> beyond = np.array([-2, -1, 0, 3, 4])

@@ -1,4 +1,4 @@
-"""Images between bytes and numbers: uint8 outside, float32 in [0, 1] inside."""
+"""Conversion of images between uint8 and float32 in [0, 1]."""
 
 from collections.abc import Sequence
 
@@ -9,19 +9,19 @@ Bytes = NDArray[np.uint8]
 Floats = NDArray[np.float32]
 Generators = Sequence[np.random.Generator]
 
-# Of a grey level: far above float32's rounding, far below anything that is seen.
+# In grey levels: far above float32's rounding error, far below anything visible.
 TOLERANCE = 2.0**-10
 
 
 def to_floats(images: Bytes) -> Floats:
-    """``x / 255`` in float32."""
-    return images.astype(np.float32, order="C") / np.float32(255)  # generators fill rows of memory alone
+    """Return ``x / 255`` in float32."""
+    return images.astype(np.float32, order="C") / np.float32(255)  # generators fill contiguous arrays only
 
 
 def to_bytes(images: Floats) -> Bytes:
-    """``⌊255 · clip(x, 0, 1) + 2⁻¹⁰⌋``: truncated, as the published images are, not rounded.
+    """Return ``⌊255 · clip(x, 0, 1) + 2⁻¹⁰⌋`` as uint8: truncated like the published images, not rounded.
 
-    The 2⁻¹⁰ keeps float32's rounding from taking a whole grey level: what comes from bytes goes back to the same bytes.
+    Without the 2⁻¹⁰, float32 rounding could cost a whole grey level; with it, :func:`to_floats` is inverted exactly.
 
     Example:
         >>> to_bytes(np.array([-1, 0.5, 127 / 255, 2], dtype=np.float32)).tolist()

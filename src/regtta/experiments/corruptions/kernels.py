@@ -1,4 +1,4 @@
-"""What the blurs are made of: lines, disks and zooms, over a whole batch."""
+"""Building blocks of the blurs, over a whole batch: line blur, disk blur and centre zoom."""
 
 import math
 
@@ -9,15 +9,15 @@ from regtta.experiments.corruptions.images import Floats
 
 
 def line_blur(images: Floats, radius: int, sigma: float, degrees: NDArray[np.float64]) -> Floats:
-    """A one-sided Gaussian line: ``Σᵢ kᵢ · x(p + i·(cos α, sin α))``, ``i = 0 … 2·radius``, ``kᵢ ∝ exp(−i² / 2σ²)``.
+    """Blur along a one-sided Gaussian line, ``Σᵢ kᵢ · x(p + i·(cos α, sin α))`` with ``kᵢ ∝ exp(−i² / 2σ²)``.
 
-    As ImageMagick does it: a radius r makes 2r + 1 taps, each at the nearest pixel; beyond the border the edge goes on.
+    As in ImageMagick, a radius r gives 2r + 1 taps, ``i = 0 … 2r``, each at the nearest pixel, with edges replicated.
 
     Args:
-        images: (N, H, W) or (N, H, W, 3).
-        radius: r.
-        sigma: σ, in pixels.
-        degrees: α of each image, (N,), turning from right to down.
+        images: images, (N, H, W) or (N, H, W, 3).
+        radius: radius r, in pixels.
+        sigma: standard deviation σ, in pixels.
+        degrees: angle α of each image, (N,), from the right towards the bottom.
     """
     steps = np.arange(2 * radius + 1)
     weights = np.exp(-0.5 * (steps / sigma) ** 2)
@@ -40,15 +40,15 @@ def line_blur(images: Floats, radius: int, sigma: float, degrees: NDArray[np.flo
 
 
 def disk_blur(images: Floats, radius: float, sigma: float) -> Floats:
-    """The mean over the disk ``dx² + dy² ≤ radius²`` of pixels, its edge blurred by a Gaussian of ``sigma``.
+    """Average over the disk ``dx² + dy² ≤ radius²`` of pixels, with its edge smoothed by a Gaussian of ``sigma``.
 
-    The Gaussian is cut off at 1 pixel for radii up to 8, at 2 above. Beyond the border the image is mirrored at its
+    The Gaussian is truncated at 1 pixel for radii up to 8, and at 2 above. The image is padded by reflection about its
     last pixel.
 
     Args:
-        images: (N, H, W, 3).
-        radius: Of the disk, in pixels.
-        sigma: Of its edge, in pixels.
+        images: images, (N, H, W, 3).
+        radius: radius of the disk, in pixels.
+        sigma: standard deviation of the smoothing, in pixels.
     """
     reach = 1 if radius <= 8 else 2
     pad = math.floor(radius) + reach
@@ -64,9 +64,9 @@ def disk_blur(images: Floats, radius: float, sigma: float) -> Floats:
 
 
 def _disk_mean(images: Floats, radius: float) -> Floats:
-    """The mean over the disk wherever it fits: ⌊radius⌋ pixels fewer on every side.
+    """Average over the disk where it fits into the image; the result has ⌊radius⌋ pixels fewer on every side.
 
-    A disk is a stack of rows. Those of half-width w are sums of 2w + 1 neighbours, built up from w − 1 by two more.
+    The disk is a stack of rows. The sum of 2w + 1 neighbours for a row of half-width w is that for w − 1 plus two more.
     """
     reach = math.floor(radius)
     half_widths = [math.floor(math.sqrt(radius**2 - dy**2)) for dy in range(reach + 1)]
@@ -87,13 +87,13 @@ def _disk_mean(images: Floats, radius: float) -> Floats:
 
 
 def centre_zoom(images: Floats, factor: float) -> Floats:
-    """The centre of the images, ``factor`` times as large, bilinear.
+    """Zoom bilinearly into the centre of the images by ``factor``.
 
-    Of each axis of n pixels the middle ⌈n / factor⌉ are stretched, corner onto corner, and the middle n kept.
+    The middle ⌈n / factor⌉ pixels of an axis of n are stretched with aligned corners, and the middle n are kept.
 
     Args:
-        images: (N, H, W) or (N, H, W, 3).
-        factor: At least 1.
+        images: images, (N, H, W) or (N, H, W, 3).
+        factor: zoom factor, at least 1.
     """
     return _zoom_axis(_zoom_axis(images, 1, factor), 2, factor)
 

@@ -1,4 +1,4 @@
-"""Plasma fractals by diamond-square, for fog."""
+"""Plasma fractals by the diamond-square algorithm, for fog."""
 
 import numpy as np
 
@@ -6,11 +6,11 @@ from regtta.experiments.corruptions.images import Floats, Generators
 
 
 def plasma(height: int, width: int, decay: float, generators: Generators) -> Floats:
-    """One fractal a generator, (N, height, width), cut from a square map scaled to [0, 1].
+    """Return one fractal per generator, (N, height, width), cropped from a square map scaled to [0, 1].
 
-    The side of the map is the least power of two that covers both. It begins with one point at 0; at each halving of
-    the grid the midpoints of squares, then of their sides, are the mean of their four neighbours, around the border
-    too, plus ``w · U(−w, w)``. The wibble w is divided by ``decay`` at each halving: the displacement by its square.
+    The side of the map is the smallest power of two that covers both. It starts with one point at 0; at each halving of
+    the grid, the midpoints of squares and then of their sides are set to the mean of their four neighbours, with
+    periodic borders, plus ``w · U(−w, w)``. The amplitude w is divided by ``decay`` at each halving.
 
     Example:
         >>> fractal = plasma(40, 50, 2.0, [np.random.default_rng(0)])
@@ -22,12 +22,12 @@ def plasma(height: int, width: int, decay: float, generators: Generators) -> Flo
     for own, generator in zip(drawn, generators, strict=True):
         generator.random(dtype=np.float32, out=own)
     points = np.zeros((len(generators), 1, 1), dtype=np.float32)
-    wibble, used = 1.0, 0
+    amplitude, used = 1.0, 0
     while points.shape[1] < side:
         cells = points.shape[1] ** 2
         noise = drawn[:, used : used + 3 * cells].reshape(len(points), 3, *points.shape[1:])
-        points = _halve(points, (noise * 2 - 1) * np.float32(wibble**2))
-        wibble, used = wibble / decay, used + 3 * cells
+        points = _halve(points, (noise * 2 - 1) * np.float32(amplitude**2))
+        amplitude, used = amplitude / decay, used + 3 * cells
     lowest = points.min(axis=(1, 2), keepdims=True)
     span = points.max(axis=(1, 2), keepdims=True) - lowest
     scaled: Floats = (points - lowest) / span
@@ -35,7 +35,7 @@ def plasma(height: int, width: int, decay: float, generators: Generators) -> Flo
 
 
 def _halve(points: Floats, noise: Floats) -> Floats:
-    """The map (N, 2m, 2m) on half the grid of ``points`` (N, m, m); ``noise`` (N, 3, m, m) displaces what is new."""
+    """Refine the map ``points`` (N, m, m) to (N, 2m, 2m), adding ``noise`` (N, 3, m, m) to the new points."""
     quarter = np.float32(0.25)
     below, right = np.roll(points, -1, axis=1), np.roll(points, -1, axis=2)
     middles = (points + below + right + np.roll(below, -1, axis=2)) * quarter + noise[:, 0]

@@ -1,4 +1,4 @@
-"""Randomness that belongs to an image, not to the batch it comes in."""
+"""Random generators per image, independent of the batch."""
 
 from hashlib import blake2b
 
@@ -6,9 +6,9 @@ import numpy as np
 
 
 def generator(seed: int, name: str, severity: int, index: int) -> np.random.Generator:
-    """The generator of image ``index``: Philox, its 128-bit key the BLAKE2b digest of the four arguments.
+    """Return the generator of image ``index``: Philox with the 128-bit BLAKE2b digest of the four arguments as its key.
 
-    Nothing else enters, so that an image is corrupted the same way in any batch, at any place in it.
+    It depends on nothing else, so an image is corrupted the same way at any position of any batch.
 
     Example:
         >>> generator(0, "fog", 5, 7).random() == generator(0, "fog", 5, 7).random()

@@ -1,4 +1,4 @@
-"""Weather: each takes images (N, H, W, 3) in [0, 1], the figures, and a generator an image."""
+"""Weather corruptions of images (N, H, W, 3) in [0, 1], given their parameters and one generator per image."""
 
 import numpy as np
 
@@ -7,17 +7,17 @@ from regtta.experiments.corruptions.images import Floats, Generators
 from regtta.experiments.corruptions.kernels import centre_zoom, line_blur
 from regtta.experiments.corruptions.plasma import plasma
 
-# Red, green and blue in grey: ITU-R BT.601.
+# Luma coefficients of red, green and blue: ITU-R BT.601.
 GREY = (0.299, 0.587, 0.114)
 
 
-def snow(images: Floats, figures: Parameters, generators: Generators) -> Floats:
-    """A whitened image and falling flakes: ``mix·x + (1 − mix)·max(x, 1.5·grey(x) + 0.5) + layer + its half turn``.
+def snow(images: Floats, params: Parameters, generators: Generators) -> Floats:
+    """Whiten the image and add snowflakes: ``mix·x + (1 − mix)·max(x, 1.5·grey(x) + 0.5) + layer + rot180(layer)``.
 
-    The layer (H, W) is drawn from N(loc, scale²), zoomed at its centre, set to 0 below the threshold, cut off at 1 and
-    blurred along a line at an angle uniform in −135° … −45°.
+    The layer (H, W) is drawn from N(loc, scale²), zoomed at its centre, set to 0 below the threshold, clipped at 1 and
+    motion-blurred at an angle uniform in −135° … −45°.
     """
-    loc, scale, zoom, threshold, radius, sigma, mix = figures
+    loc, scale, zoom, threshold, radius, sigma, mix = params
     layers = np.empty(images.shape[:3], dtype=np.float32)
     for layer, generator in zip(layers, generators, strict=True):
         generator.standard_normal(dtype=np.float32, out=layer)
@@ -32,9 +32,9 @@ def snow(images: Floats, figures: Parameters, generators: Generators) -> Floats:
     return snowy
 
 
-def fog(images: Floats, figures: Parameters, generators: Generators) -> Floats:
-    """``(x + amount · plasma) · max(x) / (max(x) + amount)``, the maximum that of each image."""
-    amount, decay = figures
+def fog(images: Floats, params: Parameters, generators: Generators) -> Floats:
+    """Compute ``(x + amount · plasma) · max(x) / (max(x) + amount)`` with the maximum of each image."""
+    amount, decay = params
     height, width = images.shape[1:3]
     mist = plasma(height, width, decay, generators)[..., None]
     brightest = images.max(axis=(1, 2, 3), keepdims=True)
@@ -42,13 +42,13 @@ def fog(images: Floats, figures: Parameters, generators: Generators) -> Floats:
     return foggy
 
 
-def brightness(images: Floats, figures: Parameters, generators: Generators) -> Floats:  # noqa: ARG001
-    """The value of HSV plus c, at most 1; hue and saturation stay. Draws nothing.
+def brightness(images: Floats, params: Parameters, generators: Generators) -> Floats:  # noqa: ARG001
+    """Add c to the value of HSV, clipped at 1, keeping hue and saturation. Deterministic.
 
     The value is the largest of the channels, and at a given hue and saturation all three are multiples of it. A black
-    pixel has no saturation and turns grey.
+    pixel has no saturation and becomes grey.
     """
-    (offset,) = figures
+    (offset,) = params
     value = images.max(axis=-1, keepdims=True)
     brighter = np.minimum(value + np.float32(offset), np.float32(1))
     factor = brighter / np.where(value > 0, value, np.float32(1))

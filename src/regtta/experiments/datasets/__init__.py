@@ -1,4 +1,4 @@
-"""Data sets as tensors: where they lie, how they are read, and which part is source and which is target."""
+"""Data sets as tensors: their location, their readers, and their split into source and target."""
 
 from regtta.experiments.datasets.catalogue import DATASETS, DataSet
 from regtta.experiments.datasets.domains import Domain, Shift

@@ -1,6 +1,6 @@
-"""Biwi Kinect: the pose of a head. Source and target are women and men.
+"""Biwi Kinect: head pose estimation, with a shift between women and men.
 
-Read from ``faces_0/NN/frame_XXXXX_rgb.png`` with ``frame_XXXXX_pose.txt`` beside it, in a folder or in a tar archive.
+Reads ``faces_0/NN/frame_XXXXX_rgb.png`` and ``frame_XXXXX_pose.txt`` from a folder or a tar archive.
 With R the rotation matrix of the pose file, the angles in radians are yaw = atan2(R10, R00),
 roll = atan2(−R20, √(R21² + R22²)) and pitch = atan2(R21, R22).
 """
@@ -27,17 +27,17 @@ GENDERS_FILE = "biwi/genders.json"
 MOST_POSE_BYTES = 64 * 2**10
 MOST_FRAMES = 100_000
 _NAME = re.compile(r"(?:.*/)?faces_0/([0-9]{2})/frame_([0-9]{5})_(rgb\.png|pose\.txt)")
-_TOLERANCE = 0.1  # by how much R Rᵀ may differ from the identity
+_TOLERANCE = 0.1  # maximum deviation of R Rᵀ from the identity
 
 
 @dataclass(frozen=True, eq=False)
 class Frames:
-    """The frames of a folder or an archive, their images not yet read.
+    """Index of the frames of a folder or an archive, without the images.
 
     Attributes:
         place: the folder or the archive.
-        names: subject and frame of each, sorted, as ("01", "00003").
-        angles: (N, 3) yaw, roll and pitch in radians.
+        names: subject and frame of each, such as ("01", "00003"), sorted.
+        angles: yaw, roll and pitch in radians, (N, 3).
         skipped: frames without a pose.
     """
 
@@ -47,7 +47,7 @@ class Frames:
     skipped: tuple[tuple[str, str], ...]
 
     def read(self, side: int = RESIZED) -> Pictures:
-        """The images (N, side, side, 3), the centre of each frame's centre square at 256×256, and the angles (N, 3)."""
+        """Return images (N, side, side, 3), cropped from each frame's centre square at 256×256, and angles (N, 3)."""
         images = stack(self._contents(), len(self.names), side=side, square=True)
         return Pictures(images, self.angles)
 
@@ -58,18 +58,18 @@ class Frames:
             if match is not None and match[3] == "rgb.png" and (match[1], match[2]) in positions:
                 yield positions.pop((match[1], match[2])), entry.origin, entry.read(MOST_BYTES)
         if positions:
-            raise ForeignFileError(f"{len(positions)} frames are no longer in {self.place}. Read it again.")
+            raise ForeignFileError(f"{len(positions)} frames are no longer in {self.place}. Call biwi_frames again.")
 
 
 @dataclass(frozen=True, eq=False)
 class Biwi:
-    """The frames, read.
+    """All frames with their images.
 
     Attributes:
-        pictures: (N, 256, 256, 3) and yaw, roll and pitch (N, 3).
-        subjects: the folder of each frame.
-        genders: of each folder.
-        skipped: frames without a pose, as ("01", "00003").
+        pictures: images (N, 256, 256, 3), and yaw, roll and pitch (N, 3).
+        subjects: folder of each frame.
+        genders: gender by folder.
+        skipped: frames without a pose, such as ("01", "00003").
     """
 
     pictures: Pictures
@@ -78,12 +78,12 @@ class Biwi:
     skipped: tuple[tuple[str, str], ...]
 
     def shift(self, source: str, *, seed: int, angle: str | None = None) -> PictureShift:
-        """From one gender to all frames of the other.
+        """Return the shift from one gender to all frames of the other.
 
         Args:
-            source: "female" or "male".
-            seed: draws which fifth of the source is held out.
-            angle: the only one to predict, as targets (N, 1); all three by default.
+            source: gender of the source, "female" or "male".
+            seed: seed of the choice of the fifth of the source that is held out.
+            angle: single angle to predict, with targets (N, 1); all three by default.
         """
         target = other(source)
         inside = torch.tensor([self.genders[subject] == source for subject in self.subjects])
@@ -100,17 +100,17 @@ class Biwi:
         if angle is None:
             return self.pictures
         if angle not in ANGLES:
-            raise OptionError(f"Expected one of {list(ANGLES)} as the angle, found {angle!r}.")
+            raise OptionError(f"Expected angle to be one of {list(ANGLES)}, found {angle!r}.")
         column = ANGLES.index(angle)
         return Pictures(self.pictures.images, self.pictures.targets[:, column : column + 1])
 
 
 def biwi(folder: Path, *, genders: Path | None = None) -> Biwi:
-    """All frames as bytes (about 3 GB).
+    """Read all frames as uint8 (about 3 GB).
 
     Args:
-        folder: of the data sets.
-        genders: the JSON file that says which folder shows whom; ``biwi/genders.json`` in ``folder`` by default.
+        folder: folder of the data sets.
+        genders: JSON file with the gender of each subject; ``biwi/genders.json`` in ``folder`` by default.
     """
     frames = biwi_frames(folder)
     subjects = tuple(subject for subject, _ in frames.names)
@@ -119,7 +119,7 @@ def biwi(folder: Path, *, genders: Path | None = None) -> Biwi:
 
 
 def biwi_frames(folder: Path) -> Frames:
-    """The frames inside the folder of data sets and their poses, without reading the images."""
+    """Index the frames and read their poses, without reading the images."""
     place = find_place(folder, "biwi")
     seen: set[tuple[str, str]] = set()
     poses: dict[tuple[str, str], Tensor] = {}
@@ -129,8 +129,8 @@ def biwi_frames(folder: Path) -> Frames:
             continue
         name, known = (match[1], match[2]), seen if match[3] == "rgb.png" else poses
         if name in known or len(known) == MOST_FRAMES:
-            wrong = "is there twice" if name in known else f"is one more than the {MOST_FRAMES} that are read"
-            raise ForeignFileError(f"{entry.origin} {wrong}. Get the data set again.")
+            wrong = "is a duplicate" if name in known else f"exceeds the maximum of {MOST_FRAMES} frames"
+            raise ForeignFileError(f"{entry.origin} {wrong}. Download the data set again.")
         if match[3] == "rgb.png":
             seen.add(name)
         else:
@@ -144,7 +144,7 @@ def biwi_frames(folder: Path) -> Frames:
 
 
 def head_angles(rotation: Tensor) -> Tensor:
-    """Yaw, roll and pitch (..., 3) in radians of rotation matrices (..., 3, 3).
+    """Return yaw, roll and pitch (..., 3) in radians of rotation matrices (..., 3, 3).
 
     Example:
         >>> head_angles(torch.eye(3)).tolist()
@@ -158,12 +158,14 @@ def head_angles(rotation: Tensor) -> Tensor:
 
 
 def _rotation(origin: str, raw: bytes) -> Tensor:
-    """The first three lines of a pose file, as float64 (3, 3)."""
+    """Parse the first three lines of a pose file as a float64 rotation matrix (3, 3)."""
     try:
         lines = [line.split() for line in raw.decode("ascii").splitlines()[:3]]
         matrix = torch.tensor([[float(value) for value in line] for line in lines], dtype=torch.float64)
     except ValueError as error:
-        raise ForeignFileError(f"{origin} does not begin with a rotation matrix: {error}. Get it again.") from error
+        raise ForeignFileError(
+            f"{origin} does not begin with a rotation matrix: {error}. Download it again."
+        ) from error
     if matrix.shape != (3, 3) or not bool(((matrix @ matrix.T - torch.eye(3)).abs() < _TOLERANCE).all()):
         raise ForeignFileError(
             f"Expected a rotation matrix in the first three lines of {origin}, found {str(lines)[:200]}."

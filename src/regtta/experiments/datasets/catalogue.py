@@ -1,4 +1,4 @@
-"""Every data set by name: what it is, where it comes from, its terms and where it is looked for."""
+"""Catalogue of the data sets: origin, terms of use and expected location of each."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,14 +9,14 @@ from regtta.errors import MissingFileError
 
 @dataclass(frozen=True)
 class DataSet:
-    """One data set, in the words of an error about it.
+    """Entry of a data set, with the texts for error messages.
 
     Attributes:
-        what: its name, as a sentence begins.
+        what: name of the data set, as it begins a sentence.
         origin: where to get it.
-        terms: under which it may be used.
-        places: inside the folder of data sets where it is looked for, the one to recommend first.
-        remedy: what else would help, as a sentence; empty where nothing would.
+        terms: terms of use.
+        places: paths inside the folder of data sets where it is searched, the recommended one first.
+        remedy: alternative to getting the files by hand, as a sentence; may be empty.
     """
 
     what: str
@@ -97,13 +97,13 @@ DATASETS: Mapping[str, DataSet] = MappingProxyType(
 
 
 def missing(name: str, folder: object, place: object, *, found: str = "") -> MissingFileError:
-    """The error for a data set that is not there: what to get, from where, under what terms and where to put it.
+    """Return the error for a missing data set, which says where to get it, its terms and where to put it.
 
     Args:
-        name: in the table.
-        folder: that was looked into.
-        place: where to put it.
-        found: what is wrong, where it is not that the whole data set is absent.
+        name: name of the data set in ``DATASETS``.
+        folder: folder that was searched.
+        place: where to put the data set.
+        found: what is wrong, if the data set is there in part.
     """
     entry = DATASETS[name]
     wrong = found or f"{entry.what} is not in {folder}."

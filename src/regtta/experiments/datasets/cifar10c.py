@@ -1,7 +1,7 @@
-"""CIFAR-10-C: CIFAR-10's test split, corrupted; the published arrays, or made anew where those are absent.
+"""CIFAR-10-C, the corrupted test split of CIFAR-10: the published arrays, or computed images if those are absent.
 
-``CIFAR-10-C/{corruption}.npy`` is (50000, 32, 32, 3) uint8, the severities 1 to 5 one after another, 10,000 images
-each; ``labels.npy`` is (50000,).
+``CIFAR-10-C/{corruption}.npy`` is (50000, 32, 32, 3) uint8, 10,000 images for each severity from 1 to 5 in order;
+``labels.npy`` is (50000,).
 """
 
 import re
@@ -29,11 +29,11 @@ class CorruptedImages:
     """CIFAR-10's test split under one corruption.
 
     Attributes:
-        images: (N, 32, 32, 3) uint8; memory-mapped and read-only where they are the published ones.
-        labels: (N,) int64, the classes 0 to 9.
-        corruption: its name.
-        severity: 1 to 5.
-        published: whether these are the published arrays; else they were made from the clean test split.
+        images: images, (N, 32, 32, 3) uint8; memory-mapped and read-only if they are the published ones.
+        labels: classes from 0 to 9, (N,) int64.
+        corruption: name of the corruption.
+        severity: severity from 1 to 5.
+        published: True for the published arrays, False if computed from the clean test split.
     """
 
     images: np.ndarray
@@ -43,19 +43,19 @@ class CorruptedImages:
     published: bool
 
     def domain(self) -> Domain:
-        """Inputs (N, 3, 32, 32) in [0, 1] and targets (N, 1)."""
+        """Return inputs (N, 3, 32, 32) in [0, 1] and targets (N, 1)."""
         return rgb_domain(self.images, self.labels)
 
 
 def cifar10c(folder: Path, corruption: str, severity: int, *, make: Make | None = None) -> CorruptedImages:
-    """One corruption at one severity.
+    """Read one corruption at one severity.
 
     Args:
-        folder: of the data sets.
-        corruption: as the published files are named, "gaussian_noise" for one.
-        severity: 1 to 5.
-        make: called with CIFAR-10's test images (10000, 32, 32, 3) uint8, the name and the severity where the published
-            file is absent; gives the corrupted images in the same form.
+        folder: folder of the data sets.
+        corruption: name of the corruption, as in the published file names, such as "gaussian_noise".
+        severity: severity from 1 to 5.
+        make: called if the published file is absent, with CIFAR-10's test images (10000, 32, 32, 3) uint8, the name
+            and the severity; returns the corrupted images in the same shape and dtype.
     """
     if re.fullmatch("[a-z0-9_]+", corruption) is None or corruption == "labels":
         raise OptionError(f"Expected the name of a corruption such as 'gaussian_noise', found {corruption!r}.")
@@ -84,13 +84,13 @@ def _made(folder: Path, corruption: str, severity: int, make: Make) -> Corrupted
     images = make(clean.copy(), corruption, severity)
     if not isinstance(images, np.ndarray) or images.shape != clean.shape or images.dtype != np.uint8:
         found = (images.shape, images.dtype) if isinstance(images, np.ndarray) else type(images).__name__
-        raise OptionError(f"Expected make to give uint8 images of shape {clean.shape}, found {found}.")
+        raise OptionError(f"Expected make to return uint8 images of shape {clean.shape}, found {found}.")
     return CorruptedImages(images, labels, corruption, severity, published=False)
 
 
 def _mapped(path: Path, shape: tuple[int, ...], kinds: tuple[str, ...]) -> np.ndarray:
-    """A .npy file, mapped and read-only; numpy never unpickles what it maps."""
-    with clear_errors(lambda why: ForeignFileError(f"{path} is no whole array file: {why}. Get it again.")):
+    """Memory-map a .npy file read-only; numpy never unpickles a memory-mapped file."""
+    with clear_errors(lambda why: ForeignFileError(f"{path} is not a complete array file: {why}. Download it again.")):
         array = np.lib.format.open_memmap(path, mode="r")
     if array.shape != shape or array.dtype.name not in kinds:
         raise ForeignFileError(

@@ -1,4 +1,4 @@
-"""What every data set becomes: inputs and labels, from a source and from a target."""
+"""Common representation of all data sets: inputs and labels of a source and of a target domain."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from torch import Tensor
 
 @dataclass(frozen=True, eq=False)
 class Domain:
-    """Samples of one domain: ``inputs`` (N, ...), float32 or bytes, and ``targets`` (N,) or (N, O), float32."""
+    """Samples of one domain: ``inputs`` (N, ...), float32 or uint8, and ``targets`` (N,) or (N, O), float32."""
 
     inputs: Tensor
     targets: Tensor
@@ -17,23 +17,23 @@ class Domain:
         return len(self.inputs)
 
     def take(self, rows: Tensor) -> "Domain":
-        """The samples ``rows``."""
+        """Return the samples at ``rows``, given as indices or as a mask."""
         return Domain(self.inputs[rows], self.targets[rows])
 
     def to(self, device: torch.device | str) -> "Domain":
-        """The same samples elsewhere."""
+        """Return the samples on ``device``."""
         return Domain(self.inputs.to(device), self.targets.to(device))
 
 
 @dataclass(frozen=True, eq=False)
 class Shift:
-    """A data set with a shift in it.
+    """Data set with a distribution shift.
 
     Attributes:
-        name: what results call it.
-        train: of the source, to train on and to collect statistics from.
-        validation: of the source, held out.
-        target: what the model adapts to and is scored on.
+        name: name in the results.
+        train: source samples for training and for the source statistics.
+        validation: held-out source samples.
+        target: target samples, for adaptation and scoring.
     """
 
     name: str
@@ -43,13 +43,13 @@ class Shift:
 
 
 def held_out(domain: Domain, share: float, seed: int) -> tuple[Domain, Domain]:
-    """``domain`` in two parts at random, the second with ``share`` of the samples."""
+    """Split ``domain`` at random into two parts, the second with ``share`` of the samples."""
     kept, out = held_out_rows(len(domain), share, seed)
     return domain.take(kept), domain.take(out)
 
 
 def held_out_rows(count: int, share: float, seed: int) -> tuple[Tensor, Tensor]:
-    """The numbers below ``count`` in two parts at random, the second with ``share`` of them."""
+    """Split the indices 0, …, ``count`` − 1 at random into two parts, the second with ``share`` of them."""
     order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
     out = round(count * share)
     return order[out:], order[:out]

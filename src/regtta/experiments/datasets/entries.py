@@ -1,4 +1,4 @@
-"""The files below a folder or inside a tar archive, one after another; nothing is ever unpacked or written."""
+"""Iteration over the files of a folder or of a tar archive, without extracting anything to disk."""
 
 import tarfile
 from collections.abc import Callable, Iterator
@@ -10,17 +10,17 @@ from regtta.errors import FileError, ForeignFileError
 from regtta.reading import BoundedFile, clear_errors, read_whole
 
 _GZIPPED = {".tar": False, ".tar.gz": True, ".tgz": True}
-_NO_MORE = bytes(tarfile.BLOCKSIZE)  # what an archive ends in
+_NO_MORE = bytes(tarfile.BLOCKSIZE)  # the block that ends an archive
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One file.
+    """File of a folder or of an archive.
 
     Attributes:
-        name: its path inside the folder's parent or inside the archive, with forward slashes.
-        size: in bytes.
-        origin: what to call it in an error.
+        name: path relative to the folder's parent or inside the archive, with forward slashes.
+        size: size in bytes.
+        origin: description for error messages.
     """
 
     name: str
@@ -29,16 +29,16 @@ class Entry:
     _content: Callable[[], bytes] = field(repr=False)
 
     def read(self, most: int) -> bytes:
-        """Its content, at most ``most`` bytes; of an archive's file only before the next one is asked for."""
+        """Return the content; raise if it exceeds ``most`` bytes. An archive's entry must be read before the next."""
         if self.size > most:
             raise ForeignFileError(f"{self.origin} has {self.size} bytes; at most {most} are read.")
         return self._content()
 
 
 def entries(place: Path) -> Iterator[Entry]:
-    """Every file of ``place``: a folder (sorted), or a .tar, .tar.gz or .tgz archive (in its order).
+    """Yield every file of ``place``: a folder (sorted), or a .tar, .tar.gz or .tgz archive (in its order).
 
-    An archive with an absolute path, a path with '..', a link or a device in it is refused when that member is met.
+    An archive member with an absolute path or a path with '..', a link or a device raises an error when it is reached.
     """
     if place.is_dir():
         yield from _of_folder(place)
@@ -53,7 +53,7 @@ def _of_folder(place: Path) -> Iterator[Entry]:
     with clear_errors(lambda why: FileError(f"{place} cannot be read: {why}.")):
         inside = place.resolve()
         for path in sorted(place.rglob("*")):
-            # A link may lead out of the folder, where nothing is to be read.
+            # A link may point outside the folder, where nothing may be read.
             if path.is_file() and path.resolve().is_relative_to(inside):
                 name = path.relative_to(place.parent).as_posix()
                 size = path.stat().st_size
@@ -61,56 +61,56 @@ def _of_folder(place: Path) -> Iterator[Entry]:
 
 
 class _Blocks(BoundedFile):
-    """An archive's bytes, and the ``last`` of them that were asked for: tarfile takes damage for the end of it."""
+    """Archive file that remembers the ``last`` bytes read, since tarfile mistakes damage for the end of the archive."""
 
     last = b""
 
     def read(self, size: int = -1, /) -> bytes:
-        """As a bounded file does."""
+        """Read like a bounded file."""
         self.last = super().read(size)
         return self.last
 
 
 def _of_archive(place: Path, gzipped: bool) -> Iterator[Entry]:
     with (
-        clear_errors(lambda why: ForeignFileError(f"{place} is no whole tar archive: {why}. Get it again.")),
+        clear_errors(lambda why: ForeignFileError(f"{place} is not a complete tar archive: {why}. Download it again.")),
         _Blocks(place, gzipped=gzipped) as blocks,
         tarfile.open(fileobj=blocks, mode="r:") as archive,
     ):
         before = -1
         while (member := archive.next()) is not None:
             if member.offset <= before or member.size < 0:
-                raise ValueError(f"{member.name!r} leads back to where the archive was read before")
+                raise ValueError(f"{member.name!r} points back to an earlier position")
             before = member.offset
-            _refuse_unsafe(place, member)
+            _reject_unsafe(place, member)
             if member.isfile():
                 origin = f"{member.name} in {place}"
                 yield Entry(member.name, member.size, origin, _reader(archive, blocks, member, origin))
-            # tarfile would keep every member and every remark, without end.
+            # tarfile would keep every member and header, without bound.
             archive.members, archive.pax_headers = [], {}  # type: ignore[attr-defined]
         if blocks.last != _NO_MORE:
-            raise ValueError("it is cut off or damaged in its midst")
+            raise ValueError("it is truncated or damaged")
         while blocks.read(blocks.at_once):
-            pass  # so that gzip's checksum at the very end is looked at
+            pass  # read to the end, so that the gzip checksum is verified
 
 
 def _reader(archive: tarfile.TarFile, blocks: BoundedFile, member: tarfile.TarInfo, origin: str) -> Callable[[], bytes]:
     def content() -> bytes:
         usual, blocks.at_once = blocks.at_once, max(blocks.at_once, member.size)
-        with clear_errors(lambda why: ForeignFileError(f"{origin} cannot be read: {why}. Get the archive again.")):
+        with clear_errors(lambda why: ForeignFileError(f"{origin} cannot be read: {why}. Download the archive again.")):
             file = archive.extractfile(member)
             raw = b"" if file is None else file.read()
         blocks.at_once = usual
         if len(raw) != member.size:
-            raise ForeignFileError(f"{origin} is cut off. Get the archive again.")
+            raise ForeignFileError(f"{origin} is truncated. Download the archive again.")
         return raw
 
     return content
 
 
-def _refuse_unsafe(place: Path, member: tarfile.TarInfo) -> None:
+def _reject_unsafe(place: Path, member: tarfile.TarInfo) -> None:
     path = PurePosixPath(member.name)
     if path.is_absolute() or ".." in path.parts or "\\" in member.name:
-        raise ForeignFileError(f"{place} is refused: the path {member.name!r} in it leads out of the archive.")
+        raise ForeignFileError(f"{place} is rejected: its member {member.name!r} has a path outside the archive.")
     if not (member.isfile() or member.isdir()):
-        raise ForeignFileError(f"{place} is refused: {member.name!r} in it is a link or a device, not a file.")
+        raise ForeignFileError(f"{place} is rejected: its member {member.name!r} is a link or a device, not a file.")

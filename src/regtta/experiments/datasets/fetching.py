@@ -1,4 +1,4 @@
-"""Fetching one file from a public address: checked before it is put in place, never half there."""
+"""Atomic download of one file over https, with verification of its checksum."""
 
 import hashlib
 import tempfile
@@ -19,49 +19,52 @@ Progress = Callable[[int, int | None], None]
 
 
 def fetch(url: str, path: Path, *, sha256: str, limit: int, progress: Progress | None = None) -> Path:
-    """Fetch ``url`` to ``path`` in one move, once its checksum is known to be right.
+    """Download ``url``, verify its checksum and move it to ``path`` atomically.
 
     Args:
-        url: an https address; a redirection to anything else is refused.
-        path: of the new file; nothing may be there, its folder must be.
-        sha256: what the file must have, as hexadecimal digits.
-        limit: the most bytes it may have.
-        progress: called with the bytes so far, and those in all where the server says so.
+        url: https URL; a redirect to another scheme raises an error.
+        path: path of the new file, which must not exist, in an existing folder.
+        sha256: expected checksum, as hexadecimal digits.
+        limit: maximum size in bytes.
+        progress: callback with the number of bytes so far, and the total or None if it is unknown.
+
+    Returns:
+        The path.
     """
     if path.exists():
         raise ExistingFileError(f"{path} exists. Use it as it is, or remove it first.")
     if not path.parent.is_dir():
         raise MissingFileError(f"There is no folder {path.parent} to write {path.name} into.")
-    _refuse_other_scheme(url)
+    _check_scheme(url)
     try:
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as aside:
-            part = Path(aside) / path.name
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as temporary:
+            part = Path(temporary) / path.name
             found = _download(url, part, limit, progress)
             if found != sha256:
                 raise ForeignFileError(
-                    f"What {url} gave has the sha256 {found}, expected {sha256}: it is not the file meant, or was "
-                    "damaged on its way. Nothing was written. Try again, or get the file elsewhere."
+                    f"The file at {url} has the sha256 {found}, expected {sha256}: it is another file, or was damaged "
+                    "in transit. Nothing was written. Try again, or get the file elsewhere."
                 )
             part.replace(path)
     except (OSError, HTTPException, ValueError) as error:
         raise FileError(
             f"Could not fetch {url} to {path}: {error or type(error).__name__}. Nothing was written. Check the network "
-            "and the address, or get the file by other means and put it there."
+            "and the URL, or get the file by other means and put it there."
         ) from error
     return path
 
 
 def _download(url: str, part: Path, limit: int, progress: Progress | None) -> str:
-    """Write what ``url`` gives to ``part``, and say its sha256."""
+    """Download ``url`` to ``part`` and return its sha256."""
     digest, done = hashlib.sha256(), 0
     opener = urllib.request.build_opener(_SameScheme())
-    with opener.open(url, timeout=TIMEOUT) as answer, part.open("wb") as file:
-        length = answer.headers.get("Content-Length", "")
+    with opener.open(url, timeout=TIMEOUT) as response, part.open("wb") as file:
+        length = response.headers.get("Content-Length", "")
         total = int(length) if length.isdecimal() else None
-        while chunk := answer.read(_CHUNK):
+        while chunk := response.read(_CHUNK):
             done += len(chunk)
             if done > limit:
-                raise ForeignFileError(f"{url} gives more than {limit} bytes. Nothing was written.")
+                raise ForeignFileError(f"Expected at most {limit} bytes from {url}, found more. Nothing was written.")
             digest.update(chunk)
             file.write(chunk)
             if progress is not None:
@@ -70,15 +73,15 @@ def _download(url: str, part: Path, limit: int, progress: Progress | None) -> st
 
 
 class _SameScheme(urllib.request.HTTPRedirectHandler):
-    """Follows no redirection away from https."""
+    """Redirect handler that rejects redirects to another scheme than https."""
 
     def redirect_request(  # noqa: PLR0917 - as urllib calls it
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
     ) -> urllib.request.Request | None:
-        _refuse_other_scheme(newurl)
+        _check_scheme(newurl)
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
-def _refuse_other_scheme(url: str) -> None:
+def _check_scheme(url: str) -> None:
     if urlsplit(url).scheme != SCHEME:
-        raise FileError(f"Expected an address that begins with {SCHEME}://, found {url!r}. Nothing was written.")
+        raise FileError(f"Expected a URL that begins with {SCHEME}://, found {url!r}. Nothing was written.")

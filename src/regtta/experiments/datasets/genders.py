@@ -1,4 +1,4 @@
-"""Which of Biwi Kinect's folders shows a woman and which a man, from a JSON file of the user's."""
+"""Genders of the subjects of Biwi Kinect, from a JSON file that the user provides."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -12,11 +12,11 @@ _EXAMPLE = '{"01": "female", "02": "male", ...}'
 
 
 def read_genders(path: Path, subjects: Iterable[str]) -> dict[str, str]:
-    """``{"01": "female", ...}`` from a JSON file, with each of the folders ``subjects`` in it."""
+    """Read ``{"01": "female", ...}`` from a JSON file; raise if one of the folders ``subjects`` is missing from it."""
     if not path.exists():
         raise MissingFileError(
-            f"There is no file {path}. Which folder of Biwi Kinect shows a woman and which a man is not part of the "
-            f"data set: look at a frame of each, and write {_EXAMPLE} to {path}, with every folder in it."
+            f"There is no file {path}. The genders of Biwi Kinect's subjects are not part of the data set: look at a "
+            f"frame of each folder, and write {_EXAMPLE} to {path}, with every folder in it."
         )
     raw = read_whole(path, _MOST_BYTES)
     try:
@@ -27,9 +27,9 @@ def read_genders(path: Path, subjects: Iterable[str]) -> dict[str, str]:
 
 
 def other(gender: str) -> str:
-    """The other of the two domains."""
+    """Return the other of the two genders."""
     if gender not in GENDERS:
-        raise OptionError(f"Expected one of {list(GENDERS)} as the source, found {gender!r}.")
+        raise OptionError(f"Expected the source to be one of {list(GENDERS)}, found {gender!r}.")
     return GENDERS[1 - GENDERS.index(gender)]
 
 
@@ -45,5 +45,5 @@ def _checked(path: Path, content: object, subjects: Iterable[str]) -> dict[str, 
         genders[str(folder)] = str(gender)
     absent = sorted(set(subjects) - set(genders))
     if absent:
-        raise ForeignFileError(f"{path} says nothing of the folders {absent}. Add them, as in {_EXAMPLE}.")
+        raise ForeignFileError(f"{path} lacks the folders {absent}. Add them, as in {_EXAMPLE}.")
     return genders

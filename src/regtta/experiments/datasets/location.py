@@ -1,4 +1,4 @@
-"""Where data lies: the folder given, else the one that ``REGTTA_DATA`` names."""
+"""Location of the data sets: an explicit folder, or the one in the environment variable ``REGTTA_DATA``."""
 
 import os
 from pathlib import Path
@@ -10,23 +10,23 @@ VARIABLE = "REGTTA_DATA"
 
 
 def data_folder(given: str | Path | None = None) -> Path:
-    """The folder that holds the data sets, each in a folder of its own."""
+    """Return the folder of the data sets: ``given``, or the value of ``REGTTA_DATA``."""
     named = given or os.environ.get(VARIABLE)
     if not named:
-        raise MissingFileError(f"No folder of data sets was named. Pass one, or set {VARIABLE} to it.")
+        raise MissingFileError(f"No folder of data sets was given. Pass one, or set {VARIABLE} to it.")
     folder = Path(named)
     if not folder.is_dir():
-        raise MissingFileError(f"There is no folder {folder} of data sets.")
+        raise MissingFileError(f"There is no folder {folder} of data sets. Create it, or pass another.")
     return folder
 
 
 def find_file(folder: Path, name: str, candidates: tuple[str, ...] = ()) -> Path:
-    """The first file of a data set inside ``folder``, or an error that says what to get, from where and where to.
+    """Return the first existing file of a data set; raise an error that says how to get it if there is none.
 
     Args:
-        folder: of the data sets.
-        name: of the data set in ``DATASETS``.
-        candidates: paths inside ``folder``, the one to recommend first; the data set's places by default.
+        folder: folder of the data sets.
+        name: name of the data set in ``DATASETS``.
+        candidates: paths inside ``folder``, the recommended one first; the data set's places by default.
     """
     candidates = candidates or DATASETS[name].places
     for candidate in candidates:
@@ -36,7 +36,7 @@ def find_file(folder: Path, name: str, candidates: tuple[str, ...] = ()) -> Path
 
 
 def find_place(folder: Path, name: str) -> Path:
-    """The first of a data set's places that exists inside ``folder``, be it a file or a folder."""
+    """Return the first of a data set's places that exists in ``folder``, a file or a folder; raise if there is none."""
     places = DATASETS[name].places
     for place in places:
         if (folder / place).exists():

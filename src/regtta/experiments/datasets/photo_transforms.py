@@ -1,7 +1,7 @@
-"""What happens to batches of photographs after loading: random crops, flips, colour jitter, normalisation.
+"""Transforms for batches of photographs (B, 3, H, W): random crops, flips, colour jitter and normalisation.
 
-All take tensors (B, 3, H, W). What is random is drawn anew for each image, from the generator given (on the CPU,
-wherever the images are).
+Random values are drawn independently for each image from the given generator, which is on the CPU whatever the device
+of the images.
 """
 
 import torch
@@ -18,7 +18,7 @@ _LUMA = (0.2989, 0.587, 0.114)
 
 
 def normalise(images: Tensor) -> Tensor:
-    """uint8 to float32: scaled to [0, 1], less ImageNet's mean, by its standard deviation.
+    """Scale uint8 images to [0, 1] and standardise them by ImageNet's mean and standard deviation, in float32.
 
     Example:
         >>> normalise(torch.zeros(1, 3, 1, 1, dtype=torch.uint8)).flatten().tolist()
@@ -30,7 +30,7 @@ def normalise(images: Tensor) -> Tensor:
 
 
 def centre_window(images: Tensor, side: int = CROPPED) -> Tensor:
-    """The centre (B, 3, side, side) of each image."""
+    """Return the centre crop (B, 3, side, side) of each image."""
     _check(images)
     height, width = _check_side(images, side)
     top, left = round((height - side) / 2), round((width - side) / 2)
@@ -38,7 +38,7 @@ def centre_window(images: Tensor, side: int = CROPPED) -> Tensor:
 
 
 def crop_and_flip(images: Tensor, generator: torch.Generator, side: int = CROPPED) -> Tensor:
-    """A random window (B, 3, side, side) of each image, mirrored left to right for half of them."""
+    """Return a random crop (B, 3, side, side) of each image, flipped horizontally with probability 0.5."""
     _check(images)
     count = len(images)
     height, width = _check_side(images, side)
@@ -51,7 +51,7 @@ def crop_and_flip(images: Tensor, generator: torch.Generator, side: int = CROPPE
 
 
 def colour_jitter(images: Tensor, generator: torch.Generator, strength: float = JITTER) -> Tensor:
-    """Brightness, contrast and saturation of each image by factors uniform in 1 ± ``strength``; uint8 in and out."""
+    """Scale brightness, contrast and saturation of each uint8 image by factors uniform in 1 ± ``strength``."""
     brightness, contrast, saturation = (
         1 + strength * (2 * torch.rand(len(images), generator=generator) - 1) for _ in range(3)
     )
@@ -59,15 +59,15 @@ def colour_jitter(images: Tensor, generator: torch.Generator, strength: float = 
 
 
 def adjust_colours(images: Tensor, brightness: Tensor, contrast: Tensor, saturation: Tensor) -> Tensor:
-    """The three changes in this order, each a mix of the image and what it has none of; uint8 in and out.
+    """Adjust brightness, then contrast, then saturation of uint8 images; return uint8.
 
-    ``b·x``, then ``c·x + (1 − c)·mean(grey(x))``, then ``s·x + (1 − s)·grey(x)``, each held within 0..255.
+    Computes ``b·x``, then ``c·x + (1 − c)·mean(grey(x))``, then ``s·x + (1 − s)·grey(x)``, each clipped to 0..255.
 
     Args:
-        images: (B, 3, H, W) uint8.
-        brightness: (B,) factors b.
-        contrast: (B,) factors c.
-        saturation: (B,) factors s.
+        images: uint8 images, (B, 3, H, W).
+        brightness: factors b, (B,).
+        contrast: factors c, (B,).
+        saturation: factors s, (B,).
     """
     _check(images)
     b, c, s = (factors.to(images.device).float().view(-1, 1, 1, 1) for factors in (brightness, contrast, saturation))
@@ -94,7 +94,7 @@ def _check(images: Tensor) -> None:
 
 
 def _check_side(images: Tensor, side: int) -> tuple[int, int]:
-    """Height and width, both at least ``side``."""
+    """Return height and width; raise if one of them is less than ``side``."""
     height, width = images.shape[-2:]
     if side > min(height, width):
         raise BatchError(f"Expected images of at least {side}×{side} to crop, found {height}×{width}.")

@@ -1,4 +1,4 @@
-"""Photographs as bytes: decoded, brought to 256×256 and cropped to 224×224, before any normalisation."""
+"""Photographs as uint8 arrays: decoded, resized to 256×256 and cropped to 224×224, without normalisation."""
 
 import io
 from collections.abc import Iterable, Iterator
@@ -16,9 +16,11 @@ from regtta.reading import clear_errors
 
 RESIZED = 256
 CROPPED = 224
-MOST_BYTES = 32 * 2**20  # of a file; faces and frames have some 100 KB
-MOST_PIXELS = 50_000_000  # of an image, 150 MB decoded: more than cameras give, and several are decoded at once
-_AT_ONCE = 64  # pictures that wait in memory to be decoded
+MOST_BYTES = 32 * 2**20  # per file; faces and frames have some 100 KB
+MOST_PIXELS = (
+    50_000_000  # per image, 150 MB decoded: above the resolution of cameras, with room to decode several at once
+)
+_AT_ONCE = 64  # pictures held in memory for decoding
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,27 +34,27 @@ class Pictures:
         return len(self.images)
 
     def take(self, rows: Tensor) -> "Pictures":
-        """The samples ``rows``: numbers, or a mask."""
+        """Return the samples at ``rows``, given as indices or as a mask."""
         return Pictures(self.images[rows.numpy()], self.targets[rows])
 
     def cropped(self, side: int = CROPPED) -> "Pictures":
-        """The centre (N, side, side, 3) of each image, without copying it."""
+        """Return the centre crop (N, side, side, 3) of each image, without copying."""
         return Pictures(centre(self.images, side), self.targets)
 
     def domain(self) -> Domain:
-        """Inputs (N, 3, S, S), still uint8, and targets."""
+        """Return inputs (N, 3, S, S), still uint8, and targets."""
         return Domain(torch.from_numpy(np.ascontiguousarray(self.images.transpose(0, 3, 1, 2))), self.targets)
 
 
 @dataclass(frozen=True, eq=False)
 class PictureShift:
-    """A set of photographs with a shift in it.
+    """Data set of photographs with a distribution shift.
 
     Attributes:
-        name: what results call it.
-        train: of the source, (N, 256, 256, 3), to be cropped at random or in the centre.
-        validation: of the source, held out, (N, 224, 224, 3).
-        target: what the model adapts to and is scored on, (N, 224, 224, 3).
+        name: name in the results.
+        train: source pictures, (N, 256, 256, 3), to be cropped at random or in the centre.
+        validation: held-out source pictures, (N, 224, 224, 3).
+        target: target pictures for adaptation and scoring, (N, 224, 224, 3).
     """
 
     name: str
@@ -62,7 +64,7 @@ class PictureShift:
 
 
 def centre(images: np.ndarray, side: int) -> np.ndarray:
-    """The centre (N, side, side, 3) of images (N, H, W, 3), as a view."""
+    """Return the centre crop (N, side, side, 3) of images (N, H, W, 3), as a view."""
     height, width = images.shape[1:3]
     if side > min(height, width):
         raise BatchError(f"Expected images of at least {side}×{side} to crop, found {height}×{width}.")
@@ -71,12 +73,12 @@ def centre(images: np.ndarray, side: int) -> np.ndarray:
 
 
 def decode(name: str, raw: bytes, *, square: bool = False) -> np.ndarray:
-    """A JPEG or PNG file as (256, 256, 3) uint8, resized bilinearly.
+    """Decode a JPEG or PNG file to (256, 256, 3) uint8, resized bilinearly.
 
     Args:
-        name: to call it by in an error.
-        raw: the file.
-        square: whether to keep only the centre square, as wide as the shorter side, before resizing.
+        name: name of the file for error messages.
+        raw: content of the file.
+        square: if True, crop to the centre square before resizing.
     """
     from PIL import Image, UnidentifiedImageError
 
@@ -84,13 +86,13 @@ def decode(name: str, raw: bytes, *, square: bool = False) -> np.ndarray:
         raise ForeignFileError(f"{name} has {len(raw)} bytes; at most {MOST_BYTES} are read as an image.")
     with clear_errors(
         lambda why: ForeignFileError(
-            f"{name} cannot be read as a JPEG or PNG image: {why}. Get it again, or remove it."
+            f"{name} cannot be read as a JPEG or PNG image: {why}. Download it again, or remove it."
         )
     ):
         try:
             opened = Image.open(io.BytesIO(raw), formats=("JPEG", "PNG"))
         except UnidentifiedImageError as error:
-            raise ValueError("it does not begin like one") from error
+            raise ValueError("unknown file signature") from error
         with opened:
             width, height = opened.size
             if width * height > MOST_PIXELS:
@@ -107,9 +109,9 @@ def stack(files: Iterable[tuple[int, str, bytes]], count: int, *, side: int, squ
     """Decode files into one array (count, side, side, 3), the centre of each 256×256 image.
 
     Args:
-        files: position in the array, name and content of each; read one after another, decoded in threads.
-        count: how many there are.
-        side: of the centre that is kept.
+        files: position in the array, name and content of each file; read sequentially, decoded in threads.
+        count: number of files.
+        side: side of the centre crop.
         square: as for :func:`decode`.
     """
     images = np.empty((count, side, side, 3), dtype=np.uint8)

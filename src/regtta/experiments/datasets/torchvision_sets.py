@@ -1,8 +1,8 @@
-"""SVHN, MNIST and CIFAR-10 as torchvision fetches them and knows their checksums.
+"""SVHN, MNIST and CIFAR-10, downloaded and verified by torchvision.
 
-Images are scaled to [0, 1] and nothing else; MNIST's are brought to three channels of 32×32. Labels are the digit or
-the number of the class, as float32 (N, 1). Only SVHN's files, once their checksums are right, are read by torchvision
-itself: it would load CIFAR-10's, which are pickles, and those that an old version made of MNIST's.
+Images are only scaled to [0, 1]; MNIST's are converted to three channels of 32×32. Labels are the digit or the index of
+the class, as float32 (N, 1). torchvision itself reads only SVHN's files, after verifying their checksums: it would
+unpickle CIFAR-10's files, and those that old versions wrote for MNIST.
 """
 
 from collections.abc import Callable
@@ -21,13 +21,13 @@ Split = Literal["train", "test"]
 
 
 def svhn_to_mnist(folder: Path, *, download: bool = False) -> Shift:
-    """SVHN as the source, its test split held out; MNIST's test split as the target."""
+    """Read the shift from SVHN, with its test split held out, to MNIST's test split."""
     train, validation = (svhn(folder, split, download=download) for split in get_args(Split))
     return Shift("svhn-mnist", train, validation, mnist(folder, "test", download=download))
 
 
 def svhn(folder: Path, split: Split, *, download: bool = False) -> Domain:
-    """Digits of house fronts, (73257 or 26032, 3, 32, 32), from ``svhn/train_32x32.mat`` or ``svhn/test_32x32.mat``."""
+    """Read house-number digits, (73257 or 26032, 3, 32, 32), from ``svhn/{split}_32x32.mat``."""
     _check_split(split)
     root = folder / "svhn"
     data = _opened(
@@ -37,7 +37,7 @@ def svhn(folder: Path, split: Split, *, download: bool = False) -> Domain:
 
 
 def mnist(folder: Path, split: Split, *, download: bool = False) -> Domain:
-    """Handwritten digits, (60000 or 10000, 3, 32, 32), from ``MNIST/raw``, where torchvision puts all four files."""
+    """Read handwritten digits, (60000 or 10000, 3, 32, 32), from ``MNIST/raw``, where torchvision puts its files."""
     _check_split(split)
     kinds = ("images-idx3-ubyte", "labels-idx1-ubyte")
     files = [folder / "MNIST" / "raw" / f"{part}-{kind}" for part in ("train", "t10k") for kind in kinds]
@@ -53,12 +53,12 @@ def mnist(folder: Path, split: Split, *, download: bool = False) -> Domain:
 
 
 def cifar10(folder: Path, split: Split, *, download: bool = False) -> Domain:
-    """Photographs of ten classes, (50000 or 10000, 3, 32, 32), from ``cifar-10-batches-py``."""
+    """Read photographs of ten classes, (50000 or 10000, 3, 32, 32), from ``cifar-10-batches-py``."""
     return rgb_domain(*cifar10_arrays(folder, split, download=download))
 
 
 def cifar10_arrays(folder: Path, split: Split, *, download: bool = False) -> tuple[np.ndarray, np.ndarray]:
-    """CIFAR-10 as bytes (N, 32, 32, 3) and class numbers (N,) int64."""
+    """Read CIFAR-10 as uint8 images (N, 32, 32, 3) and int64 classes (N,)."""
     _check_split(split)
     place = folder / "cifar-10-batches-py"
 
@@ -75,12 +75,12 @@ def cifar10_arrays(folder: Path, split: Split, *, download: bool = False) -> tup
 
 
 def _opened(name: str, folder: Path, files: list[Path], build: Callable[[Any], Any], download: bool) -> Any:
-    """What ``build`` makes of torchvision's data sets, or the error that says what to get."""
+    """Return ``build(torchvision.datasets)``; turn its failures into errors that say what to do."""
     try:
         from torchvision import datasets
     except ImportError as error:
         raise MissingExtraError(
-            f"{DATASETS[name].what} is read by torchvision, which is not installed: pip install torchvision."
+            f"{DATASETS[name].what} is read by torchvision, which is not installed. Run: pip install torchvision."
         ) from error
     place = folder / DATASETS[name].places[0]
     try:
@@ -88,7 +88,7 @@ def _opened(name: str, folder: Path, files: list[Path], build: Callable[[Any], A
     except (RuntimeError, OSError, ValueError, TypeError, KeyError, AssertionError, FileError) as error:
         what = DATASETS[name].what
         if download:
-            raise FileError(f"{what} could not be fetched to {place}, or is damaged: {error}.") from error
+            raise FileError(f"{what} could not be downloaded to {place}, or is damaged: {error}.") from error
         if not all(file.exists() for file in files):
             raise missing(name, folder, place) from error
         raise ForeignFileError(
@@ -99,4 +99,4 @@ def _opened(name: str, folder: Path, files: list[Path], build: Callable[[Any], A
 
 def _check_split(split: str) -> None:
     if split not in get_args(Split):
-        raise OptionError(f"Expected one of {list(get_args(Split))} as the split, found {split!r}.")
+        raise OptionError(f"Expected split to be one of {list(get_args(Split))}, found {split!r}.")

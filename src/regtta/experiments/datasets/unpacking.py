@@ -1,4 +1,4 @@
-"""Files that may be gzipped, read whole within a bound."""
+"""Reading of whole files, gzipped or not, up to a maximum size."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ _PIECE = 2**20
 
 
 def unpacked(path: Path, most: int) -> bytes:
-    """What ``path`` holds, at most ``most`` bytes, unpacked where its name ends in .gz."""
+    """Return the content of ``path``, decompressed if its name ends in .gz; raise if it exceeds ``most`` bytes."""
     if path.suffix != ".gz":
         return read_whole(path, most)
     pieces = []
@@ -17,7 +17,10 @@ def unpacked(path: Path, most: int) -> bytes:
         file = BoundedFile(path, gzipped=True, most=most)
     except OSError as error:
         raise FileError(f"{path} cannot be read: {error}.") from error
-    with file, clear_errors(lambda why: ForeignFileError(f"{path} is no whole gzip file: {why}. Get it again.")):
+    with (
+        file,
+        clear_errors(lambda why: ForeignFileError(f"{path} is not a complete gzip file: {why}. Download it again.")),
+    ):
         while piece := file.read(_PIECE):
             pieces.append(piece)
     return b"".join(pieces)

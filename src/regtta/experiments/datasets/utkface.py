@@ -1,7 +1,7 @@
-"""UTKFace: the age of a face. The shift is a corruption of the 224×224 images, made elsewhere.
+"""UTKFace: age estimation from faces. The shift, a corruption of the 224×224 images, is applied elsewhere.
 
-Ages are the first field of the names ``age_gender_race_date.jpg.chip.jpg``. Some names lack other fields, which does
-not matter; those without an age, and files that are no images by their name, are left out and counted.
+The age is the first field of the file name ``age_gender_race_date.jpg.chip.jpg``; other fields may be missing. Files
+without an age or without the suffix of an image are skipped and reported.
 """
 
 import re
@@ -24,12 +24,12 @@ _NAME = re.compile(r"([0-9]{1,3})_.*\.(jpg|jpeg|png)", re.IGNORECASE | re.DOTALL
 
 @dataclass(frozen=True)
 class FaceFiles:
-    """The faces of a folder, not yet read.
+    """Index of the faces of a folder, without the images.
 
     Attributes:
-        files: sorted by name.
-        ages: of each, in years.
-        skipped: names of what else lies in the folder.
+        files: paths, sorted by name.
+        ages: age of each face in years.
+        skipped: names of all other entries of the folder.
     """
 
     files: tuple[Path, ...]
@@ -40,26 +40,26 @@ class FaceFiles:
         return len(self.files)
 
     def take(self, rows: Tensor) -> "FaceFiles":
-        """The faces ``rows``, in their order."""
+        """Return the faces at the indices ``rows``, in their order."""
         chosen = rows.tolist()
         return FaceFiles(
             tuple(self.files[row] for row in chosen), tuple(self.ages[row] for row in chosen), self.skipped
         )
 
     def read(self, side: int = RESIZED) -> Pictures:
-        """The images (N, side, side, 3), the centre of each at 256×256, and the ages (N, 1)."""
+        """Return images (N, side, side, 3), cropped from the centre of each at 256×256, and ages (N, 1)."""
         images = stack(_contents(self.files), len(self.files), side=side)
         return Pictures(images, torch.tensor(self.ages, dtype=torch.float32).unsqueeze(1))
 
 
 @dataclass(frozen=True, eq=False)
 class UTKFace:
-    """The faces, read.
+    """All faces with their images.
 
     Attributes:
-        train: (N, 256, 256, 3), to be cropped at random or in the centre.
-        validation: (N, 224, 224, 3), held out; corrupted, it is the target.
-        skipped: names of files without an age, or that are no images.
+        train: training pictures, (N, 256, 256, 3), to be cropped at random or in the centre.
+        validation: held-out pictures, (N, 224, 224, 3); after corruption they are the target.
+        skipped: names of files that have no age or are not images.
     """
 
     train: Pictures
@@ -68,14 +68,14 @@ class UTKFace:
 
 
 def utkface(folder: Path, *, seed: int) -> UTKFace:
-    """All faces as bytes (about 4.5 GB); ``seed`` draws which fifth is held out."""
+    """Read all faces as uint8 (about 4.5 GB); ``seed`` determines the fifth that is held out."""
     faces = utkface_files(folder)
     train, validation = held_out_rows(len(faces), VALIDATION_SHARE, seed)
     return UTKFace(faces.take(train).read(RESIZED), faces.take(validation).read(CROPPED), faces.skipped)
 
 
 def utkface_files(folder: Path) -> FaceFiles:
-    """The faces inside the folder of data sets, without reading them."""
+    """Index the faces in the folder of data sets, without reading the images."""
     place = find_place(folder, "utkface")
     if not place.is_dir():
         raise ForeignFileError(f"Expected a folder of images at {place}, found a file. Unpack it there.")

@@ -1,4 +1,4 @@
-"""Figures of what ``analysis`` measures. A ``draw_*`` takes ``ax=None`` and returns the Axes; others give Figures."""
+"""Plots of ``analysis`` results. ``draw_*`` functions take ``ax=None`` and return Axes, others return Figures."""
 
 from regtta.experiments.figures.clouds import cloud_panels, draw_cloud
 from regtta.experiments.figures.files import save_figure

@@ -1,4 +1,4 @@
-"""Source and target features in two dimensions, a panel for each method."""
+"""Scatter plots of source and target features in two dimensions, one panel per method."""
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -8,15 +8,16 @@ from regtta.experiments.analysis.clouds import Clouds
 from regtta.experiments.figures.style import SOURCE_LOOK, TARGET_LOOK, caption, keyed, new_figure, prepared, titled
 from regtta.options import did_you_mean
 
-_ACROSS = 3  # panels in a row
+_ACROSS = 3  # panels per row
 _PANEL = 2.9  # inches
 
 
 def draw_cloud(clouds: Clouds, method: str, ax: Axes | None = None) -> Axes:
-    """The source's points and the target's as ``method`` leaves them, with their distance where there is one."""
+    """Plot the source points and the target points after ``method``, with their distance if there is one."""
     if method not in clouds.targets:
         raise OptionError(
-            f"Expected one of {sorted(clouds.targets)}, found {method!r}." + did_you_mean(method, clouds.targets)
+            f"Expected method to be one of {sorted(clouds.targets)}, found {method!r}."
+            + did_you_mean(method, clouds.targets)
         )
     axes = prepared(ax, x=clouds.axes[0], y=clouds.axes[1])
     for points, look, name in (
@@ -33,7 +34,7 @@ def draw_cloud(clouds: Clouds, method: str, ax: Axes | None = None) -> Axes:
 
 
 def cloud_panels(clouds: Clouds) -> Figure:
-    """One panel a method, all on the same axes, so that their clouds compare."""
+    """Plot one panel per method, with shared axis limits so that the clouds are comparable."""
     methods = list(clouds.targets)
     columns = 2 if len(methods) == 4 else min(max(len(methods), 1), _ACROSS)
     rows = max(1, -(-len(methods) // columns))

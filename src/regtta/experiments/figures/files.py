@@ -1,4 +1,4 @@
-"""Writing figures."""
+"""Saving figures to files."""
 
 from pathlib import Path
 
@@ -11,12 +11,15 @@ FORMATS = (".png", ".svg", ".pdf")
 
 
 def save_figure(figure: Figure, path: str | Path, *, overwrite: bool = False) -> Path:
-    """Write ``figure`` to ``path`` in one move; the ending says as what: PNG, SVG or PDF.
+    """Write ``figure`` atomically to ``path`` as PNG, SVG or PDF, according to the suffix.
 
     Args:
-        figure: what to write; ``axes.figure`` is the figure of an axes.
-        path: ends in ``.png``, ``.svg`` or ``.pdf``.
-        overwrite: whether a file that is there may be replaced.
+        figure: the figure to write; for an Axes, pass ``axes.figure``.
+        path: path that ends in ``.png``, ``.svg`` or ``.pdf``.
+        overwrite: replace an existing file if True.
+
+    Returns:
+        The path.
 
     Example:
         >>> save_figure(Figure(), "spectrum.jpg")

@@ -1,4 +1,4 @@
-"""Histograms: of feature dimensions beside their Gaussian, of gradient norms, of distances to a Gaussian."""
+"""Histograms of feature dimensions and gradient norms, and plots of the distances to a Gaussian."""
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -21,12 +21,12 @@ from regtta.experiments.figures.style import (
     titled,
 )
 
-_FILL = "#BFD9EA"  # light enough for the Gaussian to be seen on it
+_FILL = "#BFD9EA"  # light enough for the Gaussian to be visible on it
 _CURVE_POINTS = 200
 
 
 def draw_histogram(histogram: Histogram, ax: Axes | None = None) -> Axes:
-    """One dimension, and over it the Gaussian of its own mean and variance."""
+    """Plot the histogram of one dimension and the Gaussian of the same mean and variance."""
     axes = prepared(ax, x="value (feature units)", y="density")
     axes.stairs(
         histogram.density, histogram.edges, fill=True, facecolor=_FILL, edgecolor=SOURCE_LOOK.colour, linewidth=0.8
@@ -49,7 +49,7 @@ def _draw_gaussian(histogram: Histogram, axes: Axes) -> None:
 
 
 def histogram_grid(report: FeatureHistograms) -> Figure:
-    """Raw dimensions above, projected ones below, each with its Gaussian."""
+    """Plot the raw dimensions above the projected ones, each with its fitted Gaussian."""
     columns = max(len(report.raw), len(report.projected), 1)
     figure = new_figure(2.7 * columns, 4.8)
     grid = figure.add_gridspec(2, columns)
@@ -67,7 +67,7 @@ def histogram_grid(report: FeatureHistograms) -> Figure:
 
 
 def draw_normality(report: NormalityReport, ax: Axes | None = None) -> Axes:
-    """All distances to a Gaussian, raw and projected, each sorted: the lower curve is the more Gaussian."""
+    """Plot the sorted distances to a Gaussian of raw and projected dimensions; the lower curve is the more Gaussian."""
     axes = prepared(ax, x="share of the dimensions (no unit)", y="KS distance to a Gaussian (no unit)")
     for shapes, summary, look, name in (
         (report.raw, report.raw_summary, TARGET_LOOK, "raw"),
@@ -89,7 +89,7 @@ def draw_normality(report: NormalityReport, ax: Axes | None = None) -> Axes:
 
 
 def draw_gradient_norms(report: GradientNorms, ax: Axes | None = None) -> Axes:
-    """How many raw dimensions move the subspace by how much."""
+    """Plot the histogram of the gradient norms of the raw dimensions."""
     axes = prepared(ax, x="gradient norm s$_d$ (no unit)", y="raw dimensions (count)")
     axes.stairs(report.counts, report.edges, fill=True, facecolor=_FILL, edgecolor=SOURCE_LOOK.colour, linewidth=0.8)
     axes.set_xlim(0, 1)

@@ -1,4 +1,4 @@
-"""Methods side by side: a mark for each with its deviation, next to what was published."""
+"""Plots of the scores of several methods with their standard deviations, next to published scores."""
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -7,16 +7,16 @@ from regtta.errors import OptionError
 from regtta.experiments.analysis.method_scores import MethodScores
 from regtta.experiments.figures.style import GREY, SOURCE_LOOK, TARGET_LOOK, keyed, look_of, prepared, titled
 
-_FAR = 4.0  # times the spread of the bulk beyond which a score would flatten all others
+_FAR = 4.0  # median absolute deviations beyond which a score is an outlier and does not scale the axis
 
 
 def draw_methods(report: MethodScores, ax: Axes | None = None, *, stream: int = 0) -> Axes:
-    """One stream: a line for each method, the best where it is; what lies far outside is written at the edge.
+    """Plot the scores of all methods on one stream, one row per method; outliers are printed at the edge.
 
     Args:
-        report: what to draw.
-        ax: where to.
-        stream: which, from 0.
+        report: scores to plot.
+        ax: axes to draw on; a new figure by default.
+        stream: index of the stream.
     """
     if not 0 <= stream < len(report.streams):
         raise OptionError(f"Expected stream between 0 and {len(report.streams) - 1}, found {stream!r}.")
@@ -53,7 +53,7 @@ def draw_methods(report: MethodScores, ax: Axes | None = None, *, stream: int = 
 
 
 def draw_streams(report: MethodScores, ax: Axes | None = None) -> Axes:
-    """All streams on the x axis, a mark for each method; what lies far outside is an arrow with its number."""
+    """Plot all streams along the x axis, one marker per method; outliers are arrows with their value."""
     axes = prepared(ax, x="", y=report.score)
     low, high = _bulk(np.concatenate(list(report.means.values())))
     x = np.arange(len(report.streams))
@@ -66,7 +66,7 @@ def draw_streams(report: MethodScores, ax: Axes | None = None) -> Axes:
             elinewidth=1, label=name,
         )  # fmt: skip
         for column in np.flatnonzero((means < low) | (means > high)):
-            # On the edge, with its number: what is far away is often the point of the picture.
+            # Outliers are often the main result, so they are shown at the edge with their value.
             below = means[column] < low
             axes.annotate(
                 f"{means[column]:.2f}".replace("-", "−"), (x[column] + shift, low if below else high),
@@ -82,7 +82,7 @@ def draw_streams(report: MethodScores, ax: Axes | None = None) -> Axes:
 
 
 def _bulk(values: np.ndarray) -> tuple[float, float]:
-    """Ends that hold the bulk of ``values`` with some room, and leave out what is far away."""
+    """Return axis limits that cover ``values`` with some margin, outliers excluded."""
     finite = values[np.isfinite(values)]
     if len(finite) == 0:
         return 0.0, 1.0

@@ -1,4 +1,4 @@
-"""The distribution of predictions, before adapting and after, over that of the source."""
+"""Plot of the distribution of predictions before and after adaptation, next to that of the source."""
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,13 +11,13 @@ _CURVE_POINTS = 200
 
 
 def draw_outputs(report: OutputReport, ax: Axes | None = None, *, output: int = 0, unit: str = "label units") -> Axes:
-    """Histograms of one output's predictions, and the Gaussian of the source's mean and standard deviation.
+    """Plot histograms of the predictions of one output, and the Gaussian of the source's mean and standard deviation.
 
     Args:
-        report: what to draw.
-        ax: where to.
-        output: which output, from 0.
-        unit: of the predictions.
+        report: report to plot.
+        ax: axes to draw on; a new figure by default.
+        output: index of the output.
+        unit: unit of the predictions.
     """
     outputs = len(report.edges)
     if not 0 <= output < outputs:

@@ -1,4 +1,4 @@
-"""Predictions against labels."""
+"""Scatter plot of predictions against labels."""
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -7,19 +7,19 @@ from regtta.errors import OptionError
 from regtta.experiments.analysis.predictions import PredictionReport
 from regtta.experiments.figures.style import GREY, SMALL, SOURCE_LOOK, keyed, prepared, titled
 
-_MANY = 3000  # points beyond which a scatter hides how many lie on each other
+_MANY = 3000  # points beyond which overplotting would hide their density
 
 
 def draw_predictions(
     report: PredictionReport, ax: Axes | None = None, *, output: int = 0, unit: str = "label units"
 ) -> Axes:
-    """One output against its label, with the line where both are the same; hexagons where points are many.
+    """Plot predictions of one output against the labels, with the identity line; many points become hexagonal bins.
 
     Args:
-        report: what to draw.
-        ax: where to.
-        output: which output, from 0.
-        unit: of the labels.
+        report: report to plot.
+        ax: axes to draw on; a new figure by default.
+        output: index of the output.
+        unit: unit of the labels.
     """
     outputs = report.labels.shape[1]
     if not 0 <= output < outputs:

@@ -1,4 +1,4 @@
-"""How well source directions rebuild the target's features, a curve for each method."""
+"""Plot of the error of reconstructing target features from source directions, one curve per method."""
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -6,13 +6,14 @@ from matplotlib.axes import Axes
 from regtta.experiments.analysis.reconstruction import Reconstruction
 from regtta.experiments.figures.style import GREY, keyed, look_of, prepared, titled
 
-_MARKS = 8  # markers on a curve
+_MARKS = 8  # markers per curve
 
 
 def draw_reconstruction(report: Reconstruction, ax: Axes | None = None) -> Axes:
-    """Mean error against the number of directions, with the rank marked; lower means inside the source's subspace.
+    """Plot the mean error against the number of directions, with the rank marked.
 
-    A method whose features are not finite has no curve; the legend says so.
+    A low error means that the features lie in the source subspace. A method whose features are not finite is only
+    listed in the legend.
     """
     axes = prepared(ax, x="source directions n", y="reconstruction error ‖z$_r$ − z‖ (feature units)")
     every = max(1, len(report.bases) // _MARKS)
@@ -20,7 +21,7 @@ def draw_reconstruction(report: Reconstruction, ax: Axes | None = None) -> Axes:
         look = look_of(place)
         axes.plot(
             report.bases, errors, color=look.colour, linestyle=look.line, linewidth=1.5, marker=look.marker,
-            # Each begins its markers elsewhere, so that curves that coincide are seen to.
+            # Markers are offset per curve, so that curves that coincide stay visible.
             markersize=4.5, markevery=(place % every, every),
             label=name if np.isfinite(errors).all() else f"{name} (not finite)",
         )  # fmt: skip

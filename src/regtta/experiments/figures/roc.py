@@ -1,4 +1,4 @@
-"""ROC curves: how many positives a signal finds at how many false alarms."""
+"""ROC curves: true positive rate of a signal against its false positive rate."""
 
 from collections.abc import Mapping
 
@@ -13,12 +13,12 @@ Curve = tuple[NDArray[np.float64], NDArray[np.float64], float]
 
 
 def draw_roc(curves: Mapping[str, Curve], ax: Axes | None = None, *, title: str = "") -> Axes:
-    """One question: a curve for each signal, with its area.
+    """Plot the ROC curves of several signals, with the area under each.
 
     Args:
-        curves: false positive rates, true positive rates and area, by signal.
-        ax: where to.
-        title: above it.
+        curves: false positive rates, true positive rates and area under the curve by signal.
+        ax: axes to draw on; a new figure by default.
+        title: title of the plot.
     """
     axes = prepared(ax, x="false alarms (share of negatives)", y="found (share of positives)")
     axes.plot([0, 1], [0, 1], color=GREY, linewidth=1, linestyle=(0, (4, 3)))
@@ -36,7 +36,7 @@ def draw_roc(curves: Mapping[str, Curve], ax: Axes | None = None, *, title: str 
 
 
 def roc_panels(questions: Mapping[str, Mapping[str, Curve]], note: str) -> Figure:
-    """Questions side by side, and under them what was counted."""
+    """Plot the ROC curves of each question side by side, with ``note`` as the caption."""
     figure = new_figure(4.6 * max(len(questions), 1), 4.2)
     for place, (question, curves) in enumerate(questions.items()):
         axes = draw_roc(curves, figure.add_subplot(1, len(questions), place + 1), title=question)

@@ -1,4 +1,4 @@
-"""R² along streams of several kinds, a panel each."""
+"""Plots of R² along streams, one panel per kind of stream."""
 
 from collections.abc import Sequence
 
@@ -10,16 +10,16 @@ from regtta.errors import OptionError
 from regtta.experiments.analysis.running_scores import RunningScores
 from regtta.experiments.figures.style import GREY, NORMAL, SMALL, caption, look_of, new_figure, prepared, titled
 
-_ACROSS = 3  # panels beside each other
-_LOOKS = (0, 1, 3)  # black, orange, blue: far apart for every eye
+_ACROSS = 3  # panels per row
+_LOOKS = (0, 1, 3)  # black, orange, blue: easy to tell apart, also for the colour-blind
 
 
 def draw_running(scores: RunningScores, ax: Axes | None = None) -> Axes:
-    """A line for each method over the stream, from its first sample to its last.
+    """Plot R² along one kind of stream, one line per method.
 
     Args:
-        scores: of one kind of stream.
-        ax: where to draw.
+        scores: scores to plot.
+        ax: axes to draw on; a new figure by default.
     """
     axes = prepared(ax, x="share of the stream", y="R² in the slice")
     titled(axes, scores.kind)
@@ -36,11 +36,11 @@ def draw_running(scores: RunningScores, ax: Axes | None = None) -> Axes:
 
 
 def running_panels(curves: Sequence[RunningScores], about: str) -> Figure:
-    """All kinds of stream, and below them what is shown.
+    """Plot one panel per kind of stream, with a shared legend and a caption.
 
     Args:
-        curves: of each kind.
-        about: what is shown.
+        curves: scores of each kind of stream.
+        about: text of the caption.
     """
     if not curves:
         raise OptionError("Expected scores along at least one kind of stream, found none.")

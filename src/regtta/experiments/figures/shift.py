@@ -1,4 +1,4 @@
-"""How far the target is from the source, direction by direction, before adapting and after."""
+"""Plot of the shift of the target from the source along each direction, before and after adaptation."""
 
 from typing import Literal
 
@@ -9,18 +9,18 @@ from regtta.experiments.analysis.shift import ShiftReport
 from regtta.experiments.figures.style import GREY, keyed, look_of, prepared, titled
 from regtta.options import check_choice
 
-_SHOWN = 30  # directions beyond which dots would touch
+_SHOWN = 30  # maximum number of directions, so that markers do not overlap
 _LABELS = {"means": "mean (source sd)", "spreads": "sd / source's sd"}
 _LEVELS = {"means": 0.0, "spreads": 1.0}
 
 
 def draw_shift(report: ShiftReport, moment: Literal["means", "spreads"] = "means", ax: Axes | None = None) -> Axes:
-    """Means or spreads of the leading directions, a mark for each kind of features; the line is the source's own.
+    """Plot the means or spreads along the leading directions for each set of features; the line marks the source.
 
     Args:
-        report: what to draw.
-        moment: ``"means"`` in the source's standard deviations, or ``"spreads"`` over the source's.
-        ax: where to.
+        report: report to plot.
+        moment: ``"means"``, in source standard deviations, or ``"spreads"``, relative to the source.
+        ax: axes to draw on; a new figure by default.
     """
     check_choice("moment", moment, _LABELS.keys())
     axes = prepared(ax, x="source direction, from 0", y=_LABELS[moment])

@@ -1,4 +1,4 @@
-"""A stream over its steps, in small panels above each other."""
+"""Plots of the quantities recorded over the steps of a stream."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ from regtta.experiments.analysis.stream import StreamRecord
 from regtta.experiments.figures.style import GREY, SMALL, caption, keyed, look_of, new_figure, prepared
 from regtta.options import check_choice
 
-_REFUSED = "#D55E00"
+_REJECTED = "#D55E00"
 
 
 @dataclass(frozen=True)
 class _Quantity:
-    """How one quantity of a stream is drawn: its label, and the value that means all is well."""
+    """Axis label of a quantity, and its reference value under no shift, if there is one."""
 
     label: str
     level: float | None = None
@@ -38,12 +38,12 @@ QUANTITIES: Mapping[str, _Quantity] = MappingProxyType(
 
 
 def draw_stream(record: StreamRecord, quantity: str, ax: Axes | None = None) -> Axes:
-    """One quantity over the steps; shift and spread have a line for each direction. Refused batches are crossed below.
+    """Plot one quantity over the steps, one line per direction for shift and spread; crosses mark rejected batches.
 
     Args:
-        record: of the stream.
+        record: record of the stream.
         quantity: ``"loss"``, ``"gradient_norm"``, ``"displacement"``, ``"shift"``, ``"spread"`` or ``"online_r2"``.
-        ax: where to draw.
+        ax: axes to draw on; a new figure by default.
     """
     check_choice("quantity", quantity, QUANTITIES.keys())
     about = QUANTITIES[quantity]
@@ -58,22 +58,22 @@ def draw_stream(record: StreamRecord, quantity: str, ax: Axes | None = None) -> 
             steps, column, color=look.colour, linestyle=look.line, linewidth=1.2, marker=look.marker, markersize=3.5,
             markevery=max(1, len(steps) // 12), label=f"direction {place}" if values.shape[1] > 1 else None,
         )  # fmt: skip
-    refused = steps[~record.learned]
-    if len(refused):
-        # On the lower edge, whatever the scale is.
+    rejected = steps[~record.learned]
+    if len(rejected):
+        # On the lower edge of the axes, whatever their scale.
         axes.plot(
-            refused, np.zeros(len(refused)), "x", color=_REFUSED, markersize=5, transform=axes.get_xaxis_transform(),
+            rejected, np.zeros(len(rejected)), "x", color=_REJECTED, markersize=5, transform=axes.get_xaxis_transform(),
             clip_on=False,
         )  # fmt: skip
     return axes
 
 
 def stream_panels(record: StreamRecord, quantities: Sequence[str] | None = None) -> Figure:
-    """The quantities above each other over the same steps; by default all that the stream has numbers of."""
+    """Plot several quantities over shared steps, one panel each; by default all with finite values."""
     has = [name for name in QUANTITIES if np.isfinite(_columns(record, name)).any()]
     shown = has if quantities is None else list(quantities)
     if not shown:
-        raise OptionError(f"Expected quantities to draw, found none; this stream has {has}.")
+        raise OptionError(f"Expected at least one quantity to draw, found none; this stream has {has}.")
     figure = new_figure(6.4, 1.25 * len(shown) + 0.9)
     panels = figure.subplots(len(shown), 1, sharex=True, squeeze=False)[:, 0]
     for name, axes in zip(shown, panels, strict=True):
@@ -89,15 +89,15 @@ def stream_panels(record: StreamRecord, quantities: Sequence[str] | None = None)
 
 
 def _columns(record: StreamRecord, quantity: str) -> Array:
-    """(S, lines)."""
+    """Return the quantity as (S, lines)."""
     values: Array = getattr(record, quantity)
     return values if values.ndim == 2 else values[:, None]
 
 
 def _about(record: StreamRecord) -> str:
-    refused = int((~record.learned).sum())
+    rejected = int((~record.learned).sum())
     reasons = sorted({reason for reason in record.reasons if reason})
     text = f"{record.method}: {len(record.sizes)} batches, {int(record.sizes.sum())} samples"
-    text += f"; crosses: {refused} not learned from ({'; '.join(reasons)})." if refused else ", all learned from."
+    text += f"; crosses: {rejected} not learned from ({'; '.join(reasons)})." if rejected else ", all learned from."
     lost = int(record.unpredicted.sum())
     return f"{text} Online R² leaves out {lost} predictions that are not finite." if lost else text

@@ -1,4 +1,4 @@
-"""How all figures look: told apart in grey and by the colour-blind, made without pyplot, whose state is the user's."""
+"""Shared style of all figures: readable in grey scale and by the colour-blind. pyplot's global state is not used."""
 
 import textwrap
 from collections.abc import Sequence
@@ -14,21 +14,21 @@ from regtta.errors import OptionError
 
 SMALL, NORMAL = 8.0, 9.0  # points
 GREY = "#555555"
-WIDTH, HEIGHT, DPI = 4.6, 3.2, 200  # inches of a single panel
+WIDTH, HEIGHT, DPI = 4.6, 3.2, 200  # inches and dots per inch of a single panel
 
 LineStyle = str | tuple[float, tuple[float, ...]]
 
 
 @dataclass(frozen=True)
 class Look:
-    """A colour with a marker and a line style that tell it apart where colours cannot."""
+    """Colour with a marker and a line style that distinguish it without colour."""
 
     colour: str
     marker: str
     line: LineStyle
 
 
-# Colours of Okabe and Ito, which the colour-blind can tell apart; yellow is left out, too light for lines.
+# Colour-blind-safe palette of Okabe and Ito, without yellow, which is too light for lines.
 LOOKS: tuple[Look, ...] = (
     Look("#000000", "X", "-"),
     Look("#D55E00", "s", (0, (6, 2))),
@@ -42,16 +42,16 @@ SOURCE_LOOK, TARGET_LOOK = Look("#0072B2", "o", "-"), Look("#E69F00", "^", (0, (
 
 
 def look_of(place: int) -> Look:
-    """The look of the ``place``-th thing drawn, from 0; after the seventh they begin anew."""
+    """Return the look of the series with index ``place``; the seven looks repeat."""
     return LOOKS[place % len(LOOKS)]
 
 
 def new_figure(width: float = WIDTH, height: float = HEIGHT) -> Figure:
-    """An empty figure whose parts make room for each other.
+    """Return an empty figure with constrained layout.
 
     Args:
-        width: inches.
-        height: inches.
+        width: width in inches.
+        height: height in inches.
     """
     figure = Figure(figsize=(width, height), dpi=DPI, facecolor="white", layout="constrained")
     FigureCanvasAgg(figure)
@@ -59,15 +59,15 @@ def new_figure(width: float = WIDTH, height: float = HEIGHT) -> Figure:
 
 
 def figure_of(axes: Axes) -> Figure:
-    """The whole figure that ``axes`` is part of."""
+    """Return the root figure of ``axes``."""
     figure = axes.get_figure(root=True)
     if figure is None:
-        raise OptionError("Expected axes on a figure, found some that were removed from theirs.")
+        raise OptionError("Expected axes on a figure, found axes that were removed from theirs.")
     return figure
 
 
 def prepared(ax: Axes | None, *, x: str, y: str) -> Axes:
-    """``ax``, or the one of a new figure, with labels ``x`` and ``y`` and no lines that mean nothing."""
+    """Return ``ax``, or the axes of a new figure, with labels ``x`` and ``y`` and without top and right spines."""
     axes = new_figure().add_subplot() if ax is None else ax
     axes.set_xlabel(x, fontsize=NORMAL)
     axes.set_ylabel(y, fontsize=NORMAL)
@@ -78,20 +78,20 @@ def prepared(ax: Axes | None, *, x: str, y: str) -> Axes:
 
 
 def titled(axes: Axes, text: str) -> None:
-    """A short title above ``axes``."""
+    """Set the title of ``axes``."""
     axes.set_title(text, fontsize=NORMAL)
 
 
 def keyed(axes: Axes, **where: Any) -> None:
-    """The legend of ``axes``, where there is anything to name."""
+    """Add a legend to ``axes`` if it has labelled artists."""
     if not axes.get_legend_handles_labels()[0]:
         return
-    # A white ground, since lines may pass behind it.
+    # A white background, since lines may pass behind the legend.
     axes.legend(fontsize=SMALL, facecolor="white", edgecolor="none", framealpha=0.85, **where)
 
 
 def caption(figure: Figure, text: str) -> Text:
-    """Write ``text`` under everything: what is shown, counts, seeds. Long lines are broken to fit the figure.
+    """Write ``text`` as a caption below the figure, wrapped to its width.
 
     Example:
         >>> figure = new_figure()

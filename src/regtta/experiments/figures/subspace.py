@@ -1,4 +1,4 @@
-"""The source's spectrum, and what the head makes of it."""
+"""Plots of the source spectrum and of the effect of its directions on the output."""
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -6,14 +6,14 @@ from matplotlib.axes import Axes
 from regtta.experiments.analysis.subspace import SubspaceReport
 from regtta.experiments.figures.style import GREY, LOOKS, NORMAL, SMALL, SOURCE_LOOK, keyed, prepared, titled
 
-_SHORT = 30  # directions that are told apart without a logarithm
+_SHORT = 30  # number of directions up to which the x axis is linear
 
 
 def draw_spectrum(report: SubspaceReport, ax: Axes | None = None) -> Axes:
-    """The falling variances ``λ_d``, the share of variance in the first n directions, and where the rank ends.
+    """Plot the variances ``λ_d``, the cumulative share of variance and the rank.
 
-    Both scales of a long spectrum are logarithmic, since it falls over many orders. The share has an axes of its own
-    on the right, the figure's last.
+    A long spectrum spans many orders of magnitude, so both of its scales are logarithmic. The share is drawn on twin
+    axes on the right, the last axes of the figure.
     """
     axes = prepared(ax, x="leading directions n", y="variance of the n-th, λ$_n$ (feature units²)")
     numbers = np.arange(1, report.dimensions + 1)
@@ -21,11 +21,11 @@ def draw_spectrum(report: SubspaceReport, ax: Axes | None = None) -> Axes:
     if report.dimensions > _SHORT:
         axes.set_xscale("log")
     if report.rank > 0:
-        # What lies far below the rank's last variance is rounding, and would flatten all the rest.
+        # Variances far below the last one within the rank are rounding errors and would dominate the scale.
         below = 100 if report.rank < report.dimensions else 3
         axes.set_ylim(report.variances[report.rank - 1] / below, report.variances[0] * 3)
         axes.set_yscale("log")
-    last = max(report.rank, 1)  # where a logarithmic axis begins
+    last = max(report.rank, 1)  # a logarithmic axis starts at 1
     rank = axes.axvline(last, color=GREY, linewidth=1, linestyle=(0, (4, 3)), label=f"rank {report.rank}")
     shares = axes.twinx()
     line = shares.plot(
@@ -40,7 +40,7 @@ def draw_spectrum(report: SubspaceReport, ax: Axes | None = None) -> Axes:
     shares.set_ylabel("share of all variance (no unit)", fontsize=NORMAL)
     shares.tick_params(labelsize=SMALL)
     shares.spines["top"].set_visible(False)
-    # Above the axes: wherever it lay inside, some spectrum would run through it.
+    # Above the axes, since inside them a spectrum could run through the legend.
     shares.legend(
         handles=[axes.lines[0], *line, rank], fontsize=SMALL, frameon=False, ncols=3, columnspacing=1.2,
         loc="lower center", bbox_to_anchor=(0.5, 0.99),
@@ -51,9 +51,10 @@ def draw_spectrum(report: SubspaceReport, ax: Axes | None = None) -> Axes:
 
 
 def draw_significance(report: SubspaceReport, ax: Axes | None = None) -> Axes:
-    """Variances ``λ_d`` of the leading directions against weights ``α_d``; those that carry the output are filled.
+    """Plot the weights ``α_d`` against the variances ``λ_d``; directions that carry the output are filled.
 
-    Directions beyond the rank are not drawn: their variance is rounding. The correlation is the report's, over all k.
+    Directions beyond the rank are not drawn, since their variance is a rounding error. The correlation is that of the
+    report, over all k directions.
     """
     axes = prepared(
         ax, x="variance λ$_d$ (feature units²)", y="weight α$_d$ = 1 + ‖W v$_d$‖\n(output per feature unit)"

@@ -1,9 +1,9 @@
-"""The tables of the paper as data.
+"""Tables of the paper as data.
 
 Adachi, Yamaguchi, Kumagai and Hamagami, "Test-time Adaptation for Regression by Subspace Alignment", ICLR 2025.
 
-Numbers are kept as printed, contradictions included; those are listed as slips, so that a printed number can carry
-its footnote. Rows and columns go by our names of methods, data sets and options beside the paper's own words.
+Numbers are stored as printed. Contradictions between them are listed as slips, to be shown as footnotes. Rows and
+columns have the library's names of methods, data sets and options in addition to the paper's labels.
 
 Example:
     >>> found = paper_number("utkface", method="ssa", column="mean")

@@ -1,4 +1,4 @@
-"""The paper's numbers by what they mean, for printing beside our own."""
+"""Lookup of the paper's numbers by method, data set, score and options, for comparison with our results."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from regtta.experiments.paper.reading import FILES, paper_slips, paper_table
 from regtta.experiments.paper.records import Option, PaperCell, PaperTable, Place, Slip
 from regtta.options import did_you_mean
 
-# What experiments are called; each has one table of the paper or more.
+# Names of the experiments; each has one or more tables in the paper.
 NAMES: tuple[str, ...] = (
     *("subspace", "svhn", "california", "utkface", "biwi", "biwi-multitask"),
     *("ablation", "correlation", "k", "metric", "vit"),
@@ -20,20 +20,20 @@ NAMES: tuple[str, ...] = (
 
 @dataclass(frozen=True)
 class PaperNumber:
-    """One number of the paper and all that is said of it.
+    """One number of the paper with its context.
 
     Attributes:
         cell: the number.
-        name: of the experiment.
-        label: of the table it is from.
+        name: name of the experiment.
+        label: LaTeX label of its table.
         row: our name of its row.
         column: our name of its column.
-        method: by our name; None where no method is involved.
-        dataset: by our name.
-        score: what is measured.
+        method: our name of the method; None if no method is involved.
+        dataset: our name of the data set.
+        score: name of the score.
         protocol: ``offline``, ``online`` or ``source``.
-        options: what was varied.
-        slips: the paper's contradictions that concern it, to print as footnotes.
+        options: options that the experiment varies.
+        slips: contradictions in the paper that concern the number, to print as footnotes.
     """
 
     cell: PaperCell
@@ -49,7 +49,7 @@ class PaperNumber:
     slips: tuple[Slip, ...]
 
 
-# What a number can be looked up by, beside its options.
+# Keys for lookup, in addition to the options.
 _KEYS: Mapping[str, Callable[[PaperNumber], str | None]] = MappingProxyType(
     {
         "method": lambda number: number.method,
@@ -61,18 +61,18 @@ _KEYS: Mapping[str, Callable[[PaperNumber], str | None]] = MappingProxyType(
         "label": lambda number: number.label,
     }
 )
-# Two numbers that agree in these are one, printed twice; the row's name is only how a table calls it.
+# Numbers that agree in these and in their options are the same number, printed in several tables under any row name.
 _MEANING = ("method", "column", "dataset", "score", "protocol")
 
 
 def paper_numbers(name: str, **where: Option) -> tuple[PaperNumber, ...]:
-    """Every number of an experiment that fits, in the paper's order.
+    """Return all numbers of an experiment that match, in the paper's order.
 
     Args:
-        name: of the experiment, one of ``NAMES``.
-        where: ``method``, ``column``, ``row``, ``dataset``, ``score``, ``protocol`` or ``label``, and options such as
-            ``k`` or ``lr``. A value that none of the experiment's numbers has is an error; several values that no
-            number has together give an empty tuple.
+        name: name of the experiment, one of ``NAMES``.
+        where: values of ``method``, ``column``, ``row``, ``dataset``, ``score``, ``protocol`` or ``label``, and of
+            options such as ``k`` or ``lr``. A value that does not occur in the experiment is an error; a combination
+            that does not occur gives an empty tuple.
 
     Example:
         >>> [str(number.cell) for number in paper_numbers("k", method="ssa", dataset="svhn", k=400)]
@@ -89,7 +89,7 @@ def paper_numbers(name: str, **where: Option) -> tuple[PaperNumber, ...]:
 
 
 def paper_number(name: str, **where: Option) -> PaperNumber:
-    """The one number that fits; takes what :func:`paper_numbers` takes.
+    """Return the only number that matches; the arguments are those of :func:`paper_numbers`.
 
     A number that several tables of the experiment repeat is taken from the first of them.
 
@@ -102,7 +102,7 @@ def paper_number(name: str, **where: Option) -> PaperNumber:
     """
     found = paper_numbers(name, **where)
     if not found:
-        raise OptionError(f"The paper has no number for {name} with {_listed(where)} together: give fewer of them.")
+        raise OptionError(f"The paper has no number for {name} with {_listed(where)} together. Pass fewer of them.")
     first = found[0]
     for other in found[1:]:
         if _same(first, other):
@@ -121,7 +121,7 @@ def _numbers(name: str) -> tuple[PaperNumber, ...]:
 
 
 def numbers_of(table: PaperTable) -> Iterator[PaperNumber]:
-    """Every number of a table, row by row."""
+    """Yield every number of a table, row by row."""
     for row in table.rows:
         for column, cell in zip(table.columns, row.cells, strict=True):
             yield PaperNumber(
@@ -140,8 +140,8 @@ def numbers_of(table: PaperTable) -> Iterator[PaperNumber]:
 
 
 def _first(key: str, *places: Place | PaperTable) -> str | None:
-    """What the first of the places to speak says."""
-    return next((said for place in places if (said := getattr(place, key)) is not None), None)
+    """Return the first value of ``key`` that is not None."""
+    return next((value for place in places if (value := getattr(place, key)) is not None), None)
 
 
 def _value(number: PaperNumber, key: str) -> Option | None:
@@ -153,7 +153,7 @@ def _same(one: PaperNumber, other: PaperNumber) -> bool:
 
 
 def _check(name: str, numbers: tuple[PaperNumber, ...], key: str, value: Option) -> None:
-    """Raise for a key or a value that none of the numbers has."""
+    """Raise if none of the numbers has the key or the value."""
     options = dict.fromkeys(option for number in numbers for option in number.options)
     keys = [*_KEYS, *options]
     if key not in keys:
@@ -168,7 +168,7 @@ def _check(name: str, numbers: tuple[PaperNumber, ...], key: str, value: Option)
 
 
 def _values(numbers: tuple[PaperNumber, ...], key: str) -> list[Option]:
-    """Each value once, in the paper's order."""
+    """Return the distinct values of ``key``, in the paper's order."""
     return list(dict.fromkeys(value for number in numbers if (value := _value(number, key)) is not None))
 
 

@@ -1,4 +1,4 @@
-"""The tables and slips out of their files, which lie beside the code."""
+"""Reading of the tables and slips from the TOML files of the package."""
 
 import tomllib
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from regtta.experiments.paper.records import (
 )
 from regtta.options import did_you_mean
 
-# In the paper's order: the LaTeX label of each table and the name of its file.
+# File name of each table by its LaTeX label, in the paper's order.
 FILES: Mapping[str, str] = MappingProxyType(
     {
         "tab:subspace_dim": "subspace_dim",
@@ -62,7 +62,7 @@ DIVERGED = "-"
 
 @cache
 def paper_table(label: str) -> PaperTable:
-    """A table by its LaTeX label.
+    """Return a table by its LaTeX label.
 
     Example:
         >>> paper_table("tab:california").row("rsd").cells[0].diverged
@@ -75,7 +75,7 @@ def paper_table(label: str) -> PaperTable:
 
 @cache
 def paper_slips() -> tuple[Slip, ...]:
-    """Every known place where the paper contradicts itself.
+    """Return all known contradictions in the paper.
 
     Example:
         >>> paper_slips()[0].name
@@ -94,7 +94,7 @@ def paper_slips() -> tuple[Slip, ...]:
 
 
 def _content(path: str) -> dict[str, Any]:
-    """A file of the package; Decimal keeps the digits as printed, the trailing zeros too."""
+    """Parse a TOML file of the package; Decimal keeps the digits as printed, including trailing zeros."""
     text = files("regtta.experiments.paper").joinpath(path).read_text(encoding="utf-8")
     return tomllib.loads(text, parse_float=Decimal)
 
@@ -130,7 +130,7 @@ def _option(value: Option | Decimal) -> Option:
 
 
 def _cell(entry: Any) -> PaperCell:
-    """``"-"``, a mean, or a list of mean and deviation."""
+    """Convert ``"-"``, a mean, or a list of mean and standard deviation to a cell."""
     if entry == DIVERGED:
         return PaperCell(mean=None, diverged=True)
     mean, sd = entry if isinstance(entry, list) else (entry, None)

@@ -1,4 +1,4 @@
-"""What a table of the paper is made of."""
+"""Data classes for the tables of the paper."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,10 +15,10 @@ class PaperCell:
     """One printed number.
 
     Attributes:
-        mean: the number; None where the paper prints ``-``.
-        sd: the deviation beside it; None where none is given.
-        diverged: the paper prints ``-``: the run diverged, or is part of a mean that therefore has no value.
-        text: as printed, with the paper's own digits.
+        mean: the number; None if the paper prints ``-``.
+        sd: standard deviation; None if none is printed.
+        diverged: True if the paper prints ``-``: the run diverged, or it is a mean over runs of which one diverged.
+        text: the number as printed.
 
     Example:
         >>> print(PaperCell(mean=0.52, sd=0.02, text="0.520 ± 0.02"))
@@ -31,22 +31,22 @@ class PaperCell:
     text: str = "-"
 
     def __str__(self) -> str:
-        """As printed."""
+        """Return the number as printed."""
         return self.text
 
 
 @dataclass(frozen=True)
 class Place:
-    """A row or a column, and what it says of its cells; None and nothing where it says nothing.
+    """Header of a row or a column, with the properties that its cells share; None if it does not specify one.
 
     Attributes:
-        name: ours, unlike any other of its kind in the table.
-        label: the paper's own words; ``(none)`` where it has none.
-        method: by our name.
-        dataset: by our name.
+        name: our name, unique among the rows or columns of the table.
+        label: the paper's label; ``(none)`` if it has none.
+        method: our name of the method.
+        dataset: our name of the data set.
         score: ``R2``, ``RMSE``, ``MAE``, ``accuracy`` (in percent), ``correlation``, ``valid_dimensions`` or
             ``subspace_dimensions``.
-        options: what was varied, such as ``k``, ``lr``, ``batch_size``, ``metric``, ``weighting`` and ``task``.
+        options: options that are varied, such as ``k``, ``lr``, ``batch_size``, ``metric``, ``weighting`` and ``task``.
     """
 
     name: str
@@ -59,32 +59,32 @@ class Place:
 
 @dataclass(frozen=True)
 class PaperRow:
-    """A row: where it stands, and one cell for each column."""
+    """Row of a table: its header ``place`` and one cell per column."""
 
     place: Place
     cells: tuple[PaperCell, ...]
 
     @property
     def name(self) -> str:
-        """Our name of the row."""
+        """Name of the row."""
         return self.place.name
 
 
 @dataclass(frozen=True)
 class PaperTable:
-    """A table as printed, its rows and columns in the paper's order.
+    """Table as printed, with its rows and columns in the paper's order.
 
     Attributes:
-        name: of the experiment it belongs to; several tables may share one.
-        label: its LaTeX label.
-        caption: in our words.
-        score: of every cell; None where the columns differ.
-        protocol: ``offline``, ``online``, or ``source`` for what is measured on the source model alone.
-        dataset: of every cell; None where rows or columns differ.
-        method: of the cells whose row and column name none; None where they all do or none has one.
-        columns: one for each cell of a row.
-        rows: from the top.
-        notes: what a reader of the numbers should know.
+        name: name of the experiment, which several tables may share.
+        label: LaTeX label.
+        caption: caption in our words.
+        score: score of all cells; None if the columns differ.
+        protocol: ``offline``, ``online``, or ``source`` for measurements on the source model alone.
+        dataset: data set of all cells; None if rows or columns differ.
+        method: default method of cells whose row and column specify none; None if there is no default.
+        columns: headers of the columns.
+        rows: rows from top to bottom.
+        notes: remarks on the numbers.
     """
 
     name: str
@@ -99,12 +99,12 @@ class PaperTable:
     notes: tuple[str, ...] = ()
 
     def row(self, name: str) -> PaperRow:
-        """The row of that name."""
+        """Return a row by name."""
         known = {row.name: row for row in self.rows}
         return known[self._checked("row", name, tuple(known))]
 
     def cell(self, row: str, column: str) -> PaperCell:
-        """The cell in that row and column, by our names of them.
+        """Return a cell by the names of its row and column.
 
         Example:
             >>> from regtta.experiments.paper import paper_table
@@ -122,13 +122,13 @@ class PaperTable:
 
 @dataclass(frozen=True)
 class SlipPlace:
-    """One place that a slip concerns.
+    """Cell or column that a slip concerns.
 
     Attributes:
-        label: of the table.
-        column: in it.
-        row: in it; None for the whole column.
-        says: what is printed there: the cell, or the column's heading where no row is named.
+        label: LaTeX label of the table.
+        column: name of the column.
+        row: name of the row; None for the whole column.
+        says: the printed text of the cell, or of the column heading if there is no row.
     """
 
     label: str
@@ -139,12 +139,12 @@ class SlipPlace:
 
 @dataclass(frozen=True)
 class Slip:
-    """Where the paper contradicts itself.
+    """Contradiction in the paper.
 
     Attributes:
-        name: of the slip.
-        text: a footnote for the numbers concerned.
-        places: every one of them.
+        name: name of the slip.
+        text: footnote for the numbers concerned.
+        places: all places concerned.
     """
 
     name: str
@@ -152,7 +152,7 @@ class Slip:
     places: tuple[SlipPlace, ...]
 
     def concerns(self, label: str, row: str, column: str) -> bool:
-        """Whether the cell is one of its places."""
+        """Return True if the slip concerns the cell."""
         return any(
             place.label == label and place.column == column and place.row in (None, row) for place in self.places
         )
