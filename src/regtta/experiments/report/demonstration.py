@@ -17,7 +17,7 @@ from regtta.experiments.figures import cloud_panels
 from regtta.experiments.figures.method_scores import draw_streams
 from regtta.experiments.figures.style import figure_of, new_figure
 from regtta.experiments.numerals import number, source_models
-from regtta.experiments.report.adaptation.pictures import (
+from regtta.experiments.report.adaptation_figures import (
     assumption_pictures,
     prediction_pictures,
     shift_pictures,

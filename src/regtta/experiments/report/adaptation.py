@@ -4,14 +4,14 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from regtta.experiments.report.adaptation.pictures import (
+from regtta.experiments.report.adaptation_figures import (
     assumption_pictures,
     prediction_pictures,
     shift_pictures,
     stream_pictures,
     subspace_pictures,
 )
-from regtta.experiments.report.adaptation.words import Verdict, distance, facts_of, verdict_of, warnings_of
+from regtta.experiments.report.adaptation_summary import Verdict, distance, facts_of, verdict_of, warnings_of
 from regtta.experiments.report.content import Entry, Grid, Page, Section
 
 Record = Mapping[str, Any]
