@@ -59,26 +59,26 @@ def test_kinds_are_told_by_what_lies_there(record, demo):
 
 
 def test_a_missing_path_is_told(tmp_path):
-    with pytest.raises(MissingFileError, match=r"There is no .*gone\.json"):
+    with pytest.raises(MissingFileError, match=r"There is no file or folder .*gone\.json"):
         page_of([tmp_path / "gone.json"], "x")
 
 
 @pytest.mark.parametrize("name", ["run.txt", "run", "weights.safetensors"])
 def test_another_kind_of_file_is_no_run(tmp_path, name):
     (tmp_path / name).write_text("{}")
-    with pytest.raises(ForeignFileError, match=f"{name} is no run"):
+    with pytest.raises(ForeignFileError, match=f"{name} is not a recorded run"):
         kind_of(tmp_path / name)
 
 
 @pytest.mark.parametrize("missing", ["results.json", "detail.json"])
 def test_a_folder_of_the_demo_needs_both_files(demo, missing):
     (demo / missing).unlink()
-    with pytest.raises(ForeignFileError, match="is no run"):
+    with pytest.raises(ForeignFileError, match="is not a recorded run"):
         kind_of(demo)
 
 
 def test_an_empty_folder_is_no_run(tmp_path):
-    with pytest.raises(ForeignFileError, match="is no run"):
+    with pytest.raises(ForeignFileError, match="is not a recorded run"):
         kind_of(tmp_path)
 
 
