@@ -101,11 +101,11 @@ def test_a_folder_that_is_missing_is_told(record, refusal):
 @pytest.mark.parametrize(
     ("runs", "said"),
     [
-        (["gone.json"], "There is no gone.json"),
-        (["target.csv"], "target.csv is no table of regtta reproduce"),
-        (["mymodel.py"], "mymodel.py is no run"),
+        (["gone.json"], "There is no file or folder gone.json"),
+        (["target.csv"], "target.csv is not a table of regtta reproduce"),
+        (["mymodel.py"], "mymodel.py is not a recorded run"),
         (["run.json", "target.csv"], "Expected runs of one kind"),
-        (["foreign.json"], "foreign.json is no record of regtta adapt"),
+        (["foreign.json"], "foreign.json is not a record of regtta adapt"),
     ],
 )
 def test_what_is_no_run_is_one_line(record, refusal, runs, said):

@@ -34,5 +34,5 @@ def test_runs_without_their_results_are_refused(tmp_path: Path, result):
 def test_a_record_without_what_belongs_in_it_makes_no_page(tmp_path: Path, content):
     path = tmp_path / "run.json"
     path.write_text(json.dumps({"format": ADAPTATION, **content}))
-    with pytest.raises(RegttaError, match=r"run\.json is damaged, or another version wrote it"):
+    with pytest.raises(RegttaError, match=r"run\.json is damaged or was written by another version"):
         page_of([path], "regtta report run.json")

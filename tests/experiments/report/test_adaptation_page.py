@@ -11,10 +11,9 @@ import torch
 import regtta
 import zoo
 from regtta.commands.recording import Recorder
-from regtta.experiments.report import write_page
+from regtta.experiments.report import adaptation_figures, write_page
 from regtta.experiments.report.adaptation import adaptation_page
-from regtta.experiments.report.adaptation import pictures as module
-from regtta.experiments.report.adaptation.words import verdict_of
+from regtta.experiments.report.adaptation_summary import verdict_of
 from regtta.metrics import RegressionMetrics
 
 
@@ -139,11 +138,11 @@ CHANGES = {
 
 
 MAKERS = [
-    module.shift_pictures,
-    module.prediction_pictures,
-    module.stream_pictures,
-    module.subspace_pictures,
-    module.assumption_pictures,
+    adaptation_figures.shift_pictures,
+    adaptation_figures.prediction_pictures,
+    adaptation_figures.stream_pictures,
+    adaptation_figures.subspace_pictures,
+    adaptation_figures.assumption_pictures,
 ]
 
 

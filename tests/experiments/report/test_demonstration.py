@@ -233,5 +233,5 @@ def test_nothing_is_claimed_where_every_run_diverged(folder):
 def test_files_that_the_demo_did_not_write_are_refused_by_name(folder, name, text):
     path = folder()
     (path / name).unlink() if text is None else (path / name).write_text(text)
-    with pytest.raises(ForeignFileError, match=f"{name} is not what regtta demo writes"):
+    with pytest.raises(ForeignFileError, match=f"{name} is not a valid file of regtta demo"):
         page_of(path)

@@ -11,7 +11,7 @@ import zoo
 from regtta.commands.recording import Recorder, write_record
 from regtta.errors import FileError, ForeignFileError, MissingFileError, OptionError
 from regtta.experiments.recorded import ADAPTATION as FORMAT
-from regtta.experiments.report import opening
+from regtta.experiments.report import html_of, opening
 from regtta.experiments.report.opening import kind_of, page_of, read_record, tables_of
 from regtta.reading import MOST_JSON_BYTES
 
@@ -59,26 +59,26 @@ def test_kinds_are_told_by_what_lies_there(record, demo):
 
 
 def test_a_missing_path_is_told(tmp_path):
-    with pytest.raises(MissingFileError, match=r"There is no .*gone\.json"):
+    with pytest.raises(MissingFileError, match=r"There is no file or folder .*gone\.json"):
         page_of([tmp_path / "gone.json"], "x")
 
 
 @pytest.mark.parametrize("name", ["run.txt", "run", "weights.safetensors"])
 def test_another_kind_of_file_is_no_run(tmp_path, name):
     (tmp_path / name).write_text("{}")
-    with pytest.raises(ForeignFileError, match=f"{name} is no run"):
+    with pytest.raises(ForeignFileError, match=f"{name} is not a recorded run"):
         kind_of(tmp_path / name)
 
 
 @pytest.mark.parametrize("missing", ["results.json", "detail.json"])
 def test_a_folder_of_the_demo_needs_both_files(demo, missing):
     (demo / missing).unlink()
-    with pytest.raises(ForeignFileError, match="is no run"):
+    with pytest.raises(ForeignFileError, match="is not a recorded run"):
         kind_of(demo)
 
 
 def test_an_empty_folder_is_no_run(tmp_path):
-    with pytest.raises(ForeignFileError, match="is no run"):
+    with pytest.raises(ForeignFileError, match="is not a recorded run"):
         kind_of(tmp_path)
 
 
@@ -121,6 +121,33 @@ def test_two_demos_do_not_go_together(demo, tmp_path):
     other = shutil.copytree(demo, tmp_path / "other")
     with pytest.raises(OptionError, match="one folder of regtta demo, found 2"):
         page_of([demo, other], "x")
+
+
+# --- names that users choose ---------------------------------------------------------------------
+
+HOSTILE = "<script>hit=1<script>&\"'"
+ESCAPED = "&lt;script&gt;hit=1&lt;script&gt;&amp;&#34;&#39;"
+
+
+def assert_escaped(text: str) -> None:
+    assert ESCAPED in text
+    assert HOSTILE not in text
+    assert text.count("<script>") == 1  # the page's own
+
+
+def test_hostile_names_in_a_record_are_escaped(tmp_path, content):
+    method = content["environment"]["method"] | {"name": HOSTILE}
+    hostile = {"model": HOSTILE, "data": HOSTILE, "environment": content["environment"] | {"method": method}}
+    path = tmp_path / f"{HOSTILE}.json"
+    write_record(path, content | hostile)
+    assert_escaped(html_of(page_of([path], f"regtta report {path}")))
+    assert_escaped(html_of(page_of([path, path], f"regtta report {path}")))
+
+
+def test_a_hostile_file_name_of_a_table_is_escaped(tmp_path):
+    path = tmp_path / f"{HOSTILE}.csv"
+    shutil.copy(RESULTS / "california" / "california.csv", path)
+    assert_escaped(html_of(page_of([path], f"regtta report {path}")))
 
 
 # --- records that are none -----------------------------------------------------------------------

@@ -3,6 +3,7 @@ import dataclasses
 import hashlib
 import re
 from html.parser import HTMLParser
+from importlib import resources
 from itertools import pairwise
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from regtta.errors import ExistingFileError, MissingFileError, OptionError
 from regtta.experiments import figures
 from regtta.experiments.report import Entry, Grid, Page, Picture, Section, html_of, write_page
-from regtta.experiments.report.parts import SIGNS
+from regtta.experiments.report.rendering import SIGNS
 
 VOID = {"meta", "link", "img", "br"}
 
@@ -151,6 +152,16 @@ def test_nothing_a_user_wrote_becomes_markup(hostile_page, hostile_tree):
         assert wrote in texts
     attributes = {value for _, attributes in hostile_tree.elements for value in attributes.values()}
     assert {picture.alt, grid.rows[0][0].value, f"Enlarge: {picture.title}"} <= attributes
+
+
+def test_no_template_turns_escaping_off():
+    templates = list((resources.files("regtta.experiments.report") / "templates").iterdir())
+    assert sorted(path.name for path in templates) == [
+        "behaviour.js", "figure.html.j2", "page.html.j2", "style.css", "table.html.j2",
+    ]  # fmt: skip
+    for path in templates:
+        if path.name.endswith(".j2"):
+            assert not re.search(r"\|\s*safe\b|autoescape", path.read_text(encoding="utf-8"))
 
 
 def test_the_policy_allows_the_page_itself_and_nothing_else(tree):

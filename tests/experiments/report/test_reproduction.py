@@ -289,7 +289,7 @@ def test_bytes_that_are_no_text_are_refused(tmp_path):
 @pytest.mark.parametrize("column", ["smoke", "missing", "source_models", "mean"])
 def test_a_table_that_lacks_a_column_is_refused(edited, column):
     path = edited(lambda line: {name: value for name, value in line.items() if name != column})
-    with pytest.raises(ForeignFileError, match="no table of regtta reproduce"):
+    with pytest.raises(ForeignFileError, match="is not a table of regtta reproduce"):
         page_of(path)
 
 

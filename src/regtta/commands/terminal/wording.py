@@ -24,7 +24,7 @@ _WORDS = (
 
 _EXTRAS = {
     "cli": ("typer", "rich", "pandas", "pyarrow"),
-    "experiments": ("sklearn", "matplotlib", "scipy", "PIL", "timm", "torchvision"),
+    "experiments": ("sklearn", "matplotlib", "scipy", "PIL", "timm", "torchvision", "jinja2"),
     "analysis": ("ot", "umap"),
     "export": ("onnx", "onnxscript", "onnxruntime"),
     "monitor": ("river", "tensorboard"),

@@ -1,4 +1,4 @@
-"""What a report says, before anything is said about how it looks. All of it is plain text: nothing here is markup."""
+"""Content of a report, independent of its layout. Every string is plain text and is escaped when rendered."""
 
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -13,13 +13,13 @@ Tone = Literal["better", "worse", "undecided", "unknown"]
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """A figure.
+    """A figure with its texts.
 
     Args:
-        title: its heading.
-        alt: what is to be seen, for those who cannot see it.
-        caption: shown under it.
-        figure: drawn on white.
+        title: heading.
+        alt: description of the figure for readers who cannot see it.
+        caption: text below the figure.
+        figure: Matplotlib figure; it is shown on a white background.
     """
 
     title: str
@@ -30,12 +30,12 @@ class Picture:
 
 @dataclass(frozen=True)
 class Entry:
-    """One place of a grid.
+    """A table cell.
 
     Args:
-        text: as shown.
-        bold: whether it stands out.
-        value: what to sort by. ``None`` sorts by the text: by the number it begins with, if it does.
+        text: displayed text.
+        bold: display the text in bold.
+        value: sort key. With ``None``, the cell sorts by the number that its text begins with, or else by its text.
     """
 
     text: str
@@ -45,13 +45,13 @@ class Entry:
 
 @dataclass(frozen=True)
 class Grid:
-    """A table that sorts. The first column names the rows.
+    """A sortable table whose first column holds the row names.
 
     Args:
-        title: its heading.
-        columns: the heads of the columns.
-        rows: as many entries in each as there are columns.
-        notes: shown under it.
+        title: heading.
+        columns: column headers.
+        rows: one entry per column in each row.
+        notes: paragraphs below the table.
 
     Example:
         >>> Grid("Scores", ("method", "R²"), ((Entry("ssa"), Entry("0.93"), Entry("0.95")),))
@@ -75,7 +75,7 @@ class Grid:
 
 @dataclass(frozen=True, eq=False)
 class Section:
-    """A part of the page with a heading: what is said, then tables, then figures."""
+    """A titled part of the page: paragraphs, then tables, then figures."""
 
     title: str
     paragraphs: tuple[str, ...] = ()
@@ -85,17 +85,17 @@ class Section:
 
 @dataclass(frozen=True, eq=False)
 class Page:
-    """A whole report.
+    """A complete report.
 
     Args:
-        title: what was run.
-        headline: the verdict in one sentence, the first thing on the page.
-        tone: how the verdict is marked, by a word, a sign and a colour.
-        summary: a few sentences under it.
-        facts: names and values: model, statistics, method, versions, device.
-        warnings: what to be careful about, in plain words; nothing is shown where there are none.
-        sections: in the order of reading.
-        command: what to type to make it all again.
+        title: name of the run.
+        headline: verdict in one sentence, shown first.
+        tone: kind of verdict, shown as a word, a sign and a colour.
+        summary: sentences below the headline.
+        facts: pairs of name and value, such as model, statistics, method, versions and device.
+        warnings: caveats in plain words; the list is omitted if empty.
+        sections: in reading order.
+        command: shell command that reproduces the report.
     """
 
     title: str

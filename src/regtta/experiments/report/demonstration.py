@@ -1,4 +1,4 @@
-"""The report of ``regtta demo``: from its files to a page."""
+"""Report of a ``regtta demo`` folder, built from the files in it."""
 
 import math
 import shlex
@@ -17,7 +17,7 @@ from regtta.experiments.figures import cloud_panels
 from regtta.experiments.figures.method_scores import draw_streams
 from regtta.experiments.figures.style import figure_of, new_figure
 from regtta.experiments.numerals import number, source_models
-from regtta.experiments.report.adaptation.pictures import (
+from regtta.experiments.report.adaptation_figures import (
     assumption_pictures,
     prediction_pictures,
     shift_pictures,
@@ -38,11 +38,11 @@ Results = Mapping[str, Any]
 
 
 def demonstration_page(folder: Path, command: str) -> Page:
-    """The page of a folder that ``regtta demo`` wrote.
+    """Return the page of a folder written by ``regtta demo``.
 
     Args:
-        folder: with ``results.json`` and ``detail.json``.
-        command: that makes the page again.
+        folder: folder with ``results.json`` and ``detail.json``.
+        command: shell command that reproduces the page.
     """
     results, detail = (_read(folder / name) for name in (RESULTS, DETAIL))
     scores = _scores(results)
@@ -79,14 +79,19 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         content = parse_json(read_whole(path, MOST_JSON_BYTES).decode("utf-8"))
     except (FileError, ValueError) as error:
-        raise ForeignFileError(f"{path} is not what regtta demo writes ({error}). Run regtta demo again.") from error
+        raise ForeignFileError(
+            f"{path} is not a valid file of regtta demo ({error}). Run regtta demo again."
+        ) from error
     if not isinstance(content, dict) or not _KEYS[path.name] <= content.keys():
-        raise ForeignFileError(f"{path} is not what regtta demo writes. Run regtta demo again.")
+        raise ForeignFileError(
+            f"{path} is not a valid file of regtta demo: expected an object with the keys {sorted(_KEYS[path.name])}. "
+            "Run regtta demo again."
+        )
     return content
 
 
 def _runs(results: Results, arm: str, scene: str) -> dict[int, float]:
-    """Offline R² by source model; nothing where a run diverged."""
+    """Return offline R² by source seed, without runs that diverged."""
     return {
         run["source_seed"]: run["scores"]["r2"]
         for run in results["runs"]
@@ -115,7 +120,7 @@ def _scores(results: Results) -> MethodScores:
 
 
 def _gain(results: Results, other: str) -> Difference:
-    """SSA less another method, in the mean over degradations, paired over source models."""
+    """Return the difference of SSA and ``other`` in R² averaged over degradations, paired over source models."""
     scenes = [scene for scene in dict.fromkeys(run["scene"] for run in results["runs"]) if scene != _CLEAN]
     mine, theirs = (
         {

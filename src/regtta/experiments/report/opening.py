@@ -1,4 +1,4 @@
-"""From the paths a user names to the page: which kind of run lies there."""
+"""Detection of the kind of run at a path, and construction of its page."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,22 +14,22 @@ from regtta.reading import MOST_JSON_BYTES, parse_json, read_whole
 
 
 def page_of(paths: Sequence[Path], command: str) -> Page:
-    """The page of runs of one kind: records of ``regtta adapt``, or what ``regtta demo`` or ``reproduce`` wrote.
+    """Return the page of runs of one kind.
 
     Args:
-        paths: files or folders.
-        command: that makes the page again.
+        paths: records of ``regtta adapt``, a folder of ``regtta demo``, or folders or tables of ``regtta reproduce``.
+        command: shell command that reproduces the page.
     """
     kinds = {path: kind_of(path) for path in paths}
     if len(set(kinds.values())) != 1:
         found = ", ".join(f"{path} ({kind})" for path, kind in kinds.items()) or "nothing"
-        raise OptionError(f"Expected runs of one kind for one report, found {found}. Make a report of each.")
+        raise OptionError(f"Expected runs of one kind for one report, found {found}. Write one report per kind.")
     try:
         return _page(next(iter(kinds.values())), paths, command)
     except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError, MemoryError) as error:
         names = ", ".join(map(str, paths))
         raise ForeignFileError(
-            f"{names} is damaged, or another version wrote it ({type(error).__name__}: {error}). Make the run again."
+            f"{names} is damaged or was written by another version ({type(error).__name__}: {error}). Repeat the run."
         ) from error
 
 
@@ -38,16 +38,19 @@ def _page(kind: str, paths: Sequence[Path], command: str) -> Page:
         return adaptation_page([read_record(path) for path in paths], command)
     if kind == "demo":
         if len(paths) > 1:
-            raise OptionError(f"Expected one folder of regtta demo, found {len(paths)}. Make a report of each.")
+            raise OptionError(f"Expected one folder of regtta demo, found {len(paths)}. Write one report per folder.")
         return demonstration_page(paths[0], command)
     tables = [table for path in paths for table in (tables_of(path) if path.is_dir() else [path])]
     return reproduction_page(tables, command)
 
 
 def kind_of(path: Path) -> str:
-    """``"adapt"``, ``"demo"`` or ``"reproduce"``."""
+    """Return the kind of run at ``path``: ``"adapt"``, ``"demo"`` or ``"reproduce"``."""
     if not path.exists():
-        raise MissingFileError(f"There is no {path}. Name what regtta adapt --record, demo or reproduce has written.")
+        raise MissingFileError(
+            f"There is no file or folder {path}. Pass the output of regtta adapt --record, regtta demo or "
+            "regtta reproduce."
+        )
     if path.is_dir():
         if (path / RESULTS).is_file() and (path / DETAIL).is_file():
             return "demo"
@@ -58,22 +61,23 @@ def kind_of(path: Path) -> str:
     elif path.suffix == ".json":
         return "adapt"
     raise ForeignFileError(
-        f"{path} is no run: expected a .json of regtta adapt --record, or the folder of regtta demo or reproduce."
+        f"{path} is not a recorded run. Expected a .json file of regtta adapt --record, or a folder of regtta demo or "
+        "regtta reproduce."
     )
 
 
 def tables_of(folder: Path) -> list[Path]:
-    """The tables that ``regtta reproduce`` wrote into a folder."""
+    """Return the sorted CSV tables of ``regtta reproduce`` in ``folder``: those with a LaTeX table beside them."""
     return sorted(path for path in folder.glob("*.csv") if path.with_suffix(".tex").is_file())
 
 
 def read_record(path: Path) -> dict[str, Any]:
-    """A record of ``regtta adapt``, or the error that says that it is none."""
+    """Read a record of ``regtta adapt``; raise ForeignFileError if the file is not one."""
     raw = read_whole(path, MOST_JSON_BYTES)
     try:
         content = parse_json(raw.decode("utf-8"))
     except ValueError as error:
         raise ForeignFileError(f"{path} cannot be read as JSON: {error}.") from error
     if not isinstance(content, dict) or content.get("format") != ADAPTATION:
-        raise ForeignFileError(f"{path} is no record of regtta adapt. Make one with regtta adapt --record {path}.")
+        raise ForeignFileError(f"{path} is not a record of regtta adapt. Write one with regtta adapt --record {path}.")
     return content

@@ -1,4 +1,4 @@
-"""The report of ``regtta reproduce``: from the tables that it wrote to a page."""
+"""Report of ``regtta reproduce``, built from the tables that it wrote."""
 
 import csv
 import io
@@ -22,20 +22,20 @@ _COLUMNS = set(COLUMNS)
 _NUMERIC = tuple(
     name for name in COLUMNS if name.startswith(("less_", "mean", "sd", "source_models", "paper_mean", "paper_sd"))
 )
-_FEWEST = 4  # rows that make a picture worth drawing
-_MOST_BYTES = 64 * 2**20  # the longest table of an experiment has some 100 KB
-# Repetitions are bounded and stay in their line: no text makes the search take longer than in proportion to it.
+_FEWEST = 4  # smallest number of rows that is drawn as a figure
+_MOST_BYTES = 64 * 2**20  # the longest table of an experiment has about 100 KB
+# Repetitions are bounded and stay within a line, so that the search takes linear time on any text.
 _MADE_BY = re.compile(r"Made by `(?P<command>[^`\n]{1,2000})` from (?P<behind>[^,`\n]{1,500}\([^()`\n]{0,2000}\))")
 
 Line = Mapping[str, str]
 
 
 def reproduction_page(tables: Sequence[Path], command: str) -> Page:
-    """The page of the CSV files that ``regtta reproduce`` wrote.
+    """Return the page of CSV files written by ``regtta reproduce``.
 
     Args:
-        tables: the files, one for each experiment.
-        command: that makes the page again.
+        tables: CSV files, one per experiment.
+        command: shell command that reproduces the page.
     """
     lines = {path.stem: _read(path) for path in tables}
     first = next(iter(lines.values()))
@@ -61,26 +61,31 @@ def _read(path: Path) -> list[Line]:
     except (UnicodeDecodeError, csv.Error) as error:
         raise ForeignFileError(f"{path} cannot be read as a table: {error}.") from error
     if not lines or not lines[0].keys() >= _COLUMNS:
-        raise ForeignFileError(f"{path} is no table of regtta reproduce. Name its folder, or one of its CSV files.")
+        raise ForeignFileError(
+            f"{path} is not a table of regtta reproduce. Pass its output folder or one of its CSV files."
+        )
     _check_numbers(path, lines)
     return lines
 
 
 def _check_numbers(path: Path, lines: Sequence[Line]) -> None:
-    for number_of, line in enumerate(lines, start=2):
+    for line_number, line in enumerate(lines, start=2):
         if len(line) != len(lines[0]) or None in line.values():
-            raise ForeignFileError(f"Line {number_of} of {path} has fewer or more cells than the first. Make it again.")
+            raise ForeignFileError(
+                f"Expected {len(lines[0])} cells in each line of {path}, found fewer or more in line {line_number}. "
+                "Run regtta reproduce again."
+            )
         for name in _NUMERIC:
             try:
                 _number(line[name])
-            except (TypeError, ValueError) as error:  # a line that is too short has None there
+            except (TypeError, ValueError) as error:  # a missing cell is None
                 raise ForeignFileError(
-                    f"Expected a number as {name} in line {number_of} of {path}, found {line[name]!r}."
+                    f"Expected a number as {name} in line {line_number} of {path}, found {line[name]!r}."
                 ) from error
 
 
 def _made_by(path: Path) -> tuple[str, str]:
-    """The command behind a table and what ran it, as the Markdown beside it says."""
+    """Return the command and the environment of a table, as stated in the Markdown file beside it."""
     beside = path.with_suffix(".md")
     text = read_whole(beside, _MOST_BYTES).decode("utf-8", errors="replace") if beside.is_file() else ""
     found = _MADE_BY.search(text)
@@ -88,7 +93,7 @@ def _made_by(path: Path) -> tuple[str, str]:
 
 
 def _verdict(lines: Sequence[Line]) -> tuple[str, Tone, tuple[str, ...]]:
-    """SSA against the source model in the first table that has both."""
+    """Return headline, tone and summary for SSA against the source model, from the first row that compares them."""
     rows = [line for line in lines if line["row"] == "ssa"]
     if not rows:
         return "No table here compares SSA with the source model.", "unknown", ()
@@ -125,7 +130,7 @@ def _warnings(lines: Mapping[str, Sequence[Line]], *, smoke: bool) -> list[str]:
 
 
 def _called(line: Line) -> str:
-    """A row by its name; where the columns are what differs, by its table and column."""
+    """Return the row name or, for tables whose columns are the variants, table and column."""
     if line["row"] in (line["score"], line["setting"]):
         return f"{line['table'].replace('_', ' ')} at {line['column']}"
     return line["row"]
@@ -186,7 +191,7 @@ def _gap(line: Line, key: str) -> Entry:
 
 
 def _pictures(lines: Sequence[Line]) -> tuple[Picture, ...]:
-    """The first column of a table by method, or the only row of a sweep."""
+    """Draw the first column of a table or, if it has few rows, its first row over the columns."""
     lines = [line for line in lines if line["missing"] == "0"]
     if not lines:
         return ()

@@ -1,31 +1,31 @@
-"""The page of one adaptation or several: the verdict, then what stands behind it."""
+"""Report of one or several ``regtta adapt`` runs, built from their records."""
 
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from regtta.experiments.report.adaptation.pictures import (
+from regtta.experiments.report.adaptation_figures import (
     assumption_pictures,
     prediction_pictures,
     shift_pictures,
     stream_pictures,
     subspace_pictures,
 )
-from regtta.experiments.report.adaptation.words import Verdict, distance, facts_of, verdict_of, warnings_of
+from regtta.experiments.report.adaptation_summary import Verdict, distance, facts_of, verdict_of, warnings_of
 from regtta.experiments.report.content import Entry, Grid, Page, Section
 
 Record = Mapping[str, Any]
 
 
 def adaptation_page(records: Sequence[Record], command: str) -> Page:
-    """One record, or several on the same data side by side.
+    """Return the page of one record, or of several records on the same data side by side.
 
     Args:
-        records: as ``regtta adapt --record`` wrote them.
-        command: that makes the page again.
+        records: records written by ``regtta adapt --record``.
+        command: shell command that reproduces the page.
     """
     verdicts = [verdict_of(record) for record in records]
-    best = verdicts[0] if len(records) == 1 else _best(verdicts)
+    best = _best(verdicts)
     names = _names(records)
     sections = [
         section
@@ -52,12 +52,12 @@ def adaptation_page(records: Sequence[Record], command: str) -> Page:
 
 
 def _best(verdicts: Sequence[Verdict]) -> Verdict:
-    """The verdict on the run that gained most; on the first where nothing tells them apart."""
+    """Return the verdict of the run with the largest gain, or the first verdict if none has a gain."""
     return max(verdicts, key=lambda verdict: -math.inf if verdict.gain is None else verdict.gain)
 
 
 def _names(records: Sequence[Record]) -> list[str]:
-    """The methods, numbered where one comes twice."""
+    """Return the method names, numbered where a name occurs more than once."""
     names = [str(record["environment"]["method"]["name"]) for record in records]
     return [f"{name} ({place + 1})" if names.count(name) > 1 else name for place, name in enumerate(names)]
 

@@ -1,4 +1,4 @@
-"""The figures of an adaptation's record, each drawn from the numbers that the record holds."""
+"""Figures of an adaptation record, drawn from the numbers stored in it. A figure without its numbers is omitted."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -33,7 +33,7 @@ Record = Mapping[str, Any]
 
 
 def shift_pictures(record: Record) -> tuple[Picture, ...]:
-    """Means and spreads along the directions, and how well source directions rebuild the features."""
+    """Draw means and spreads along the source directions, and the reconstruction error from these directions."""
     return (*_moment_pictures(record), *_reconstruction_pictures(record))
 
 
@@ -71,7 +71,7 @@ def _reconstruction_pictures(record: Record) -> tuple[Picture, ...]:
 
 
 def prediction_pictures(record: Record) -> tuple[Picture, ...]:
-    """Their distribution, and against labels where there are any."""
+    """Draw the distribution of predictions and, with labels, predictions against labels."""
     made = []
     if "outputs" in record:
         made.append(
@@ -96,7 +96,7 @@ def prediction_pictures(record: Record) -> tuple[Picture, ...]:
 
 
 def stream_pictures(record: Record) -> tuple[Picture, ...]:
-    """Loss, gradient, displacement, moments and online R² over the steps."""
+    """Draw loss, gradient norm, displacement, moments and online R² over the stream."""
     stream = StreamRecord.from_plain(record["stream"])
     return (
         Picture(
@@ -109,7 +109,7 @@ def stream_pictures(record: Record) -> tuple[Picture, ...]:
 
 
 def subspace_pictures(record: Record) -> tuple[Picture, ...]:
-    """The spectrum, which directions move the output, and how raw dimensions enter."""
+    """Draw the source spectrum, the weight of each direction, and gradient norms of raw dimensions."""
     if "subspace" not in record:
         return ()
     subspace = SubspaceReport.from_plain(record["subspace"])
@@ -136,7 +136,7 @@ def subspace_pictures(record: Record) -> tuple[Picture, ...]:
 
 
 def assumption_pictures(record: Record) -> tuple[Picture, ...]:
-    """Whether features are the Gaussians that alignment takes them for."""
+    """Draw how far the target features are from the Gaussian that alignment assumes."""
     if "normality" not in record:
         return ()
     return (

@@ -1,19 +1,19 @@
-// What the page does beyond being read: a theme to choose, tables that sort, figures to enlarge, a command to copy.
-// It reads only what the page already shows, and asks for nothing from outside. Without it all content is still there.
+// Interactive features: colour theme, sortable tables, enlarged figures, copying the command.
+// The script makes no requests. Without it the page still shows all content.
 "use strict";
 (() => {
   const KEY = "regtta-report-theme";
   const root = document.documentElement;
 
-  // Browsers may refuse to remember anything (private windows, files): the choice then lasts as long as the page.
+  // Local storage may be unavailable (private windows, file URLs): the choice then lasts until the page is closed.
   const remembered = () => {
     try { return localStorage.getItem(KEY); } catch { return null; }
   };
   const remember = (theme) => {
-    try { localStorage.setItem(KEY, theme); } catch { /* not kept */ }
+    try { localStorage.setItem(KEY, theme); } catch { /* not stored */ }
   };
 
-  // Before the page is painted, so that it never flashes in the other theme.
+  // Applied before the first paint, so that the page does not flash in the other theme.
   const chosen = remembered();
   if (chosen === "light" || chosen === "dark") root.dataset.theme = chosen;
 
@@ -23,7 +23,7 @@
     const button = document.getElementById("theme");
     const system = matchMedia("(prefers-color-scheme: dark)");
     const isDark = () => (root.dataset.theme ?? (system.matches ? "dark" : "light")) === "dark";
-    // The button says what it will do.
+    // The label names the theme that a click switches to.
     const label = () => { button.textContent = isDark() ? "Light colours" : "Dark colours"; };
     button.addEventListener("click", () => {
       root.dataset.theme = isDark() ? "light" : "dark";
@@ -35,13 +35,13 @@
     button.hidden = false;
   }
 
-  // Numbers before texts; "9 seeds" before "10 seeds". A cell with neither key is empty.
+  // Numbers sort before texts, and "9 seeds" before "10 seeds". A cell without a key is empty.
   const collator = new Intl.Collator("en", { numeric: true });
   const isEmpty = ({ number, text }) => number === undefined && text === undefined;
   function compare(a, b) {
     if (a.number !== undefined && b.number !== undefined) {
       const [x, y] = [Number(a.number), Number(b.number)];
-      return x === y ? 0 : x < y ? -1 : 1; // a difference would be NaN between infinities
+      return x === y ? 0 : x < y ? -1 : 1; // a difference of infinities would be NaN
     }
     if (a.number !== undefined) return -1;
     if (b.number !== undefined) return 1;
@@ -49,12 +49,12 @@
   }
 
   function sorted(rows, column, order) {
-    if (order === "none") return rows; // as the page was written
+    if (order === "none") return rows; // original order
     const key = (row) => row.cells[column].dataset;
     const full = rows.filter((row) => !isEmpty(key(row)));
     const empty = rows.filter((row) => isEmpty(key(row)));
     const sign = order === "ascending" ? 1 : -1;
-    return [...full.sort((a, b) => sign * compare(key(a), key(b))), ...empty]; // empty ones last, either way
+    return [...full.sort((a, b) => sign * compare(key(a), key(b))), ...empty]; // empty cells last in both directions
   }
 
   const NEXT = { none: "ascending", ascending: "descending", descending: "none" };
@@ -92,15 +92,15 @@
       dialog.querySelector(".caption").textContent = figure.querySelector("figcaption").textContent;
       large.src = image.src;
       large.alt = image.alt;
-      button.focus(); // closing gives the focus back to what had it
+      button.focus(); // closing the dialog returns the focus to the button
       dialog.showModal();
       fit(image);
       stage.scrollTo(0, 0);
       dialog.querySelector("#zoom-close").focus();
     }
 
-    // As large as the window shows whole, up to the pixels it has. Where that is hardly larger than on the page, as
-    // wide as the window, or at its own size: then the stage scrolls.
+    // Fit the whole figure into the window, up to its native resolution. Where that is hardly larger than on the page,
+    // fit the width only and let the stage scroll.
     function fit(image) {
       const [width, height] = [Number(image.getAttribute("width")), Number(image.getAttribute("height"))];
       const [across, down] = [innerWidth * 0.92 / width, innerHeight * 0.72 / height];
@@ -117,7 +117,7 @@
       figure.querySelector("img").addEventListener("click", () => open(figure, button));
     }
     dialog.querySelector("#zoom-close").addEventListener("click", () => dialog.close());
-    dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); }); // beside it
+    dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); }); // backdrop
   }
 
   function setUpCopy() {
@@ -128,7 +128,7 @@
       try {
         await navigator.clipboard.writeText(command.textContent);
         tell("Copied");
-      } catch { // not allowed here: leave it selected, one key away
+      } catch { // no clipboard access: select the text instead
         getSelection().selectAllChildren(command);
         tell("Selected: copy it with Ctrl+C");
       }
@@ -137,7 +137,7 @@
   }
 
   document.addEventListener("DOMContentLoaded", () => {
-    root.classList.add("script"); // figures show that they can be clicked
+    root.classList.add("script"); // lets the style sheet mark figures as clickable
     setUpTheme();
     document.querySelectorAll("table").forEach(setUpTable);
     setUpFigures();

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from regtta.experiments.report.adaptation.words import facts_of, method_words, verdict_of, warnings_of
+from regtta.experiments.report.adaptation_summary import facts_of, method_words, verdict_of, warnings_of
 from regtta.methods import METHODS
 from regtta.options import described
 

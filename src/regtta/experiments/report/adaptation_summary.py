@@ -1,4 +1,4 @@
-"""What a record of an adaptation comes to, in sentences."""
+"""Verdict, facts and warnings of an adaptation record, in sentences."""
 
 import math
 from collections.abc import Mapping
@@ -11,22 +11,22 @@ from regtta.label_shift import LabelShiftEvidence
 from regtta.methods import METHODS
 from regtta.options import described
 
-_MOVED_OUTPUT = 0.5  # source standard deviations: half of one is what California's prices differ by
+_MOVED_OUTPUT = 0.5  # source standard deviations; the label shift of the California data is about this large
 _FEW_SAMPLES = 200
-_FAR = 0.5  # of the weights' own length
-_HARDLY = 1.05  # a ratio this near to one is no change
+_FAR = 0.5  # weight displacement relative to the norm of the weights
+_HARDLY = 1.05  # distance ratios below this count as no change
 _TINY = 1e-12
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether adaptation helped.
+    """Effect of an adaptation on accuracy.
 
     Attributes:
-        headline: in one sentence.
-        tone: as a word.
-        summary: what stands behind it.
-        gain: in R²; None without labels.
+        headline: verdict in one sentence.
+        tone: verdict in one word.
+        summary: sentences with the numbers behind the verdict.
+        gain: change in R²; None without labels or with non-finite predictions.
     """
 
     headline: str
@@ -36,7 +36,7 @@ class Verdict:
 
 
 def verdict_of(record: Mapping[str, Any]) -> Verdict:
-    """By the labels where there are any, else by what can be said without."""
+    """Judge a record by its labelled scores or, without labels, by how far the features moved."""
     scores = record.get("scores")
     if not scores or scores["before"]["r2"] is None:
         return _without_labels(record)
@@ -47,7 +47,7 @@ def verdict_of(record: Mapping[str, Any]) -> Verdict:
     gain = record.get("gain") or {}
     tone = _tone(gain.get("low"), gain.get("high"))
     if (after - before) * {"better": 1, "worse": -1}.get(tone, 1) < 0:
-        tone = "undecided"  # all samples together say otherwise than those drawn
+        tone = "undecided"  # all samples and the bootstrap sample disagree on the sign
     verbs: dict[str, str] = {"better": "raised", "worse": "lowered"}
     changed = f"{verbs.get(tone, 'took')} R² from {number(before)} to {number(after)}"
     doubt = "" if tone in verbs else ", which the samples at hand leave undecided"
@@ -117,13 +117,13 @@ def _alignment_words(record: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def distance(shift: Mapping[str, Any], key: str) -> float:
-    """The divergence over all directions; infinite where one of them is (null, as JSON has it)."""
+    """Return the divergence summed over all directions; infinite if one of them is (``null`` in JSON)."""
     values = shift["divergences"][key]
     return math.inf if any(value is None for value in values) else float(sum(values))
 
 
 def facts_of(record: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """Model, statistics, method, versions and device."""
+    """Return pairs of name and value for model, data, statistics, method, protocol, versions and device."""
     environment, statistics = record["environment"], record.get("statistics")
     versions = ", ".join(f"{name} {version}" for name, version in environment["versions"].items())
     known = (
@@ -143,7 +143,7 @@ def facts_of(record: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
 
 
 def method_words(method: Mapping[str, Any]) -> str:
-    """A method and its options that are not the defaults.
+    """Describe a method by its name and its non-default options.
 
     Example:
         >>> method_words({"name": "ssa", "type": "SSA", "k": 25})
@@ -156,11 +156,11 @@ def method_words(method: Mapping[str, Any]) -> str:
 
 
 def warnings_of(record: Mapping[str, Any]) -> tuple[str, ...]:
-    """What a user should know before relying on the result, in plain words."""
+    """Return the caveats of a record in plain words."""
     found = []
     if record["not_finite"]:
         found.append(f"{record['not_finite']} predictions are not finite.")
-    if record.get("excluded"):  # records of 0.1.0 have no such field
+    if record.get("excluded"):  # absent from records of version 0.1.0
         found.append(f"{record['excluded']} samples were left out of learning: not finite, or far from all others.")
     refused = sum(record["refused"].values())
     if refused:
@@ -180,7 +180,7 @@ def _clipped(record: Mapping[str, Any]) -> list[str]:
 
 
 def _moved_labels(record: Mapping[str, Any]) -> list[str]:
-    """What the features say of the labels; records without that are judged by their predictions alone."""
+    """Warn of label shift by the evidence in the features; records without it are judged by their predictions."""
     if "label_shift" not in record:
         return _moved_outputs(record)
     evidence = LabelShiftEvidence(**record["label_shift"])
@@ -189,7 +189,7 @@ def _moved_labels(record: Mapping[str, Any]) -> list[str]:
 
 
 def _moved_outputs(record: Mapping[str, Any]) -> list[str]:
-    """A sign of moved labels that needs none: predictions of the unadapted model that are elsewhere on average."""
+    """Warn of label shift if the mean prediction of the unadapted model is far from the source mean."""
     outputs = record.get("outputs")
     if not outputs:
         return []
