@@ -1,1 +1,1 @@
-"""The paper's experiments: what they run on, which runs their tables need, running them, and the tables."""
+"""Reproduction of the paper's experiments: settings, run specifications, execution and result tables."""

@@ -1,7 +1,7 @@
-"""The methods of the tables: which options each has where, and on whose source model it runs.
+"""Method configurations ("arms") of the tables: options per setting, and the source models that each runs on.
 
-Hyperparameters are the paper's, or our readings where it is silent. The tables of the paper run with no clipping at the
-rank of the source, and so do their rows here.
+Hyperparameters are the paper's, or documented assumptions where the paper does not state them. As in the paper's
+tables, ``k`` is not clipped at the rank of the source covariance.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ from regtta.options import replace as with_options
 
 BATCH_SIZE = 64
 
-# California is adapted in three ways: as the paper's text has it, as its released configuration does, and gently.
+# Three configurations for California: the paper's text, its released configuration, and a lower learning rate.
 READINGS: Mapping[str, Mapping[str, object]] = MappingProxyType(
     {
         "text": MappingProxyType({}),
@@ -29,12 +29,12 @@ READINGS: Mapping[str, Mapping[str, object]] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Arm:
-    """A method, the source models it runs on and the size of its batches.
+    """A method configuration with the training objective of its source models and its batch size.
 
     Attributes:
-        method: with all its options.
-        objective: what its source models were trained for.
-        batch_size: samples a step.
+        method: the method with all its options.
+        objective: training objective of the source models.
+        batch_size: samples per adaptation step.
     """
 
     method: Method
@@ -43,20 +43,20 @@ class Arm:
 
     @property
     def paired(self) -> bool:
-        """Whether it runs on the source models that the other methods run on."""
+        """True if the method shares its source models with the other methods, so that scores can be paired."""
         return self.objective not in OWN_SOURCE
 
 
 def arm_of(
     setting: Setting, name: str, options: Mapping[str, object] | None = None, *, task: Task = "regression"
 ) -> Arm:
-    """The method called ``name`` in ``setting``, as the paper ran it, but for ``options``.
+    """Return the arm for the method ``name`` in ``setting``: the paper's options, overridden by ``options``.
 
     Args:
-        setting: where.
-        name: of a method or a sum of methods, or ``"dann"``.
-        options: of the method, and ``batch_size``.
-        task: what the source models predict.
+        setting: the experimental setting.
+        name: name of a method or of a sum of methods, or ``"dann"``.
+        options: overrides of the method's options and of ``batch_size``.
+        task: the task of the source models.
 
     Example:
         >>> from regtta.experiments.reproduce.settings import SETTINGS
@@ -70,12 +70,12 @@ def arm_of(
     for part in parts_of(name):
         check_choice("the method", part, METHODS.keys())
     known = {option for part in parts_of(name) for option in field_types(METHODS[part])}
-    usual = {"k": setting.k, "clip": False} | ({} if name == "bn_adapt" else dict(setting.options))
+    defaults = {"k": setting.k, "clip": False} | ({} if name == "bn_adapt" else dict(setting.options))
     if task == "classification":
-        usual |= {"weighting": False, "task": "classification"}
+        defaults |= {"weighting": False, "task": "classification"}
     if name == "rsd":
-        del usual["k"]  # as many bases as the batch has samples
-    made = method(name, **{key: value for key, value in usual.items() if key in known} | chosen)
+        del defaults["k"]  # RSD uses as many bases as the batch has samples
+    made = method(name, **{key: value for key, value in defaults.items() if key in known} | chosen)
     objective = "rotation" if name == "ttt" else task
     return Arm(made, objective, size)
 
@@ -86,7 +86,7 @@ def _batch_size(value: object) -> int:
 
 
 def parts_of(name: str) -> tuple[str, ...]:
-    """The methods that a sum names, without their weights.
+    """Return the names of the methods in a sum, without their weights.
 
     Example:
         >>> parts_of("tent+0.5*ssa")
@@ -96,7 +96,7 @@ def parts_of(name: str) -> tuple[str, ...]:
 
 
 def fits(setting: Setting, name: str, task: Task) -> bool:
-    """Whether all methods that ``name`` sums can run there: some need images, classes or BatchNorm."""
+    """Return True if all methods in ``name`` support the setting and task; some need images, classes or BatchNorm."""
     parts = set(parts_of(name))
     return (
         (setting.images or not parts & {"ttt", "variance_minimization"})
@@ -106,12 +106,12 @@ def fits(setting: Setting, name: str, task: Task) -> bool:
     )
 
 
-# What a user adds to the tables: an arm for a setting and a task, or None where it cannot run there.
+# Factory of a user-defined table row: returns the arm for a setting and a task, or None if it is not supported.
 ArmMaker = Callable[[Setting, Task], Arm | None]
 
 
 def seeded_arm(arm: Arm, seed: int) -> Arm:
-    """``arm`` with what its method draws following from ``seed``."""
+    """Return ``arm`` with its method's random seed set to ``seed``."""
     return replace(arm, method=_seeded(arm.method, seed))
 
 
@@ -122,5 +122,5 @@ def _seeded(method: Method, seed: int) -> Method:
 
 
 def follows_order(arm: Arm) -> bool:
-    """Whether the order of the stream can matter to it; not to what never learns."""
+    """Return True if the result depends on the order of the stream, which is so for every method but ``source``."""
     return arm.method.name != "source"

@@ -1,4 +1,4 @@
-"""Every experiment by the name that a user types: which tables it fills, and on what."""
+"""Registry of the experiments by command-line name, with the tables that each of them fills."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from regtta.experiments.scoring import Task
 from regtta.methods import Source
 from regtta.options import did_you_mean
 
-# Tables with a row for each method, to which rows can be added.
+# Tables with one row per method, which can be extended by further rows.
 _BY_METHOD = (
     *("tab:svhn", "tab:california", "tab:utkface", "tab:biwi-kinect", "atab:biwi-kinect_multi-task"),
     *("tab:utkface_mae", "tab:biwi-kinect_mae", "tab:svhn_online", "tab:utkface_online", "tab:biwi-kinect_online"),
@@ -21,14 +21,14 @@ _BY_METHOD = (
 )
 _SUMMARIES = MappingProxyType(
     {
-        "subspace": "How many dimensions the features have, of regressors and of classifiers.",
+        "subspace": "Feature subspace dimensions of regressors and classifiers.",
         "svhn": "All methods from SVHN to MNIST.",
-        "california": "All methods for tables, and SSA by its number of dimensions in three readings.",
+        "california": "All methods for tabular data, and SSA by its number of dimensions in three configurations.",
         "utkface": "All methods on UTKFace under thirteen corruptions.",
         "biwi": "All methods on Biwi Kinect from one gender to the other.",
-        "biwi-multitask": "The same with one model for three angles.",
-        "ablation": "SSA without the subspace, and without its weights.",
-        "correlation": "Whether the directions of large variance move the output.",
+        "biwi-multitask": "All methods on Biwi Kinect with one model for three angles.",
+        "ablation": "SSA without the subspace, and without its weighting.",
+        "correlation": "Correlation of feature variance and influence on the output, by direction.",
         "k": "SSA by its number of dimensions, with and without the subspace.",
         "metric": "SSA by its divergence: KL, 2-Wasserstein, L1.",
         "vit": "SVHN to MNIST with ViT-B/16.",
@@ -52,12 +52,12 @@ _CALIFORNIA_K = ("atab:california_ablation_k", "atab:california_raw_ablation_k")
 
 @dataclass(frozen=True)
 class Experiment:
-    """What one name stands for.
+    """A named experiment and its tables.
 
     Attributes:
-        name: what a user types.
-        summary: in a line.
-        layouts: the tables to fill, given what the user adds, by name.
+        name: name on the command line.
+        summary: one-line description.
+        layouts: returns the tables to fill, given user-defined rows by name.
     """
 
     name: str
@@ -66,13 +66,16 @@ class Experiment:
 
     @property
     def settings(self) -> tuple[Setting, ...]:
-        """Where it runs."""
+        """Settings that the experiment runs in."""
         cells = (cell for layout in self.layouts({}) for cell in layout.cells())
         return tuple(dict.fromkeys(cell.setting for cell in cells))
 
 
 def experiment(name: str) -> Experiment:
-    """The experiment called ``name``.
+    """Return the experiment called ``name``.
+
+    Raises:
+        OptionError: if there is no experiment of that name.
 
     Example:
         >>> [setting.name for setting in experiment("ablation").settings]
@@ -80,7 +83,7 @@ def experiment(name: str) -> Experiment:
     """
     if name not in EXPERIMENTS:
         raise OptionError(
-            f"There is no experiment {name!r}; there are {list(EXPERIMENTS)}." + did_you_mean(name, EXPERIMENTS)
+            f"There is no experiment {name!r}; choose one of {list(EXPERIMENTS)}." + did_you_mean(name, EXPERIMENTS)
         )
     return EXPERIMENTS[name]
 
@@ -91,7 +94,7 @@ def _of_paper(name: str, extra: Mapping[str, ArmMaker]) -> tuple[Layout, ...]:
     if name == "california":
         made += [layout_of("tab:subspace_dim", settings={"california": "california"})]
     if name in ("california", "k"):
-        # As the paper's text has it first, then the other readings.
+        # The configuration of the paper's text comes first; "k" already has it through the paper's own tables.
         readings = list(READINGS) if name == "california" else list(READINGS)[1:]
         made += [
             layout_of(label, options=READINGS[reading], reading=reading)
@@ -111,7 +114,7 @@ def _subset(extra: Mapping[str, ArmMaker]) -> tuple[Layout, ...]:
 def _more(
     label: str, extra: Mapping[str, ArmMaker], settings: tuple[str, ...] = tuple(SETTINGS)
 ) -> dict[str, dict[str, Arm]]:
-    """Rows beyond the paper's: what our own readings differ in, and the methods of the user."""
+    """Return rows that the paper does not have, as arms by setting: further configurations and user-defined methods."""
     if label not in _BY_METHOD:
         return {}
     task: Task = "classification" if paper_table(label).score == "accuracy" else "regression"

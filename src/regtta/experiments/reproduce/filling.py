@@ -1,4 +1,4 @@
-"""From the lines of runs to numbers in a table: means, deviations, what diverged, and what beats what."""
+"""Aggregation of run results into table values: means, standard deviations, divergence counts and comparisons."""
 
 import math
 import statistics
@@ -30,16 +30,17 @@ Results = Mapping[str, Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Value:
-    """What stands in a cell.
+    """Aggregated result of a cell.
 
     Attributes:
-        by_source: the mean over adaptation seeds and parts, by source model; empty where something is missing.
-        sd: over source models; over adaptation seeds where there is one source model; None where there is one run.
-        runs: how many are there.
-        diverged: how many of them diverged.
-        missing: how many are not there.
-        best: whether nothing beats it by more than chance.
-        outdated: for how many of the missing there is a run of an older revision of the method or of its training.
+        by_source: mean over adaptation seeds and parts, by seed of the source model; empty if a run is missing.
+        sd: standard deviation over source models, or over adaptation seeds if there is a single source model; None
+            if runs are missing, diverged or do not vary.
+        runs: number of available runs.
+        diverged: number of available runs that diverged.
+        missing: number of missing runs.
+        best: True if no comparable cell is significantly better.
+        outdated: number of missing runs for which a run by an older revision of the method or training exists.
     """
 
     by_source: Mapping[int, float]
@@ -52,20 +53,20 @@ class Value:
 
     @property
     def mean(self) -> float | None:
-        """Over source models; None where something is missing or diverged."""
-        whole = self.by_source and not self.diverged and not self.missing
-        return statistics.fmean(self.by_source.values()) if whole else None
+        """Mean over source models; None if a run is missing or diverged."""
+        complete = self.by_source and not self.diverged and not self.missing
+        return statistics.fmean(self.by_source.values()) if complete else None
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A method against the two it is compared with, on the same source models.
+    """Paired differences of a method to SSA and to the unadapted source model.
 
     Attributes:
-        row: name of the method's row, and of its column where the columns differ in the method.
-        to_ssa: its score less SSA's; None for SSA itself.
-        to_source: its score less the source model's; None for that itself.
-        own_source: whether it has source models of its own, and so cannot be paired.
+        row: name of the method's row, or of its column in rows whose columns differ in the method.
+        to_ssa: score minus SSA's score; None for SSA itself.
+        to_source: score minus the source model's score; None for the source model itself.
+        own_source: True if the method has source models of its own and cannot be paired.
     """
 
     row: str
@@ -76,12 +77,12 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Comparisons:
-    """All methods of one kind of cell against the two they are compared with.
+    """Comparisons of all methods by one score in one setting.
 
     Attributes:
-        title: which score, where.
-        ssa: SSA as it is run there, with the options that are not its defaults.
-        lines: a method each.
+        title: the score, protocol and setting.
+        ssa: description of the reference SSA with its non-default options.
+        lines: one comparison per method.
     """
 
     title: str
@@ -91,15 +92,16 @@ class Comparisons:
 
 @dataclass(frozen=True)
 class Filled:
-    """A table with its numbers.
+    """A table filled with values.
 
     Attributes:
-        layout: what it was to be.
-        values: by row, then by column; None where the layout has nothing.
-        gaps: of each value to SSA and to the source model; None for what is measured on source models alone.
-        comparisons: those of the score that methods are judged by, one for each setting.
-        sources: how many source models, by setting.
-        seeds: adaptation seeds on each.
+        layout: the table's layout.
+        values: values by row and column; None where the layout has no cell.
+        gaps: differences of each value to SSA and to the source model; None where the layout has no cell or the score
+            is a property of the source model.
+        comparisons: comparisons by the main score of each setting.
+        sources: number of source models by setting.
+        seeds: number of adaptation seeds per source model.
     """
 
     layout: Layout
@@ -111,7 +113,7 @@ class Filled:
 
 
 def fill(layout: Layout, plan: Plan, records: Iterable[Mapping[str, Any]]) -> Filled:
-    """``layout`` with the numbers that ``records``, the lines of a store, hold."""
+    """Return ``layout`` filled with the results in ``records``, the lines of a run store."""
     records = list(records)
     results = {str(record["key"]): record["result"] for record in records}
     ever = frozenset(_unrevised(record["specification"]) for record in records)
@@ -136,31 +138,36 @@ def fill(layout: Layout, plan: Plan, records: Iterable[Mapping[str, Any]]) -> Fi
 
 
 def _value(cell: Cell, plan: Plan, results: Results, ever: Collection[str]) -> Value:
-    """The numbers of a cell: for each source model and adaptation seed, the mean over the parts.
+    """Aggregate the runs of a cell: the mean over its parts for each source model and adaptation seed.
 
-    ``ever`` are keys, revisions left out, of the runs that were made by any revision.
+    ``ever`` holds the revision-independent keys of all available runs; they tell outdated runs from missing ones.
     """
     by_source: dict[int, list[float]] = {}
-    met: dict[str, bool] = {}
-    absent: dict[str, bool] = {}  # and whether an older revision made it
+    diverged: dict[str, bool] = {}  # by the key of an available run
+    outdated: dict[str, bool] = {}  # by the key of a missing run: True if an older revision of it exists
     for source_seed in plan.sources(cell.setting):
         for seed in range(plan.seeds):
             scores = []
             for spec, part in plan.runs(cell, source_seed, seed):
                 key = key_of(spec.plain())
                 if key not in results:
-                    absent[key] = _unrevised(spec.plain()) in ever
+                    outdated[key] = _unrevised(spec.plain()) in ever
                     continue
                 score = _score(cell, part, spec, results[key])
-                met[key] = met.get(key, False) or bool(results[key].get("diverged")) or score is None
+                diverged[key] = diverged.get(key, False) or bool(results[key].get("diverged")) or score is None
                 scores.append(math.nan if score is None else score)
             if len(scores) == len(cell.parts):
                 by_source.setdefault(source_seed, []).append(statistics.fmean(scores))
     means = {source: statistics.fmean(scores) for source, scores in by_source.items()}
-    whole = not absent and not any(met.values())
-    sd = _spread(means, by_source) if whole else None
-    lost = sum(met.values())
-    return Value({} if absent else means, sd, len(met), lost, len(absent), outdated=sum(absent.values()))
+    complete = not outdated and not any(diverged.values())
+    return Value(
+        by_source={} if outdated else means,
+        sd=_spread(means, by_source) if complete else None,
+        runs=len(diverged),
+        diverged=sum(diverged.values()),
+        missing=len(outdated),
+        outdated=sum(outdated.values()),
+    )
 
 
 def _unrevised(specification: Mapping[str, object]) -> str:
@@ -168,7 +175,7 @@ def _unrevised(specification: Mapping[str, object]) -> str:
 
 
 def _spread(means: Mapping[int, float], by_source: Mapping[int, list[float]]) -> float | None:
-    """Over source models where there are several, else over adaptation seeds, unless those cannot matter."""
+    """Return the sd over source models if there are several, else over adaptation seeds; None if these are equal."""
     if len(means) > 1:
         return statistics.stdev(means.values())
     among = [score for scores in by_source.values() for score in scores]
@@ -189,7 +196,7 @@ def _score(cell: Cell, part: Part, spec: RunSpec, result: Mapping[str, Any]) -> 
 
 
 def _best(values: Mapping[Cell, Value], cells: list[Cell]) -> set[Cell]:
-    """The cells that nothing comparable beats: neither the oracle nor what has its own source models takes part."""
+    """Return the cells not significantly worse than the best; the oracle and unpaired methods do not compete."""
     groups: dict[object, dict[str, Cell]] = {}
     for number, cell in enumerate(cells):
         rival = cell.arm is not None and cell.arm.paired and not cell.arm.method.takes_targets
@@ -199,14 +206,14 @@ def _best(values: Mapping[Cell, Value], cells: list[Cell]) -> set[Cell]:
     for rivals in groups.values():
         scores = {name: values[cell].by_source for name, cell in rivals.items()}
         larger = next(iter(rivals.values())).score not in SMALLER_IS_BETTER
-        # Fewer than two source models support no claim at all.
+        # A single source model supports no claim about significance.
         if len(rivals) > 1 and all(len(by_source) > 1 for by_source in scores.values()):
             best |= {rivals[name] for name in best_of(scores, larger=larger)}
     return best
 
 
 def _comparisons(compared: Sequence[tuple[Cell, Comparison]]) -> Iterable[Comparisons]:
-    """For each setting, its first score over most of its parts: the one that methods are judged by."""
+    """Yield the comparisons of each setting by its main score: the first one averaged over the most parts."""
     seen: dict[tuple[str, str], Cell] = {}
     for cell, _ in compared:
         key = (cell.setting.name, cell.task)
@@ -222,17 +229,17 @@ def _ssa(cell: Cell) -> str:
     reference = references(cell)[0].arm
     if reference is None:
         return ""
-    usual, mine = described(SSA()), described(reference.method)
-    changed = {name: value for name, value in mine.items() if value != usual.get(name)}
-    options = {"k": mine["k"]} | changed
+    defaults, chosen = described(SSA()), described(reference.method)
+    changed = {name: value for name, value in chosen.items() if value != defaults.get(name)}
+    options = {"k": chosen["k"]} | changed
     return f"SSA({', '.join(f'{name}={value!r}' for name, value in options.items())})"
 
 
 def _named(layout: Layout) -> Iterable[tuple[str, Cell]]:
-    """Every cell and what to call it by."""
+    """Yield every cell with a method and its display name."""
     for row in layout.rows:
         groups = [cell.group for cell in row.cells if cell is not None]
-        several = len(set(groups)) < len(groups)  # the columns of such a row differ in the method
+        several = len(set(groups)) < len(groups)  # comparable cells in one row: its columns differ in the method
         for column, cell in zip(layout.columns, row.cells, strict=True):
             if cell is not None and cell.arm is not None:
                 yield (column if several else row.name), cell
@@ -240,13 +247,13 @@ def _named(layout: Layout) -> Iterable[tuple[str, Cell]]:
 
 def _comparison(name: str, cell: Cell, values: Mapping[Cell, Value]) -> Comparison:
     own = cell.arm is not None and not cell.arm.paired
-    mine = {} if own else _whole(values[cell])
+    scores = {} if own else _complete(values[cell])
     to_ssa, to_source = (
-        None if reference.arm == cell.arm else paired_difference(mine, _whole(values[reference]))
+        None if reference.arm == cell.arm else paired_difference(scores, _complete(values[reference]))
         for reference in references(cell)
     )
     return Comparison(name, to_ssa, to_source, own)
 
 
-def _whole(value: Value) -> Mapping[int, float]:
+def _complete(value: Value) -> Mapping[int, float]:
     return {} if value.mean is None else value.by_source

@@ -1,4 +1,4 @@
-"""Tables to fill: their rows and columns are the paper's, each cell with what to run for it and the paper's number."""
+"""Table layouts: the rows and columns of the paper's tables, with the runs and the published number of each cell."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -13,7 +13,7 @@ from regtta.experiments.scoring import TASKS, Task
 OF_THE_SOURCE = ("valid_dimensions", "subspace_dimensions", "correlation")
 SMALLER_IS_BETTER = ("RMSE", "MAE")
 
-# Which setting a data set of the paper's tables means, where it is not the one of its name.
+# Setting by experiment and data set, where its name differs from that of the data set.
 _SETTING_OF: Mapping[tuple[str, str], str] = MappingProxyType(
     {
         ("vit", "svhn"): "svhn-vit",
@@ -21,8 +21,8 @@ _SETTING_OF: Mapping[tuple[str, str], str] = MappingProxyType(
         ("subspace", "cifar10"): "cifar10c",
     }
 )
-# What single tables do otherwise: the naive alignment beside the subspace dimensions takes all raw dimensions, and the
-# correlation on Biwi Kinect is that of one model.
+# Exceptions of single tables: the naive alignment beside the subspace dimensions uses all raw dimensions, and the
+# correlation on Biwi Kinect is measured on one model.
 _OPTIONS_OF: Mapping[tuple[str, str], Options] = MappingProxyType(
     {("tab:subspace_dim", "feature_alignment"): MappingProxyType({"k": None})}
 )
@@ -33,16 +33,16 @@ _COLUMN_OF: Mapping[tuple[str, str], str] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Cell:
-    """One number to make.
+    """One number of a table.
 
     Attributes:
-        setting: where.
-        parts: over which shifts it is the mean.
-        score: as the paper names it.
-        protocol: ``offline`` or ``online``; ``source`` for what is measured on source models alone.
-        arm: what is run; None for what is measured on source models alone.
-        task: what the source models predict.
-        paper: the paper's number; None where it has none.
+        setting: the experimental setting.
+        parts: the shifts that the number is averaged over.
+        score: name of the score in the paper.
+        protocol: ``offline`` or ``online``; ``source`` for properties of the source model.
+        arm: the method to run; None for properties of the source model.
+        task: the task of the source models.
+        paper: the published number; None if there is none.
     """
 
     setting: Setting
@@ -55,13 +55,13 @@ class Cell:
 
     @property
     def group(self) -> tuple[object, ...]:
-        """Equal for cells that can be compared: the same quantity on the same source models."""
+        """Key shared by comparable cells: the same score on the same shifts and task."""
         return (self.setting.name, self.parts, self.score, self.protocol, self.task)
 
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the table: its name and one cell for each column; None where there is nothing."""
+    """A table row: its name and one cell per column; None where the table is blank."""
 
     name: str
     cells: tuple[Cell | None, ...]
@@ -69,15 +69,15 @@ class Row:
 
 @dataclass(frozen=True)
 class Layout:
-    """A table to fill.
+    """An empty table.
 
     Attributes:
-        name: short, unlike any other of its experiment.
-        title: above the table.
-        label: of the paper's table.
-        columns: their titles.
-        rows: from the top.
-        notes: below the table.
+        name: short name, unique within its experiment.
+        title: title above the table.
+        label: LaTeX label of the paper's table.
+        columns: column titles.
+        rows: rows from top to bottom.
+        notes: notes below the table.
     """
 
     name: str
@@ -88,7 +88,7 @@ class Layout:
     notes: tuple[str, ...] = field(default=())
 
     def cells(self) -> Iterable[Cell]:
-        """All of them."""
+        """Iterate over the cells of all rows."""
         return (cell for row in self.rows for cell in row.cells if cell is not None)
 
 
@@ -100,15 +100,15 @@ def layout_of(
     reading: str = "",
     more: Mapping[str, Mapping[str, Arm]] | None = None,
 ) -> Layout:
-    """The paper's table ``label``, as something to run.
+    """Return the layout of the paper's table ``label``.
 
     Args:
-        label: of the table.
-        settings: which setting to take for a data set of the paper; data sets that it does not name are left out. By
-            default all, each in the setting of its name.
-        options: of every method that has a ``k`` here, beyond the paper's.
-        reading: what these options are called.
-        more: rows that the paper does not have, by their names: arms by setting.
+        label: LaTeX label of the table.
+        settings: setting by data set of the paper; data sets without an entry are dropped. By default every data set
+            in its own setting.
+        options: overrides for the rows of SSA and feature alignment.
+        reading: name of these overrides, appended to the table's name and title.
+        more: additional rows by name, as arms by setting.
     """
     table = paper_table(label)
     numbers = iter(numbers_of(table))
@@ -164,14 +164,14 @@ def _task(number: PaperNumber) -> Task:
 
 
 def _row_name(name: str, cells: tuple[Cell | None, ...]) -> str:
-    """Rows named for a data set go by the setting's own name."""
+    """Return the row's name; a row named after a data set is renamed to its setting."""
     cell = next(cell for cell in cells if cell is not None)
     named = cell.paper is not None and name == cell.paper.dataset
     return cell.setting.name if named else name
 
 
 def _column_name(label: str, index: int, rows: list[Row]) -> str:
-    """Columns of a data set go by the setting's own name."""
+    """Return the column's title; a column named after a data set is renamed to its setting."""
     cells = [row.cells[index] for row in rows if row.cells[index] is not None]
     first = cells[0] if cells else None
     if first is not None and first.paper is not None and first.paper.column == first.paper.dataset:
@@ -180,14 +180,14 @@ def _column_name(label: str, index: int, rows: list[Row]) -> str:
 
 
 def _without_whole_names(text: str, settings: Mapping[str, str] | None) -> str:
-    """A subset never goes by the name of the whole."""
+    """Replace names of data sets by those of their settings, so that a subset is never labelled as the full set."""
     for whole, part in (settings or {}).items():
         text = re.sub(rf"(?i)\b{whole}\b|(?<=_){whole}|{whole}(?=_)", part, text)
     return text
 
 
 def _more_rows(rows: list[Row], more: Mapping[str, Mapping[str, Arm]]) -> list[Row]:
-    """A row for each of ``more``: the first row's cells with another arm, and without a number of the paper."""
+    """Return a row for each entry of ``more``: the cells of the first row with another arm and no published number."""
     first = rows[0]
     made = []
     for name, arms in more.items():
@@ -203,7 +203,7 @@ def _more_rows(rows: list[Row], more: Mapping[str, Mapping[str, Arm]]) -> list[R
 
 
 def restricted(layout: Layout, settings: Iterable[str]) -> Layout | None:
-    """``layout`` with the cells of these settings alone; None where it has none."""
+    """Return ``layout`` restricted to the cells of ``settings``; None if no cell remains."""
     wanted = set(settings)
     cells = [
         tuple(cell if cell is not None and cell.setting.name in wanted else None for cell in row.cells)

@@ -1,4 +1,4 @@
-"""The data of each setting: its source, and its targets by name."""
+"""Loaders of the data sets: source splits and named target domains."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -21,17 +21,17 @@ from regtta.experiments.datasets.utkface import utkface
 logger = logging.getLogger(__name__)
 
 SEVERITY = 5  # the highest, as in the paper
-CORRUPTION_SEED = 0  # the corrupted sets are the same for every source model
+CORRUPTION_SEED = 0  # fixed, so that all source models share the corrupted sets
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where data lies, on whatever machine asks.
+    """Location of the data sets, resolved on the machine that loads them.
 
     Attributes:
-        named: the folder of all data sets; None for the one that the environment names there.
-        download: whether what is missing may be fetched.
-        genders: the file that says whom Biwi's folders show; None for the one beside them.
+        named: the folder of all data sets; None for the folder named by the environment.
+        download: whether missing data may be downloaded.
+        genders: file with the genders of the subjects in Biwi Kinect; None for the default in the data folder.
     """
 
     named: Path | None = None
@@ -40,18 +40,18 @@ class Place:
 
     @property
     def folder(self) -> Path:
-        """Of all data sets, or the error that says that there is none."""
+        """Folder of all data sets; raises ``MissingFileError`` if none is configured."""
         return data_folder(self.named)
 
 
 @dataclass(frozen=True, eq=False)
 class Loaded:
-    """One source domain and what it shifts to.
+    """A source domain and its target domains.
 
     Attributes:
-        train: to train on and to collect statistics from.
-        validation: held out.
-        target: gives the target of a name.
+        train: source samples for training and for source statistics.
+        validation: held-out source samples.
+        target: returns the target domain of a name.
     """
 
     train: Domain
@@ -66,7 +66,7 @@ def _of_shift(shift: Shift) -> Loaded:
     return Loaded(shift.train, shift.validation, lambda _: shift.target)
 
 
-def _california(place: Place, variant: str, seed: int) -> Loaded:  # noqa: ARG001 - every loader is called alike
+def _california(place: Place, variant: str, seed: int) -> Loaded:  # noqa: ARG001 - all loaders share one signature
     return _of_shift(california(place.folder, seed=seed))
 
 
@@ -97,7 +97,7 @@ def _cifar10(place: Place, variant: str, seed: int) -> Loaded:  # noqa: ARG001
 def _utkface(place: Place, variant: str, seed: int) -> Loaded:  # noqa: ARG001
     faces = utkface(place.folder, seed=seed)
     if faces.skipped:
-        logger.warning("%d files of UTKFace have no age in their name and were left out.", len(faces.skipped))
+        logger.warning("%d files of UTKFace have no age in their name and were skipped.", len(faces.skipped))
 
     def target(corruption: str) -> Domain:
         images = corrupt(faces.validation.images, corruption, severity=SEVERITY, seed=CORRUPTION_SEED)
@@ -108,9 +108,9 @@ def _utkface(place: Place, variant: str, seed: int) -> Loaded:  # noqa: ARG001
 
 @lru_cache(maxsize=1)
 def _frames(folder: Path, genders: Path | None) -> Biwi:
-    frames = biwi(folder, genders=genders)  # 3 GB: read once for all its source domains
+    frames = biwi(folder, genders=genders)  # 3 GB: read once for all source domains
     if frames.skipped:
-        logger.warning("%d frames of Biwi Kinect have no pose and were left out.", len(frames.skipped))
+        logger.warning("%d frames of Biwi Kinect have no pose and were skipped.", len(frames.skipped))
     return frames
 
 
@@ -131,9 +131,9 @@ LOADERS: Mapping[str, Load] = MappingProxyType(
     }
 )
 
-DISCRETE = ("svhn", "svhn-subset", "cifar10")  # whose labels are classes as they are
+DISCRETE = ("svhn", "svhn-subset", "cifar10")  # data sets whose labels are classes already
 
-# What must be in the folder of data sets, by the names of the catalogue.
+# Catalogue entries that must be present in the data folder, by loader.
 _NEEDED: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "california": ("california",),
@@ -145,17 +145,17 @@ _NEEDED: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 _FETCHED_BY_TORCHVISION = ("svhn", "mnist", "cifar10")
-_PROOF = MappingProxyType({"svhn": ("svhn/train_32x32.mat",)})  # where the folder alone may be another's
+_PROOF = MappingProxyType({"svhn": ("svhn/train_32x32.mat",)})  # the folder alone may belong to another data set
 
 
 def check_there(data: str, place: Place) -> None:
-    """Raise before any work is done if a data set is not there, or get it where that is allowed.
+    """Raise ``MissingFileError`` if a data set is missing, or download it if ``place`` allows that.
 
-    What torchvision fetches is fetched when it is loaded.
+    Data sets that torchvision can download are downloaded later, when they are loaded.
     """
     for name in _NEEDED[data]:
-        spots = _PROOF.get(name, DATASETS[name].places)
-        found = any((place.folder / spot).exists() for spot in spots)
+        paths = _PROOF.get(name, DATASETS[name].places)
+        found = any((place.folder / path).exists() for path in paths)
         if found or (place.download and name in _FETCHED_BY_TORCHVISION):
             continue
         if place.download and name == "california":

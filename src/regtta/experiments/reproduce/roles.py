@@ -1,4 +1,4 @@
-"""Who takes part in a sweep: runs, the workers who make them, what those work with, and who is told."""
+"""Protocols of a sweep: run specifications, workers, worker configurations, progress listeners and executors."""
 
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
@@ -6,82 +6,82 @@ from typing import Protocol, Self, TypeVar
 
 from regtta.experiments.sources import KeptSource
 
-Result = dict[str, object]  # what came of a run, as JSON has it
-Told = Callable[[str, int, int], None]  # told of a training: the name of the model, epochs done, and in all
+Result = dict[str, object]  # JSON-serialisable result of a run
+Told = Callable[[str, int, int], None]  # training progress: name of the model, epochs done, epochs in total
 
 
 class Spec(Protocol):
-    """What specifies one run; told apart by its fields, and can be sent to another process."""
+    """Specification of one run: hashable, compared by its fields, and picklable."""
 
     @property
     def source(self) -> KeptSource:
-        """The model it starts from."""
+        """Specification of the source model."""
 
     @property
     def target(self) -> str:
-        """What it adapts to: runs of one target share its data."""
+        """Name of the target domain; runs on one target share its data."""
 
     def plain(self) -> dict[str, object]:
-        """As JSON has it: the key of the run, with that of its source model under ``"source"``."""
+        """Return the JSON-serialisable key of the run, with that of its source model under ``"source"``."""
 
 
 S = TypeVar("S", bound=Spec)
 S_contra = TypeVar("S_contra", bound=Spec, contravariant=True)
-Made = Generator[tuple[S, Result], None, None]  # runs as they are made
+Made = Generator[tuple[S, Result], None, None]  # completed runs with their results
 
 
 class Worker(Protocol[S_contra]):
-    """Makes runs in one process."""
+    """Executor of runs within one process."""
 
     def run(self, spec: S_contra) -> Result:
-        """What came of a run, with the ``"source_fingerprint"`` of the model it was made on."""
+        """Execute a run and return its result, which includes the ``"source_fingerprint"`` of the model."""
 
     def ready(self, specs: Sequence[S_contra]) -> None:
-        """Make what runs on one source model share, so that they find it: the model, and its statistics."""
+        """Prepare what runs on one source model share: train the model and collect its statistics."""
 
 
 class Kit(Protocol[S_contra]):
-    """What a worker is made from; can be sent to another process, and to another machine."""
+    """Configuration that workers are created from; picklable, so that other processes and machines can receive it."""
 
     @property
     def device(self) -> str:
-        """Where runs are made."""
+        """Device that runs execute on."""
 
     @property
     def models(self) -> Path:
-        """The folder of source models."""
+        """Folder of source models."""
 
     def at(self, models: Path) -> Self:
-        """The same kit with another folder of source models."""
+        """Return a copy with another folder of source models."""
 
     def check(self, specs: Sequence[S_contra]) -> None:
-        """Raise if what the runs need is not on the machine that this is called on, or get it where that is allowed."""
+        """Raise if data or weights that the runs need are missing on this machine; download them if that is allowed."""
 
-    def worker(self, told: Told) -> Worker[S_contra]:
-        """One that tells of trainings."""
+    def worker(self, progress: Told) -> Worker[S_contra]:
+        """Create a worker that reports training progress to ``progress``."""
 
 
 class Listener(Protocol):
-    """Who is told how a sweep goes."""
+    """Callbacks on the progress of a sweep."""
 
     def begun(self, runs: int, found: int) -> None:
-        """There are ``runs`` to make, beside ``found`` that were made before."""
+        """Called at the start with the number of runs to execute and of those found in the store."""
 
     def training(self, name: str, done: int, total: int) -> None:
-        """A source model has ``done`` of its epochs behind it."""
+        """Called when ``done`` of ``total`` epochs of a source model are complete."""
 
     def ran(self, spec: Spec, result: Result) -> None:
-        """A run is made and kept."""
+        """Called after a run has been executed and stored."""
 
 
 class Crew(Protocol):
-    """Those who make the runs of a sweep, and where: in this process, in several, on many machines."""
+    """Executor of a sweep: in this process, in several processes, or on a cluster."""
 
     def best_device(self) -> str:
-        """Where to run if the user does not say: a GPU if there is one."""
+        """Return the default device: ``"cuda"`` if a GPU is available, else ``"cpu"``."""
 
     def check(self, specs: Sequence[S], tools: Kit[S]) -> None:
-        """Raise if what the runs need is missing where they are to be made."""
+        """Raise if data or weights that the runs need are missing on a machine that may execute them."""
 
     def make(self, specs: Sequence[S], tools: Kit[S], listener: Listener) -> Made[S]:
-        """The runs as they are made, in any order; who closes this early leaves nothing running."""
+        """Yield completed runs in any order; closing the generator early stops all work."""

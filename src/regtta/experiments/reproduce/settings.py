@@ -1,7 +1,7 @@
-"""What the paper's experiments run on: each a data set with its shift, its model and how that is trained.
+"""Experimental settings of the paper: each a data set with its shifts, model and training recipe.
 
-A setting has parts. A part is one shift: from one of its source domains to one of its targets, and of several outputs
-perhaps only one. The paper's columns are parts, and its means run over all of them.
+A setting consists of parts. A part is one shift, from a source domain to a target domain, optionally scored on one of
+several outputs. Columns of the paper's tables are parts; its means are taken over all parts of a setting.
 """
 
 from collections.abc import Mapping
@@ -21,9 +21,9 @@ class Part:
     """One shift.
 
     Attributes:
-        target: name of the target.
-        variant: of the source domain; empty where there is one.
-        output: which of several outputs is scored; None for all.
+        target: name of the target domain.
+        variant: name of the source domain; empty if the data set has only one.
+        output: index of the output that is scored; None for all outputs.
     """
 
     target: str
@@ -33,19 +33,19 @@ class Part:
 
 @dataclass(frozen=True)
 class Setting:
-    """One data set with its shift.
+    """A data set with its shifts, model and training recipe.
 
     Attributes:
-        name: what results call it.
-        title: for people.
-        data: name of its loader.
+        name: identifier in results.
+        title: human-readable title.
+        data: name of the data loader.
         model: name of the architecture.
-        recipe: of the training.
-        parts: its shifts, by the paper's column.
-        outputs: numbers that a regressor predicts.
-        k: the paper's number of subspace dimensions there.
-        options: of every method that has them, where the paper's text departs from the defaults.
-        source_seeds: how many source models by default.
+        recipe: training recipe.
+        parts: shifts by column of the paper's tables.
+        outputs: number of regression outputs.
+        k: the paper's number of subspace dimensions.
+        options: method options that differ from the defaults, applied to every method that has them.
+        source_seeds: default number of source models.
     """
 
     name: str
@@ -61,16 +61,16 @@ class Setting:
 
     @property
     def images(self) -> bool:
-        """Whether inputs are images."""
+        """True if inputs are images."""
         return self.model != "mlp"
 
     @property
     def variants(self) -> tuple[str, ...]:
-        """Its source domains."""
+        """Names of the source domains."""
         return tuple(dict.fromkeys(part.variant for part in self.parts.values()))
 
     def parts_of(self, column: str) -> tuple[Part, ...]:
-        """The parts that a column of the paper is about: one, or all of them for a mean."""
+        """Return the parts of a column in the paper's tables: one, or all of them for a mean."""
         return (self.parts[column],) if column in self.parts else tuple(self.parts.values())
 
 

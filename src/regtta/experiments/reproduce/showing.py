@@ -1,4 +1,4 @@
-"""The data as a source model is shown it: cut to its rows, its labels in classes for a classifier, in batches."""
+"""Preparation of data for a source model: row limits, class labels for classifiers, and batching."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ from regtta.experiments.reproduce.loading import DISCRETE, Loaded
 from regtta.experiments.sources import SourceSpec
 from regtta.experiments.training import plain_view
 
-BATCH = 256  # of passes that do not learn
+BATCH = 256  # batch size of forward passes without learning
 
 
 def shown(data: Loaded, spec: SourceSpec) -> Loaded:
-    """``data`` as a model of ``spec`` sees it."""
+    """Return ``data`` for a model of ``spec``: limited to its rows, with class labels for a classifier."""
     train, validation = (cut(domain, spec.rows) for domain in (data.train, data.validation))
     if spec.task == "regression" or spec.data in DISCRETE:
         return Loaded(train, validation, data.target)
@@ -27,18 +27,18 @@ def shown(data: Loaded, spec: SourceSpec) -> Loaded:
 
 
 def cut(domain: Domain, rows: int) -> Domain:
-    """The first ``rows`` samples; all where that is 0."""
+    """Return the first ``rows`` samples of ``domain``; all of them if ``rows`` is 0."""
     return domain.take(torch.arange(min(rows, len(domain)))) if rows else domain
 
 
 @dataclass(frozen=True)
 class InBatches:
-    """A domain's inputs as the model is shown them, batch by batch, as often as asked.
+    """Re-iterable batches of a domain's inputs, transformed by the model's evaluation view.
 
     Attributes:
-        inputs: all of them.
-        spec: of the model.
-        device: where to.
+        inputs: inputs ``(N, ...)`` of the domain.
+        spec: specification of the model.
+        device: device that the batches are moved to.
     """
 
     inputs: Tensor

@@ -1,4 +1,4 @@
-"""Runs: everything that one is specified by, and which runs a cell of a table is made of."""
+"""Run specifications, and the plan that maps the cells of a table to runs."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -20,16 +20,16 @@ from regtta.methods import SSA, FeatureAlignment, Method, Sum, VarianceMinimizat
 
 @dataclass(frozen=True)
 class Scale:
-    """How much less than the paper a run does; 0 leaves each as it is.
+    """Limits that scale runs down from the paper's size; 0 leaves a quantity unchanged.
 
     Attributes:
-        train_rows: samples of the source.
-        target_rows: samples of the target.
-        epochs: of the training.
-        batch_size: of training and adaptation.
-        photo_side: of photographs.
-        views: of variance minimisation.
-        k: dimensions that are aligned; so few samples as a scaled run has span no more.
+        train_rows: number of source samples.
+        target_rows: number of target samples.
+        epochs: training epochs.
+        batch_size: batch size of training and adaptation.
+        photo_side: side length of photographs in pixels.
+        views: number of augmented views in variance minimisation.
+        k: number of aligned dimensions; the few samples of a scaled run span no more.
     """
 
     train_rows: int = 0
@@ -41,13 +41,13 @@ class Scale:
     k: int = 0
 
     def recipe(self, recipe: Recipe) -> Recipe:
-        """``recipe``, scaled."""
+        """Return ``recipe`` scaled down."""
         side = self.photo_side if recipe.photo_side else 0
         changes = {"epochs": self.epochs, "batch_size": self.batch_size, "photo_side": side}
         return replace(recipe, **{name: value for name, value in changes.items() if value})  # type: ignore[arg-type]
 
     def arm(self, arm: Arm) -> Arm:
-        """``arm``, scaled."""
+        """Return ``arm`` scaled down."""
         size = min(arm.batch_size, self.batch_size) if self.batch_size else arm.batch_size
         return replace(arm, method=self._method(arm.method), batch_size=size)
 
@@ -67,14 +67,14 @@ QUICK = Scale(train_rows=32, target_rows=16, epochs=1, batch_size=8, photo_side=
 
 @dataclass(frozen=True)
 class RunSpec:
-    """One run.
+    """Specification of one run.
 
     Attributes:
-        source: the model it starts from.
-        target: what it adapts to; empty for what is measured on the source model alone.
-        arm: how; None for what is measured on the source model alone.
-        seed: of the order of the stream and of what the method draws.
-        target_rows: how many samples of the target; 0 for all.
+        source: specification of the source model.
+        target: name of the target domain; empty for measurements on the source model.
+        arm: the method to adapt with; None for measurements on the source model.
+        seed: seed of the order of the stream and of the method's random draws.
+        target_rows: number of target samples; 0 for all.
     """
 
     source: SourceSpec
@@ -84,7 +84,7 @@ class RunSpec:
     target_rows: int = 0
 
     def plain(self) -> dict[str, object]:
-        """As JSON has it: the key of the run."""
+        """Return the JSON-serialisable key of the run."""
         about: dict[str, object] = {"source": self.source.plain()}
         if self.arm is not None:
             about |= {
@@ -98,7 +98,7 @@ class RunSpec:
 
 
 def _described(method: Method) -> dict[str, object]:
-    """A method and where it is from, so that two of one name are not taken for each other."""
+    """Describe a method for the run's key; custom methods include their module, as names may collide."""
     module = type(method).__module__
     origin = {} if module.startswith("regtta.") else {"module": module}
     return {"name": method.name, **origin, **specified(method)}
@@ -106,13 +106,13 @@ def _described(method: Method) -> dict[str, object]:
 
 @dataclass(frozen=True)
 class Plan:
-    """Which source models and seeds stand behind every number.
+    """Numbers of source models and seeds behind every table value.
 
     Attributes:
-        source_seeds: how many source models; None for each setting's own number.
-        seeds: how many runs of each method on each of them.
-        scale: of everything.
-        weights: files that models start from, by the name of the architecture.
+        source_seeds: number of source models; None for each setting's default.
+        seeds: number of adaptation seeds per method and source model.
+        scale: limits on the size of runs.
+        weights: files of pretrained weights by architecture.
     """
 
     source_seeds: int | None = None
@@ -121,11 +121,11 @@ class Plan:
     weights: Mapping[str, Path] = field(default_factory=lambda: MappingProxyType({}), hash=False)
 
     def sources(self, setting: Setting) -> range:
-        """The seeds of a setting's source models."""
+        """Return the seeds of a setting's source models."""
         return range(self.source_seeds or setting.source_seeds)
 
     def runs(self, cell: Cell, source_seed: int, seed: int) -> tuple[tuple[RunSpec, Part], ...]:
-        """What one value of a cell is the mean of."""
+        """Return the runs, with their parts, whose mean is one value of a cell."""
         arm = None if cell.arm is None else seeded_arm(self.scale.arm(cell.arm), seed)
         fixed = arm is None or not follows_order(arm)
         return tuple(
@@ -143,7 +143,7 @@ class Plan:
         )
 
     def source(self, setting: Setting, part: Part, objective: str, seed: int) -> SourceSpec:
-        """The source model behind a part."""
+        """Return the specification of the source model for a part."""
         return SourceSpec(
             data=setting.data,
             model=setting.model,
@@ -157,7 +157,7 @@ class Plan:
         )
 
     def all_runs(self, layouts: Iterable[Layout]) -> tuple[RunSpec, ...]:
-        """Every run that the tables need, and those that methods are compared with, each once."""
+        """Return all distinct runs that the tables and their comparisons need."""
         cells = [cell for layout in layouts for cell in layout.cells()]
         cells += [reference for cell in cells for reference in references(cell)]
         return tuple(
@@ -172,7 +172,7 @@ class Plan:
 
 
 def references(cell: Cell) -> tuple[Cell, ...]:
-    """What the methods of a cell's kind are compared with: SSA as the paper runs it, and the source model."""
+    """Return the reference cells for comparisons: SSA with the paper's options, and the source model."""
     if cell.arm is None:
         return ()
     return tuple(
@@ -181,7 +181,7 @@ def references(cell: Cell) -> tuple[Cell, ...]:
 
 
 def mark_of(path: Path) -> str:
-    """The mark of a file of weights, read again only where it has changed: every run of a plan asks for it."""
+    """Return a digest of a weights file, cached until the file changes since every run of a plan needs it."""
     try:
         now = path.stat()
         return _digest(path, now.st_size, now.st_mtime_ns)
@@ -190,14 +190,14 @@ def mark_of(path: Path) -> str:
 
 
 @lru_cache
-def _digest(path: Path, size: int, modified: int) -> str:  # noqa: ARG001 - what tells one content from the next
+def _digest(path: Path, size: int, modified: int) -> str:  # noqa: ARG001 - size and time invalidate the cache
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()[:16]
 
 
 def check_weights(weights: Mapping[str, Path]) -> None:
-    """Raise if one of the files cannot be read, or names a model that starts from none."""
+    """Raise ``FileError`` if a file cannot be read or its model does not support pretrained weights."""
     for model, path in weights.items():
         if model not in FROM_IMAGENET:
-            raise FileError(f"{model} starts from no weights; {', '.join(FROM_IMAGENET)} do.")
+            raise FileError(f"{model} does not support pretrained weights; supported are {', '.join(FROM_IMAGENET)}.")
         mark_of(path)

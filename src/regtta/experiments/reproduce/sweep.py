@@ -1,4 +1,4 @@
-"""Making the runs that are missing, whoever makes them, and keeping every result as soon as it is there."""
+"""Execution of missing runs by any executor, storing every result as soon as it is available."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -11,16 +11,20 @@ from regtta.reading import clear_errors
 
 
 def sweep(specs: Sequence[S], store: RunStore, tools: Kit[S], listener: Listener, *, crew: Crew | None = None) -> None:
-    """Make the runs that the store does not hold.
+    """Execute the runs that are not in the store.
 
-    Whoever makes them, this process alone writes to the store.
+    Only this process writes to the store, whichever executor is used.
 
     Args:
-        specs: all that are wanted.
-        store: of the results.
-        tools: to work with.
-        listener: told of all that happens.
-        crew: who makes them; by default this process, one after another.
+        specs: all requested runs.
+        store: store of the results.
+        tools: configuration of the workers.
+        listener: progress callbacks.
+        crew: executor of the runs; by default this process, sequentially.
+
+    Raises:
+        ForeignFileError: if the store holds a damaged run or one of another version.
+        ModelMismatchError: if runs of one source model were made on different trainings of it.
     """
     missing = [spec for spec in specs if spec.plain() not in store]
     listener.begun(len(missing), len(specs) - len(missing))
@@ -35,22 +39,22 @@ def sweep(specs: Sequence[S], store: RunStore, tools: Kit[S], listener: Listener
 
 
 def _trained(store: RunStore) -> dict[str, str]:
-    """Which training the runs of each source model were made on."""
+    """Return the fingerprint of the training behind the stored runs, by key of the source model."""
     with clear_errors(
         lambda why: ForeignFileError(
-            f"{store.path} holds a run that is damaged, or that another version made ({why}). Begin a new folder by "
-            "--out."
+            f"{store.path} holds a run that is damaged or was made by another version ({why}). Choose a new folder "
+            "with --out."
         )
     ):
         return {key_of(run["specification"]["source"]): str(run["result"]["source_fingerprint"]) for run in store}
 
 
 def _check_same_training(spec: Spec, result: Mapping[str, object], trained: dict[str, str], store: RunStore) -> None:
-    """Refuse to mix two trainings of one source model, whose runs would be compared as if they shared it."""
-    mark = str(result["source_fingerprint"])
-    if trained.setdefault(spec.source.key, mark) != mark:
+    """Raise if two trainings of one source model would be mixed: runs are compared on identical models only."""
+    fingerprint = str(result["source_fingerprint"])
+    if trained.setdefault(spec.source.key, fingerprint) != fingerprint:
         raise ModelMismatchError(
-            f"{store.path} holds runs on another training of {spec.source.name}, and methods are compared on the same "
-            "model alone. Put the folder of source models back that those runs were made with, or begin a new folder "
-            "by --out."
+            f"{store.path} holds runs on another training of {spec.source.name}, and methods can only be compared on "
+            "the same model. Restore the folder of source models that those runs were made with, or choose a new "
+            "folder with --out."
         )

@@ -1,4 +1,4 @@
-"""Where the work is done: data, source models and their statistics, and runs on them, in one process."""
+"""Worker for the paper's runs in one process: loads data, trains source models, collects statistics and adapts."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -36,35 +36,35 @@ from regtta.options import described
 from regtta.statistics import SourceStatistics, fingerprint
 
 _SAID_BY_TABLES = ("regtta.methods", "regtta.statistics", "regtta.experiments.models")
-MOMENTS = "moments"  # the mark of statistics with nothing gathered beside them
+MOMENTS = "moments"  # file name mark of statistics that hold the moments only
 
 
 @dataclass(frozen=True)
 class Tools:
-    """What a workshop works with; can be sent to another process, and to a machine where the paths lead to the same.
+    """Configuration of a :class:`Workshop`; picklable, and valid on machines where its paths have the same content.
 
     Attributes:
-        place: of the data.
+        place: location of the data sets.
         models: folder of source models.
-        device: where to run.
-        weights: files that models start from, by the name of the architecture.
+        device: device to run on.
+        weights: files of pretrained weights by architecture.
     """
 
     place: Place
     models: Path
     device: str = "cpu"
-    weights: Mapping[str, Path] = field(default_factory=dict)  # a mapping that can be sent to another process
+    weights: Mapping[str, Path] = field(default_factory=dict)  # picklable, unlike MappingProxyType
 
     def at(self, models: Path) -> "Tools":
-        """The same tools with another folder of source models."""
+        """Return a copy with another folder of source models."""
         return replace(self, models=models)
 
     def check(self, specs: Sequence[RunSpec]) -> None:
-        """Raise if the data of the runs, or the weights that their models start from, are not on this machine."""
+        """Raise if the data or pretrained weights that the runs need are missing on this machine."""
         self.check_sources(spec.source for spec in specs)
 
     def check_sources(self, sources: Iterable[SourceSpec]) -> None:
-        """Raise if what source models are made from is not on this machine."""
+        """Raise if the data or pretrained weights of the source models are missing on this machine."""
         once = dict.fromkeys(sources)
         for data in dict.fromkeys(source.data for source in once):
             check_there(data, self.place)
@@ -72,12 +72,13 @@ class Tools:
             file = self.weights.get(source.model)
             if file is not None and mark_of(file) != source.start:
                 raise FileError(
-                    f"{file} holds other weights than the file that the sweep was begun with. Put the same file there."
+                    f"{file} holds other weights than the file that the sweep was started with. Put the same file "
+                    "there."
                 )
 
-    def worker(self, told: Told) -> "Workshop":
-        """A workshop with these tools."""
-        return Workshop(self, told)
+    def worker(self, progress: Told) -> "Workshop":
+        """Create a workshop with this configuration."""
+        return Workshop(self, progress)
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,10 +86,10 @@ class Prepared:
     """A trained source model, on its device.
 
     Attributes:
-        model: in eval mode.
-        branch: TTT's, where the model was trained with one.
-        statistics: gives those of its features, with what a method needs beyond the moments.
-        fingerprint: of the model: two trainings of one specification may differ on a GPU.
+        model: the model in eval mode.
+        branch: TTT's auxiliary head, if the model was trained with one.
+        statistics: returns the source statistics, with what the given method needs beyond the moments.
+        fingerprint: fingerprint of the weights: two trainings of one specification may differ on a GPU.
     """
 
     model: nn.Module
@@ -98,23 +99,23 @@ class Prepared:
 
 
 class Workshop:
-    """Makes source models and runs; keeps the data, the model and the target of the last run at hand.
+    """Worker that trains source models and executes runs; caches the data, model and target of the last run.
 
     Args:
-        tools: what it works with.
-        told: told of the training: the name of the model, epochs done, and in all.
+        tools: configuration.
+        progress: callback on training progress: name of the model, epochs done, epochs in total.
     """
 
-    def __init__(self, tools: Tools, told: Told | None = None) -> None:
+    def __init__(self, tools: Tools, progress: Told | None = None) -> None:
         self.tools = tools
-        self._told = told or (lambda *_: None)
+        self._progress = progress or (lambda *_: None)
         self._models = SourceModels(tools.models)
         self._loaded: tuple[object, Loaded] | None = None
         self._prepared: tuple[SourceSpec, Prepared] | None = None
         self._target: tuple[object, Domain] | None = None
 
     def run(self, spec: RunSpec) -> dict[str, object]:
-        """What came of a run, as JSON has it."""
+        """Execute a run and return its JSON-serialisable result."""
         with quiet():
             prepared = self.prepare(spec.source)
             found = self._measured(spec, prepared) if spec.arm is None else self._adapted(spec, spec.arm, prepared)
@@ -125,18 +126,18 @@ class Workshop:
         }
 
     def prepare(self, spec: SourceSpec) -> Prepared:
-        """The source model of ``spec`` and its statistics: found, or made."""
+        """Return the source model of ``spec`` with its statistics: loaded if stored, else trained."""
         if self._prepared is None or self._prepared[0] != spec:
             self._prepared = (spec, self._made(spec))
         return self._prepared[1]
 
     def ready(self, specs: Sequence[RunSpec]) -> None:
-        """Train the source model of the runs, all of one, and collect what their methods need of it."""
+        """Train the source model that all of the runs share, and collect the statistics that their methods need."""
         if not specs:
             return
         prepared = self.prepare(specs[0].source)
         needed = {_gathered(spec): None for spec in specs if needs_statistics(spec)}
-        # Those with more than moments first: they serve who needs no more.
+        # Extended statistics first: they also serve the methods that need the moments only.
         for method in sorted(needed, key=lambda method: method is None):
             prepared.statistics(method)
 
@@ -162,7 +163,7 @@ class Workshop:
             spec.recipe,
             seed=spec.seed,
             objective=objective,
-            advance=lambda done, total: self._told(spec.name, done, total),
+            advance=lambda done, total: self._progress(spec.name, done, total),
             checkpoint=Checkpoint(self._models.checkpoint_path(spec)),
         )
 
@@ -190,7 +191,7 @@ class Workshop:
         mark = key_of({"gathers": [described(method) for method in gathers]}) if gathers else MOMENTS
         path = self._models.statistics_path(spec, mark)
         if not gathers and not path.exists():
-            # The moments are the same whatever was gathered with them.
+            # Extended statistics hold the same moments.
             path = next(iter(sorted(path.parent.glob(path.name.replace(MOMENTS, "*")))), path)
         if path.exists():
             return SourceStatistics.load(path)
@@ -202,16 +203,16 @@ class Workshop:
     # --- data ------------------------------------------------------------------------------------
 
     def data(self, spec: SourceSpec) -> Loaded:
-        """The data as a model of ``spec`` sees it: cut to its rows, its labels in classes for a classifier."""
+        """Return the data for a model of ``spec``: limited to its rows, with class labels for a classifier."""
         wanted = (spec.data, spec.variant, spec.seed, spec.rows, spec.task)
         if self._loaded is None or self._loaded[0] != wanted:
-            self._loaded = None  # two data sets at once may be too much
+            self._loaded = None  # free the memory first: two data sets may not fit
             data = LOADERS[spec.data](self.tools.place, spec.variant, spec.seed)
             self._loaded = (wanted, shown(data, spec))
         return self._loaded[1]
 
     def _target_of(self, spec: RunSpec) -> Domain:
-        """The target in the order of the run's seed, on the device."""
+        """Return the target domain on the device, permuted by the run's seed."""
         source = spec.source
         wanted = (source.data, source.variant, source.seed, source.task, source.rows, spec.target, spec.target_rows)
         if self._target is None or self._target[0] != wanted:
@@ -241,7 +242,7 @@ class Workshop:
         return outcome.plain()
 
     def _measured(self, spec: RunSpec, prepared: Prepared) -> dict[str, object]:
-        """The dimensions of the features, and how good the model is on what it was held out from."""
+        """Return the dimensions of the source features and the model's scores on held-out source samples."""
         statistics = prepared.statistics(None)
         head = FeatureModel(prepared.model, HEADS[spec.source.model]).head
         correlation = weight_correlation(statistics, head.weight)
@@ -250,28 +251,28 @@ class Workshop:
         return {
             "rank": statistics.rank,
             "valid": statistics.valid_dimensions,
-            "correlation": correlation if correlation == correlation else None,  # noqa: PLR0124 - NaN is no JSON
+            "correlation": correlation if correlation == correlation else None,  # noqa: PLR0124 - JSON has no NaN
             "validation": found["scores"]["offline"],  # type: ignore[index]
         }
 
 
 def needs_statistics(spec: RunSpec) -> bool:
-    """Whether a run looks at the statistics of its source model; TTT's branch comes with the model."""
+    """Return True if a run uses the source statistics; TTT needs none, as its branch is stored with the model."""
     if spec.arm is None:
         return True
     return spec.arm.method.needs_source or gathers_more(spec.arm.method)
 
 
 def _gathered(spec: RunSpec) -> Method | None:
-    """The method of a run for which to gather; None for the moments alone."""
+    """Return the run's method if it needs extended statistics; None if the moments suffice."""
     return spec.arm.method if spec.arm is not None and gathers_more(spec.arm.method) else None
 
 
 def gathers_more(method: Method) -> bool:
-    """Whether a method needs more of the source than its moments."""
+    """Return True if a method needs source statistics beyond the moments."""
     return not isinstance(method, TTT) and bool(method.gatherers())
 
 
 def quiet() -> AbstractContextManager[None]:
-    """What is warned of at every start (that the oracle sees labels, that k is cut) is said once by the tables."""
+    """Suppress warnings that recur in every run (the oracle sees labels, k is clipped); the tables state them once."""
     return hushed(*_SAID_BY_TABLES)

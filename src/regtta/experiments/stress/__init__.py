@@ -1,4 +1,5 @@
-"""Adaptation on streams that are not independent draws of one shift: sorted, in bursts, drifting, over again.
+"""Stress benchmark: adaptation on non-i.i.d. streams, such as sorted, bursty, drifting and recurring ones.
 
-Every method with guards and without, from the same source models over the same streams, against the source model.
+Every method runs with and without safety guards on the same source models and streams, and is compared with the
+unadapted source model.
 """

@@ -1,4 +1,4 @@
-"""Methods and guards of the benchmark, by name."""
+"""Methods and guard configurations of the benchmark, by name."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -24,7 +24,7 @@ GUARDS: Mapping[str, tuple[Guard, ...]] = MappingProxyType({PLAIN: DEFAULT, SAFE
 
 
 def method_by_default(name: str) -> Method:
-    """The method of an arm with the library's defaults, which are the paper's.
+    """Return the method of an arm with the library's defaults, which are the paper's.
 
     Example:
         >>> method_by_default("ssa_window").window
@@ -34,7 +34,7 @@ def method_by_default(name: str) -> Method:
 
 
 def method_in(setting: Setting, name: str) -> Method | None:
-    """The method of an arm as the paper has it in ``setting``; None where it cannot run there.
+    """Return the method of an arm with the paper's options in ``setting``; None if it is not supported there.
 
     Example:
         >>> from regtta.experiments.reproduce.settings import SETTINGS

@@ -1,4 +1,4 @@
-"""R² along the stream, as the figure shows it."""
+"""Curves of R² along the stream, for the figure."""
 
 import numpy as np
 
@@ -12,13 +12,13 @@ SHOWN = (("Source", SOURCE, PLAIN), ("ssa, plain", "ssa", PLAIN), ("ssa, safe", 
 
 
 def shown_batch_size(results: Results) -> int:
-    """64, or the largest that there are runs of."""
+    """Return 64 if there are runs of that batch size, else the largest available one."""
     sizes = batch_sizes(results)
     return WHOLE_AT if WHOLE_AT in sizes else max(sizes, default=0)
 
 
 def curves_of(results: Results) -> tuple[RunningScores, ...]:
-    """One for each kind of stream that SSA was run on: means over source models and shifts."""
+    """Return the curves of each kind of stream that SSA was run on, averaged over source models and shifts."""
     size, curves = shown_batch_size(results), []
     for kind in KINDS:
         lines = {}

@@ -1,4 +1,4 @@
-"""What the runs come to: means, worst cases, and whether what was asked is met. Numbers alone; no words."""
+"""Numerical findings of the benchmark: means, worst cases, and checks of the acceptance criteria."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -9,22 +9,22 @@ from regtta.experiments.stress.arms import ADAPTING, COMPARED, GATED, PLAIN, SAF
 from regtta.experiments.stress.results import Result, Results
 from regtta.experiments.stress.streams import KINDS, REDRAWN
 
-SAFE_FALL = -0.02  # the most that R² may fall below Source's under SAFE
-STILL = 0.99  # the share of clean batches on which nothing may be learned
-GATE_FALL = -0.005  # the most that R² may fall below Source's on the clean stream
-FEW = 5  # batches within which the gate must have opened on a shift
-WORTH = 0.02  # a gain that a share of can be told
-KEPT, KEPT_AT, WHOLE_AT = 0.75, 8, 64  # of SSA's gain at a batch of 64, the share to keep at a batch of 8
+SAFE_FALL = -0.02  # lowest permitted R² minus Source's under SAFE
+STILL = 0.99  # least share of clean batches without an update
+GATE_FALL = -0.005  # lowest permitted R² minus Source's on the clean stream
+FEW = 5  # most batches until the gate opens on a shift
+WORTH = 0.02  # least gain of which a share is meaningful
+KEPT, KEPT_AT, WHOLE_AT = 0.75, 8, 64  # share of SSA's gain at batch size 64 to keep at batch size 8
 
 
 @dataclass(frozen=True)
 class Mean:
-    """A mean over source models and parts.
+    """Mean over source models and parts.
 
     Attributes:
-        value: NaN where there is no run, or one diverged.
-        runs: behind it.
-        lost: of these, how many diverged.
+        value: the mean; NaN if there are no runs or one diverged.
+        runs: number of runs.
+        lost: number of diverged runs.
     """
 
     value: float
@@ -33,7 +33,7 @@ class Mean:
 
 
 def mean_r2(runs: Sequence[Result]) -> Mean:
-    """Of the online R²; what diverged is never averaged over."""
+    """Return the mean online R² of ``runs``; NaN if one diverged."""
     lost = sum(run.lost for run in runs)
     value = fmean(run.r2 for run in runs) if runs and not lost else math.nan
     return Mean(value, len(runs), lost)
@@ -44,7 +44,7 @@ def mean_r2(runs: Sequence[Result]) -> Mean:
 
 @dataclass(frozen=True)
 class StreamRow:
-    """One method on one kind of stream: Source's mean, and that of each batch size and guards."""
+    """Mean R² of one method on one kind of stream, by batch size and guards, with that of Source."""
 
     arm: str
     kind: str
@@ -53,12 +53,12 @@ class StreamRow:
 
 
 def batch_sizes(results: Results) -> tuple[int, ...]:
-    """Those of the comparison, the smallest first."""
+    """Return the batch sizes of the compared runs in ascending order."""
     return tuple(sorted({run.batch_size for run in results.runs if run.guards in COMPARED and run.arm != SOURCE}))
 
 
 def stream_rows(results: Results) -> tuple[StreamRow, ...]:
-    """Every method on every kind that there are runs of."""
+    """Return a row for every method and kind of stream with runs."""
     rows = []
     for arm, kind in _pairs(results):
         means = {
@@ -84,7 +84,7 @@ def _pairs(results: Results) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class SafetyRow:
-    """One method on one kind of stream: the worst run with each guards, by its difference to Source."""
+    """Worst runs of one method on one kind of stream, by difference to Source, with SAFE and plain guards."""
 
     arm: str
     kind: str
@@ -93,12 +93,12 @@ class SafetyRow:
 
     @property
     def met(self) -> bool:
-        """Whether no run under SAFE falls too far."""
+        """True if no run under SAFE falls more than permitted below Source."""
         return self.safe is not None and not self.safe.lost and self.safe.gain >= SAFE_FALL
 
 
 def safety_rows(results: Results) -> tuple[SafetyRow, ...]:
-    """Every method on every kind that there are runs of."""
+    """Return a row for every method and kind of stream with runs."""
     return tuple(
         SafetyRow(arm, kind, worst(results.of(arm, kind, SAFELY)), worst(results.of(arm, kind, PLAIN)))
         for arm, kind in _pairs(results)
@@ -106,7 +106,7 @@ def safety_rows(results: Results) -> tuple[SafetyRow, ...]:
 
 
 def worst(runs: Iterable[Result]) -> Result | None:
-    """The run furthest below its source model; one that diverged is below all others."""
+    """Return the run with the lowest gain over its source model; diverged runs rank lowest."""
     return min(runs, key=lambda run: -math.inf if run.lost else run.gain, default=None)
 
 
@@ -115,16 +115,16 @@ def worst(runs: Iterable[Result]) -> Result | None:
 
 @dataclass(frozen=True)
 class SmallRow:
-    """One method at one batch size on shifted streams in any order, with plain guards.
+    """Results of one method at one batch size on shuffled shifted streams, with plain guards.
 
     Attributes:
         arm: name of the method.
-        batch_size: samples a step.
-        r2: its mean.
-        gain: mean over Source; NaN where a run diverged.
-        kept: ``gain`` as a share of SSA's at a batch of 64; NaN where that is unknown or next to nothing.
-        met: whether no more than a quarter of SSA's gain at a batch of 64 is lost (nothing, where it has none); None
-            where nothing was asked.
+        batch_size: samples per step.
+        r2: mean R².
+        gain: mean gain over Source; NaN if a run diverged.
+        kept: ``gain`` as a share of SSA's gain at batch size 64; NaN if that is unknown or negligible.
+        met: True if at most a quarter of SSA's gain at batch size 64 is lost (none of it, if it is negative); None for
+            batch sizes without a criterion.
     """
 
     arm: str
@@ -136,7 +136,7 @@ class SmallRow:
 
 
 def small_rows(results: Results) -> tuple[SmallRow, ...]:
-    """SSA, and SSA with a window, at every batch size that there are runs of."""
+    """Return rows of SSA with and without a window, at every batch size with runs."""
     whole = _mean_gain(_small(results, "ssa", WHOLE_AT))
     rows = []
     for arm in ("ssa", WINDOW):
@@ -164,14 +164,14 @@ def _mean_gain(runs: Sequence[Result]) -> float:
 
 @dataclass(frozen=True)
 class GateFindings:
-    """What the gate did; each number is the worst over source models.
+    """Behaviour of the gate; each value is the worst over source models.
 
     Attributes:
-        batches: of the clean stream.
-        still: share of its batches on which nothing was learned.
-        fall: R² less Source's on it.
-        opened: by part, the batches until the first step; infinity where none was ever taken.
-        source_models: how many.
+        batches: number of batches in the clean stream.
+        still: share of its batches without an update.
+        fall: R² minus Source's on it.
+        opened: number of batches until the first update, by part; infinity if there was none.
+        source_models: number of source models.
     """
 
     batches: int
@@ -182,7 +182,7 @@ class GateFindings:
 
 
 def gate_findings(results: Results) -> GateFindings | None:
-    """Of the longest clean streams that there are; None where the gate was not tried."""
+    """Return the findings on the longest clean streams; None if there are no runs with the gate."""
     tried = results.of("ssa", REDRAWN, GATED)
     longest = max((run.batches for run in tried), default=0)
     clean = [run for run in tried if run.batches == longest]

@@ -1,4 +1,4 @@
-"""Where streams run: a trained source model, its statistics, and the samples, clean and shifted."""
+"""Shared context of runs on one source model: the model, its statistics, and clean and shifted samples."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,21 +24,21 @@ from regtta.experiments.training import plain_view
 from regtta.methods import Method
 from regtta.statistics import SourceStatistics, fingerprint
 
-_BATCH = 256  # of passes that do not learn
+_BATCH = 256  # batch size of forward passes without learning
 _DIGITS_HEAD = "head"
 
 
 @dataclass(frozen=True, eq=False)
 class Ground:
-    """All that runs from one source model share.
+    """Context that all runs on one source model share.
 
     Attributes:
-        model: trained, in eval mode, on its device.
+        model: the trained model in eval mode, on its device.
         head: name of its head.
-        statistics: gives those of its features, with what a method needs beyond the moments.
-        pool: the samples.
-        view: from the inputs of a domain to those of the model.
-        fingerprint: of the model.
+        statistics: returns the source statistics, with what the given method needs beyond the moments.
+        pool: the clean and shifted domains.
+        view: transform from a domain's inputs to the model's inputs.
+        fingerprint: fingerprint of the weights.
     """
 
     model: nn.Module
@@ -50,7 +50,7 @@ class Ground:
 
     @cached_property
     def source_outputs(self) -> Callable[[Domain], Tensor]:
-        """Gives (N, O) what the source model says of every sample of a domain."""
+        """Cached function that returns the source model's predictions ``(N, O)`` on a domain."""
         return cache(self._source_outputs)
 
     @torch.no_grad()
@@ -59,11 +59,11 @@ class Ground:
         return torch.cat([self.model(self.view(domain.inputs[part])) for part in rows])
 
 
-def digits_ground(spec: DigitsSource, models: SourceModels, device: str, told: Told) -> Ground:
-    """The demo's digits: the clean ones are those that are degraded, so that a stream has either."""
+def digits_ground(spec: DigitsSource, models: SourceModels, device: str, progress: Told) -> Ground:
+    """Return the context of the demo's digits; clean and degraded domains are paired row by row."""
     parts = split(uci_digits(), spec.seed, source=spec.source_digits, target=spec.target_digits)
     model = digit_regressor(spec.seed)
-    models.get(spec, {"model": model}, lambda: _train_digits(spec, model, parts.source, told))
+    models.get(spec, {"model": model}, lambda: _train_digits(spec, model, parts.source, progress))
     model.eval().to(device)
     batches = torch.split(parts.source.inputs.to(device), _BATCH)
     collected = cache(lambda methods: collect(model, batches, head=_DIGITS_HEAD, methods=methods))
@@ -82,19 +82,19 @@ def digits_ground(spec: DigitsSource, models: SourceModels, device: str, told: T
     )
 
 
-def _train_digits(spec: DigitsSource, model: nn.Module, digits: Domain, told: Told) -> None:
+def _train_digits(spec: DigitsSource, model: nn.Module, digits: Domain, progress: Told) -> None:
     done, total = 0, spec.training.epochs
 
     def advance() -> None:
         nonlocal done
         done += 1
-        told(spec.name, done, total)
+        progress(spec.name, done, total)
 
     model.load_state_dict(train(digits, spec.seed, spec.training, advance=advance).state_dict())
 
 
 def paper_ground(spec: SourceSpec, parts: tuple[str, ...], workshop: Workshop) -> Ground:
-    """A setting of the paper: held-out samples of its source, and its targets."""
+    """Return the context of a paper setting: held-out source samples as clean, its targets as shifted domains."""
     prepared, data, device = workshop.prepare(spec), workshop.data(spec), workshop.tools.device
     shifted = {part: data.target(part).to(device) for part in parts}
     return Ground(

@@ -1,4 +1,4 @@
-"""Runs as tables need them: read from the lines of a store, and chosen among."""
+"""Results of the benchmark, parsed from the lines of a run store and grouped for the tables."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -11,23 +11,23 @@ from regtta.experiments.stress.specs import is_current
 
 @dataclass(frozen=True)
 class Result:
-    """What came of one run.
+    """Result of one run.
 
     Attributes:
-        kind: of the stream.
-        part: the shift in it; empty for kinds of no one part.
+        kind: kind of stream.
+        part: name of the shift; empty for kinds that are not drawn per shift.
         arm: name of the method.
         guards: name of the guards.
-        batch_size: samples a step.
-        seed: of the source model.
-        r2: online, over the whole stream; NaN where it is not finite.
-        source_r2: the source model's on the same stream.
-        slices: R² along the stream; NaN where it is not finite.
-        samples: of the stream.
-        batches: steps in all.
-        learned: steps that were learned from.
-        first_learned: the first of them, from 1; None where there is none.
-        diverged: what was not finite; empty for a run that went well.
+        batch_size: samples per step.
+        seed: seed of the source model.
+        r2: online R² over the whole stream; NaN if not finite.
+        source_r2: R² of the source model on the same stream; NaN if not finite.
+        slices: R² in slices along the stream; NaN where not finite.
+        samples: number of samples in the stream.
+        batches: number of batches in the stream.
+        learned: number of batches with an update.
+        first_learned: number of the first of them, counted from 1; None if there is none.
+        diverged: description of what was not finite; empty if the run did not diverge.
     """
 
     kind: str
@@ -47,25 +47,25 @@ class Result:
 
     @property
     def gain(self) -> float:
-        """Over the source model; NaN where one of both is not finite."""
+        """R² minus that of the source model; NaN if either is not finite."""
         return self.r2 - self.source_r2
 
     @property
     def lost(self) -> bool:
-        """Whether it diverged, so that its score means nothing."""
+        """True if the run diverged, so that its score is meaningless."""
         return bool(self.diverged) or not math.isfinite(self.r2)
 
 
 @dataclass(frozen=True)
 class Results:
-    """The runs of one setting.
+    """Results of all runs in one setting.
 
     Attributes:
-        setting: its name.
-        runs: those that would be made today.
-        left_out: how many lines are of another training, method or guards than today's.
-        devices: that they were made on.
-        versions: that they were made with.
+        setting: name of the setting.
+        runs: results of the current training, methods and guards.
+        left_out: number of lines that were dropped, as they belong to another training, method or guards.
+        devices: devices that the runs were made on.
+        versions: software versions that the runs were made with.
     """
 
     setting: str
@@ -75,7 +75,7 @@ class Results:
     versions: tuple[str, ...]
 
     def of(self, arm: str, kind: str, guards: str) -> tuple[Result, ...]:
-        """All runs of a method with its guards on a kind of stream."""
+        """Return all runs of a method with given guards on a kind of stream."""
         return self._by_place.get((arm, kind, guards), ())
 
     @cached_property
@@ -86,25 +86,25 @@ class Results:
         return {place: tuple(runs) for place, runs in places.items()}
 
     def there(self, field: str) -> tuple[Any, ...]:
-        """Every value that ``field`` has among the runs."""
+        """Return the distinct values of ``field`` among the runs."""
         return tuple(dict.fromkeys(getattr(run, field) for run in self.runs))
 
     @property
     def shifts(self) -> str:
-        """Their names, in words."""
+        """Names of the shifts as a phrase."""
         names = [part for part in self.there("part") if part]
         return f"the shift {names[0]}" if len(names) == 1 else f"the shifts {', '.join(names)}" if names else "no shift"
 
 
 def results_of(records: Iterable[Mapping[str, Any]], setting: str) -> Results:
-    """The runs of ``setting`` among the records of a store."""
-    mine = [record for record in records if record["specification"].get("setting") == setting]
-    used = [record for record in mine if is_current(record)]
+    """Return the results of ``setting`` among the records of a run store."""
+    of_setting = [record for record in records if record["specification"].get("setting") == setting]
+    used = [record for record in of_setting if is_current(record)]
     made = [record["result"] for record in used]
     return Results(
         setting,
-        tuple(sorted(map(_result, used), key=_place)),
-        len(mine) - len(used),
+        tuple(sorted(map(_result, used), key=_sort_key)),
+        len(of_setting) - len(used),
         tuple(sorted({str(result["device"]) for result in made})),
         tuple(sorted({", ".join(f"{name} {version}" for name, version in r["versions"].items()) for r in made})),
     )
@@ -122,8 +122,8 @@ def _result(record: Mapping[str, Any]) -> Result:
     )
 
 
-def _place(run: Result) -> tuple[object, ...]:
-    """Runs in an order of their own: that of the lines depends on which process was first."""
+def _sort_key(run: Result) -> tuple[object, ...]:
+    """Return a deterministic sort key; the order of the lines depends on the timing of processes."""
     return (run.seed, run.kind, run.part, run.arm, run.guards, run.batch_size, run.samples)
 
 

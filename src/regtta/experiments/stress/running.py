@@ -1,4 +1,4 @@
-"""Runs of the benchmark in one process: a method with its guards over one stream, and what came of it."""
+"""Worker of the benchmark in one process: adapts a method with its guards over one stream and scores it."""
 
 import math
 from collections import Counter
@@ -29,52 +29,52 @@ SLICES = 20
 
 @dataclass(frozen=True)
 class StressTools:
-    """What the benchmark works with; can be sent to another process.
+    """Worker configuration of the benchmark; picklable.
 
     Attributes:
-        tools: those of ``regtta reproduce``.
+        tools: worker configuration of ``regtta reproduce``.
     """
 
     tools: Tools
 
     @property
     def device(self) -> str:
-        """Where to run."""
+        """Device to run on."""
         return self.tools.device
 
     @property
     def models(self) -> Path:
-        """The folder of source models."""
+        """Folder of source models."""
         return self.tools.models
 
     def at(self, models: Path) -> "StressTools":
-        """The same tools with another folder of source models."""
+        """Return a copy with another folder of source models."""
         return StressTools(self.tools.at(models))
 
     def check(self, specs: Sequence[StressSpec]) -> None:
-        """Raise if the data of the runs are not on this machine; the demo's digits are on every one."""
+        """Raise if data that the runs need is missing on this machine; the demo's digits ship with scikit-learn."""
         self.tools.check_sources(spec.source for spec in specs if isinstance(spec.source, SourceSpec))
 
-    def worker(self, told: Told) -> "StressWorkshop":
-        """A workshop with these tools."""
-        return StressWorkshop(self.tools, told)
+    def worker(self, progress: Told) -> "StressWorkshop":
+        """Create a workshop with this configuration."""
+        return StressWorkshop(self.tools, progress)
 
 
 class StressWorkshop:
-    """Makes source models and runs; keeps the model and the samples of the last run at hand.
+    """Worker that trains source models and executes runs; caches the model and samples of the last run.
 
     Args:
-        tools: what it works with.
-        told: told of the training: the name of the model, epochs done, and in all.
+        tools: configuration.
+        progress: callback on training progress: name of the model, epochs done, epochs in total.
     """
 
-    def __init__(self, tools: Tools, told: Told) -> None:
-        self._workshop = Workshop(tools, told)
-        self._tools, self._told = tools, told
+    def __init__(self, tools: Tools, progress: Told) -> None:
+        self._workshop = Workshop(tools, progress)
+        self._tools, self._progress = tools, progress
         self._ground: tuple[StressSource, Ground] | None = None
 
     def run(self, spec: StressSpec) -> dict[str, object]:
-        """What came of a run, as JSON has it."""
+        """Execute a run and return its JSON-serialisable result."""
         with quiet():
             ground = self._ground_of(spec)
             adapter = Adapter(
@@ -92,32 +92,32 @@ class StressWorkshop:
         }
 
     def ready(self, specs: Sequence[StressSpec]) -> None:
-        """Train the source model of the runs, all of one, and collect what their methods need of it."""
+        """Train the source model that all of the runs share, and collect the statistics that their methods need."""
         with quiet():
-            # Those with more than moments first: they serve who needs no more.
+            # Extended statistics first: they also serve the methods that need the moments only.
             for spec in sorted(specs, key=lambda spec: not spec.method.gatherers()):
                 self._ground_of(spec).statistics(spec.method)
 
     def _ground_of(self, spec: StressSpec) -> Ground:
         if self._ground is None or self._ground[0] != spec.source:
-            self._ground = None  # two at once may be too much
+            self._ground = None  # free the memory first: two may not fit
             self._ground = (spec.source, self._made(spec))
         return self._ground[1]
 
     def _made(self, spec: StressSpec) -> Ground:
         if isinstance(spec.source, DigitsSource):
-            return digits_ground(spec.source, SourceModels(self._tools.models), self._tools.device, self._told)
+            return digits_ground(spec.source, SourceModels(self._tools.models), self._tools.device, self._progress)
         return paper_ground(spec.source, SETTINGS[spec.setting].parts, self._workshop)
 
 
 def stream_of(spec: StressSpec, ground: Ground) -> Stream:
-    """The stream of a run: the same for all methods, guards and batch sizes."""
+    """Draw the stream of a run, which is the same for all methods, guards and batch sizes."""
     drawn_by = generator(spec.source.seed, f"stress: {spec.target}")
     return draw(spec.kind, ground.pool, spec.part, spec.length, drawn_by)
 
 
 def evaluated(adapter: Adapter, stream: Stream, ground: Ground, *, batch_size: int) -> dict[str, object]:
-    """Adapt over ``stream`` once, score the predictions on the way, and count what the guards did."""
+    """Adapt over ``stream`` once; return the scores of its online predictions and counts of the guards' verdicts."""
     watched = _watched(adapter, stream, ground.view, batch_size)
     targets = stream.targets
     unadapted = stream.gathered([ground.source_outputs(domain) for domain in stream.domains])
@@ -133,7 +133,7 @@ def evaluated(adapter: Adapter, stream: Stream, ground: Ground, *, batch_size: i
 
 @dataclass(frozen=True, eq=False)
 class _Watched:
-    """A stream gone through: what was predicted, what the verdicts were, and the steps that stand."""
+    """Record of one pass over a stream: predictions, counts of verdicts, and the steps with an update."""
 
     predictions: Tensor
     verdicts: Counter[str]
@@ -144,7 +144,7 @@ class _Watched:
     standing: list[Step]
 
     def counts(self) -> dict[str, object]:
-        """As JSON has it; the first batch learned from is counted from 1."""
+        """Return the JSON-serialisable counts; ``first_learned`` is counted from 1."""
         refused = {reason: count for reason, count in self.verdicts.items() if reason}
         return {
             "batches": self.batches,
@@ -160,7 +160,7 @@ def _watched(adapter: Adapter, stream: Stream, view: Callable[[Tensor], Tensor],
     verdicts, returned = Counter[str](), Counter[str]()
     standing: list[Step] = []
     first, batches, excluded = None, 0, 0
-    # Filled in place: small tensors kept between large ones would keep the memory of those, gigabytes in a long stream.
+    # Filled in place: keeping many small tensors would fragment memory, by gigabytes in a long stream.
     predictions = torch.empty(stream.targets.reshape(len(stream), -1).shape)
     for inputs in stream.batches(batch_size):
         step = adapter.adapt(view(inputs))
@@ -172,13 +172,13 @@ def _watched(adapter: Adapter, stream: Stream, view: Callable[[Tensor], Tensor],
         excluded += len(step.excluded_rows)
         if verdict.learned:
             first = first or batches
-            # A loss that was refused did no harm; one that was learned from is looked at.
+            # Only losses that led to an update are checked for divergence; rejected ones did no harm.
             standing.append(step)
     return _Watched(predictions, verdicts, returned, batches, excluded, first, standing)
 
 
 def slice_scores(predictions: Tensor, targets: Tensor, slices: int = SLICES) -> list[float | None]:
-    """R² in equal slices of a stream, against the variance of all its labels, so that slices compare.
+    """Compute R² in equal slices of a stream, relative to the variance of all its labels so that slices compare.
 
     ``1 − mean_slice (ŷ−y)² / mean (y−ȳ)²``, averaged over outputs; None where it is not finite.
 

@@ -1,4 +1,4 @@
-"""What the benchmark runs on: each setting with its shifts, its source models and its methods."""
+"""Settings of the benchmark, each with its shifts, source models and methods."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -18,13 +18,13 @@ from regtta.methods import Method
 
 @dataclass(frozen=True)
 class DigitsSource:
-    """Everything that a source model of the demo comes from.
+    """Specification of a source model of the demo.
 
     Attributes:
-        seed: of its digits, its weights and its order of samples.
-        source_digits: how many it is trained on.
-        target_digits: how many there are to meet; None for all others.
-        training: how it is trained.
+        seed: seed of the split, the weights and the order of samples.
+        source_digits: number of training samples.
+        target_digits: number of target samples; None for all others.
+        training: training hyperparameters.
     """
 
     seed: int
@@ -33,17 +33,17 @@ class DigitsSource:
     training: Training = field(default_factory=Training)
 
     def plain(self) -> dict[str, object]:
-        """As JSON has it."""
+        """Return the specification as a JSON-serialisable dict."""
         return asdict(self)
 
     @property
     def key(self) -> str:
-        """A mark of it all."""
+        """Hash of the specification."""
         return key_of(self.plain())
 
     @property
     def name(self) -> str:
-        """Short, for people."""
+        """Short human-readable name."""
         return f"demo-digits-{self.seed}"
 
     @property
@@ -57,13 +57,13 @@ StressSource = DigitsSource | SourceSpec
 
 @dataclass(frozen=True)
 class StressSetting(ABC):
-    """One setting. Abstract.
+    """Setting of the benchmark. Abstract.
 
     Attributes:
-        name: what users type.
-        title: for people.
-        parts: names of its shifts.
-        length: samples of a stream at most; 0 for as many as there are.
+        name: name on the command line.
+        title: human-readable title.
+        parts: names of the shifts.
+        length: most samples of a stream; 0 for all available ones.
     """
 
     name: str
@@ -74,32 +74,32 @@ class StressSetting(ABC):
     @property
     @abstractmethod
     def data(self) -> str | None:
-        """Name of the data set that must be there; None where it ships."""
+        """Name of the required data set; None if it ships with a dependency."""
 
     @abstractmethod
     def source(self, seed: int) -> StressSource:
-        """The source model of a seed."""
+        """Return the specification of the source model with a seed."""
 
     @abstractmethod
     def method(self, name: str) -> Method | None:
-        """The method of an arm; None where it cannot run."""
+        """Return the method of an arm; None if it is not supported."""
 
 
 @dataclass(frozen=True)
 class DigitsSetting(StressSetting):
-    """The demo's digits and degradations."""
+    """Setting of the demo: UCI digits and their degradations."""
 
     @property
     def data(self) -> None:
-        """Ships with scikit-learn."""
+        """None, as the digits ship with scikit-learn."""
         return
 
     def source(self, seed: int) -> DigitsSource:
-        """The demo's source model of a seed."""
+        """Return the specification of the demo's source model with a seed."""
         return DigitsSource(seed)
 
     def method(self, name: str) -> Method:
-        """As the demo has it: with the library's defaults."""
+        """Return the method of an arm with the library's defaults, as in the demo."""
         return method_by_default(name)
 
 
@@ -108,23 +108,23 @@ class PaperSetting(StressSetting):
     """A setting of the paper.
 
     Attributes:
-        paper: as ``regtta reproduce`` has it.
+        paper: the setting of ``regtta reproduce``.
     """
 
     paper: Setting = OF_THE_PAPER["california"]
 
     @property
     def data(self) -> str:
-        """The setting's own."""
+        """Name of the setting's data set."""
         return self.paper.data
 
     def source(self, seed: int) -> SourceSpec:
-        """The one that the paper's tables are made with."""
+        """Return the specification of the source model that the paper's tables use."""
         (part,) = self.paper.parts.values()
         return Plan().source(self.paper, part, "regression", seed)
 
     def method(self, name: str) -> Method | None:
-        """With the paper's hyperparameters there."""
+        """Return the method of an arm with the paper's hyperparameters; None if it is not supported."""
         return method_in(self.paper, name)
 
 

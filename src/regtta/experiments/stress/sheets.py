@@ -1,4 +1,4 @@
-"""The tables of the benchmark in words."""
+"""Tables of the benchmark as text sheets."""
 
 import math
 
@@ -16,13 +16,13 @@ SKETCH = "Worst difference to Source"
 
 
 def sheets_of(results: Results) -> tuple[Sheet, ...]:
-    """All tables, what is asked first."""
+    """Return all non-empty tables, those with acceptance criteria first."""
     sheets = [sketch(results), *gate_sheet(results), *small_sheet(results), _safety(results), *_streams(results)]
     return tuple(sheet for sheet in sheets if sheet.lines)
 
 
 def sketch(results: Results) -> Sheet:
-    """Safety in short: the worst difference to Source of each method on each kind under SAFE."""
+    """Return the summary of safety: the worst difference to Source by method and kind of stream under SAFE."""
     rows = found.safety_rows(results)
     kinds = tuple(kind for kind in KINDS if any(row.kind == kind for row in rows))
     by_place = {(row.arm, row.kind): row for row in rows}
@@ -40,7 +40,7 @@ def _cell(row: SafetyRow | None) -> Text:
     return Text("") if row is None else Text(_gain(row.safe), bold=not row.met)
 
 
-# --- each in words -------------------------------------------------------------------------------
+# --- single tables -------------------------------------------------------------------------------
 
 
 def _streams(results: Results) -> list[Sheet]:
@@ -76,7 +76,7 @@ def _safety(results: Results) -> Sheet:
 
 
 def small_sheet(results: Results) -> list[Sheet]:
-    """What small batches cost, where there are runs to tell by."""
+    """Return the table of small batch sizes; empty if there are no runs."""
     rows = found.small_rows(results)
     lines = [
         Line(
@@ -102,7 +102,7 @@ def small_sheet(results: Results) -> list[Sheet]:
 
 
 def gate_sheet(results: Results) -> list[Sheet]:
-    """What was asked of the gate, where it was tried."""
+    """Return the table of the gate's criteria; empty if there are no runs with the gate."""
     gate = found.gate_findings(results)
     if gate is None:
         return []
@@ -115,7 +115,7 @@ def gate_sheet(results: Results) -> list[Sheet]:
 
 
 def gate_rows(gate: GateFindings) -> list[tuple[str, str, str, str]]:
-    """What was asked of the gate, in words: of what, what, what was found, and whether that meets it."""
+    """Return the gate's criteria as texts: the quantity, the criterion, the value found and the verdict."""
     clean = f"clean, {gate.batches:,} batches"
     rows = [
         (f"{clean}: without an update", f"at least {found.STILL:.0%}", f"{gate.still:.2%}", gate.still >= found.STILL),

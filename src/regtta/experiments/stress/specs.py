@@ -1,4 +1,4 @@
-"""Runs: everything that one is specified by, and which of them a benchmark is made of."""
+"""Run specifications of the benchmark, and the plan that lists them."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -20,18 +20,18 @@ GATE_BATCHES = 10_000
 
 @dataclass(frozen=True)
 class StressSpec:
-    """One run.
+    """Specification of one run.
 
     Attributes:
-        setting: its name.
-        source: the model it starts from.
-        kind: of the stream.
-        part: the shift in it; empty for kinds of no one part.
+        setting: name of the setting.
+        source: specification of the source model.
+        kind: kind of stream.
+        part: name of the shift; empty for kinds that are not drawn per shift.
         arm: name of the method.
-        method: with its options.
+        method: the method with its options.
         guards: name of the guards.
-        batch_size: samples a step.
-        length: samples of the stream at most; 0 for as many as there are.
+        batch_size: samples per step.
+        length: most samples of the stream; 0 for all available ones.
     """
 
     setting: str
@@ -46,11 +46,11 @@ class StressSpec:
 
     @property
     def target(self) -> str:
-        """Runs on one stream are made one after another."""
+        """Identifier of the stream; runs on one stream are executed consecutively."""
         return f"{self.kind} {self.part}".strip()
 
     def plain(self) -> dict[str, object]:
-        """As JSON has it: the key of the run."""
+        """Return the JSON-serialisable key of the run."""
         return {
             "setting": self.setting,
             "source": self.source.plain(),
@@ -59,7 +59,7 @@ class StressSpec:
             "arm": self.arm,
             "method": dict(_described(self.method)),
             "guards": self.guards,
-            # A mark, since the guards' thresholds would make up half of the line.
+            # A hash, since the guards' thresholds would make up half of the line.
             "guards_mark": _mark(GUARDS[self.guards]),
             "batch_size": self.batch_size,
             "length": self.length,
@@ -67,7 +67,7 @@ class StressSpec:
 
 
 class Arm(TypedDict):
-    """A method with its guards, by name, and the samples of a step."""
+    """Names of a method and its guards, and the number of samples per step."""
 
     arm: str
     guards: str
@@ -76,16 +76,16 @@ class Arm(TypedDict):
 
 @dataclass(frozen=True)
 class Plan:
-    """Which runs there are.
+    """Runs of a benchmark.
 
     Attributes:
-        setting: what they run on.
-        source_models: how many.
-        kinds: of streams.
-        arms: names of the methods beside Source.
-        parts: shifts, for the kinds of one part.
-        batch_sizes: samples a step.
-        gate_batches: of the clean stream that the gate is tried on; 0 for no trial of the gate.
+        setting: the setting.
+        source_models: number of source models.
+        kinds: kinds of streams.
+        arms: names of the methods besides Source.
+        parts: shifts, for the kinds drawn per shift; empty for all of the setting.
+        batch_sizes: batch sizes.
+        gate_batches: number of batches in the gate's clean stream; 0 for no runs with the gate.
     """
 
     setting: StressSetting
@@ -97,7 +97,7 @@ class Plan:
     gate_batches: int = GATE_BATCHES
 
     def runs(self) -> tuple[StressSpec, ...]:
-        """All of them, each once."""
+        """Return all distinct runs."""
         every = (spec for seed in range(self.source_models) for spec in (*self._streams(seed), *self._gate(seed)))
         return tuple(dict.fromkeys(every))
 
@@ -121,7 +121,7 @@ class Plan:
     def _spec(
         self, seed: int, kind: str, part: str, *, length: int | None = None, **arm: Unpack[Arm]
     ) -> Iterator[StressSpec]:
-        """The run, where its method can run at all."""
+        """Yield the run if its method is supported in the setting."""
         spec = spec_of(self.setting, seed, kind, part, **arm, length=length)
         if spec is not None:
             yield spec
@@ -133,15 +133,15 @@ class Plan:
 def spec_of(
     setting: StressSetting, seed: int, kind: str, part: str, *, length: int | None = None, **arm: Unpack[Arm]
 ) -> StressSpec | None:
-    """One run; None where its method cannot run in ``setting``.
+    """Return the specification of a run; None if its method is not supported in ``setting``.
 
     Args:
-        setting: what it runs on.
-        seed: of the source model.
-        kind: of the stream.
-        part: the shift in it; empty for kinds of no one part.
-        length: samples of the stream at most; by default the setting's own.
-        arm: names of method and guards, and the samples of a step.
+        setting: the setting.
+        seed: seed of the source model.
+        kind: kind of stream.
+        part: name of the shift; empty for kinds that are not drawn per shift.
+        length: most samples of the stream; by default the setting's.
+        arm: names of method and guards, and the batch size.
 
     Example:
         >>> spec_of(SETTINGS["california"], 0, "sorted", "near_bay", arm="ssa", guards="safe", batch_size=8).method.k
@@ -161,7 +161,7 @@ def spec_of(
     )
 
 
-# There are thousands of specifications and a few methods and guards: each is described once.
+# Cached: there are thousands of specifications, but only a few methods and guards.
 
 
 @lru_cache
@@ -174,8 +174,8 @@ def _described(method: Method) -> dict[str, object]:
     return specified(method)
 
 
-# Guards that came after results had been committed, as they leave these streams as they were: no sample of them is an
-# outlier, and runs tell how many were left out.
+# Guards added after results had been committed. They are omitted from the key since they do not change these results:
+# no sample of the streams is an outlier (runs record the number of excluded samples).
 _CAME_LATER = tuple(OutlierRows(factor=2.0, least=100.0, most=0.25, features=looked) for looked in (False, True))
 
 
@@ -185,12 +185,12 @@ def _mark(guards: tuple[Guard, ...]) -> str:
 
 
 def is_run(specification: Mapping[str, Any]) -> bool:
-    """Whether a line of a store is of this benchmark."""
+    """Return True if a line of a run store belongs to this benchmark."""
     return {"setting", "kind", "part", "arm", "guards", "batch_size", "length"} <= specification.keys()
 
 
 def is_current(record: Mapping[str, Any]) -> bool:
-    """Whether the run of a record is one that would be made today: same training, method and guards."""
+    """Return True if a record matches the current training, method and guards."""
     about = record["specification"]
     setting = SETTINGS.get(about["setting"])
     if setting is None or about["guards"] not in GUARDS or about["arm"] not in (SOURCE, *ADAPTING):

@@ -1,7 +1,7 @@
-"""How a stream is drawn: pure functions of the domains, a length and a generator.
+"""Kinds of streams, drawn by pure functions of the domains, a length and a generator.
 
-A stream says of each of its samples which domain it is from and which row of it that is, so that a long one costs no
-memory. No sample comes twice but in :func:`redrawn`.
+A stream stores the domain and row of each sample, so that a long one needs little memory. Only :func:`redrawn` samples
+with replacement.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -16,7 +16,7 @@ from regtta.errors import OptionError
 from regtta.experiments.datasets import Domain
 from regtta.options import check_choice, check_count
 
-BLOCK = 64  # samples before an alternating stream changes sides
+BLOCK = 64  # samples per block of an alternating stream
 BURST = 48  # mean length of a burst
 
 
@@ -25,9 +25,9 @@ class Pool:
     """The domains that streams are drawn from.
 
     Attributes:
-        clean: held out of the source, and not shifted.
-        shifted: by name.
-        paired: whether row i is the same thing in every domain, so that a stream may have it once in all.
+        clean: held-out source samples without a shift.
+        shifted: shifted domains by name.
+        paired: True if row i shows the same object in every domain, so that a stream draws each row at most once.
     """
 
     clean: Domain
@@ -35,7 +35,7 @@ class Pool:
     paired: bool = False
 
     def domains(self, which: "Which", part: str) -> tuple[Domain, ...]:
-        """Those that a kind of stream takes: the clean one first, unless it takes shifted samples alone."""
+        """Return the domains that a kind of stream draws from, the clean one first if it is among them."""
         if which == "all":
             return (self.clean, *self.shifted.values())
         if which == "clean":
@@ -46,12 +46,12 @@ class Pool:
 
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """Samples in order.
+    """Ordered samples of one or more domains.
 
     Attributes:
-        domains: where they are from.
-        origins: (N,) the number of each sample's domain.
-        rows: (N,) its row there.
+        domains: the domains that samples are drawn from.
+        origins: index ``(N,)`` of each sample's domain.
+        rows: row ``(N,)`` of each sample in its domain.
     """
 
     domains: tuple[Domain, ...]
@@ -63,17 +63,17 @@ class Stream:
 
     @property
     def targets(self) -> Tensor:
-        """(N,) or (N, O) the labels, which travel with the samples."""
+        """Labels ``(N,)`` or ``(N, O)`` of the samples."""
         return self.gathered([domain.targets for domain in self.domains])
 
     def batches(self, size: int) -> Iterator[Tensor]:
-        """The inputs, ``size`` samples at a time, the last batch perhaps smaller."""
+        """Yield batches of ``size`` inputs; the last one may be smaller."""
         for begin in range(0, len(self), size):
             part = Stream(self.domains, self.origins[begin : begin + size], self.rows[begin : begin + size])
             yield part.gathered([domain.inputs for domain in self.domains])
 
     def gathered(self, values: list[Tensor]) -> Tensor:
-        """What each sample has in ``values``, which have a row for each row of the domains."""
+        """Gather each sample's row from ``values``, one tensor per domain; the result has shape ``(N, ...)``."""
         if len(values) == 1:
             return values[0][self.rows.to(values[0].device)]
         found = values[0].new_empty((len(self), *values[0].shape[1:]))
@@ -83,7 +83,7 @@ class Stream:
         return found
 
     def in_order(self, order: Tensor) -> "Stream":
-        """The same samples, the one at ``order[0]`` first."""
+        """Return the stream reordered by the indices ``order``."""
         return Stream(self.domains, self.origins[order], self.rows[order])
 
 
@@ -93,12 +93,12 @@ Draw = Callable[[tuple[Domain, ...], bool, int, torch.Generator], Stream]
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of stream.
+    """A kind of stream.
 
     Attributes:
-        which: the domains that it takes.
-        meaning: what it is, for people.
-        draw: draws one out of those domains.
+        which: the domains that it draws from.
+        meaning: human-readable description.
+        draw: function that draws a stream from these domains.
     """
 
     which: Which
@@ -107,7 +107,7 @@ class Kind:
 
     @property
     def of_one_part(self) -> bool:
-        """Whether it is drawn anew for each shift; else there is one for all of them."""
+        """True if there is a stream per shift; else there is a single one."""
         return self.which in ("shifted", "both")
 
 
@@ -115,18 +115,18 @@ class Kind:
 
 
 def shuffled(domains: tuple[Domain, ...], paired: bool, length: int, generator: torch.Generator) -> Stream:
-    """Samples of one domain in any order."""
+    """Draw samples of one domain in random order."""
     return _drawn(domains, torch.zeros(length, dtype=torch.long), paired, generator)
 
 
 def sorted_by_label(domains: tuple[Domain, ...], paired: bool, length: int, generator: torch.Generator) -> Stream:
-    """Samples of one domain, those of the smallest labels first."""
+    """Draw samples of one domain, sorted by label in ascending order."""
     stream = shuffled(domains, paired, length, generator)
     return stream.in_order(_labels(stream).argsort(stable=True))
 
 
 def bursts(domains: tuple[Domain, ...], paired: bool, length: int, generator: torch.Generator) -> Stream:
-    """Sorted by label, cut into runs of 1 to 95 samples, and the runs shuffled."""
+    """Draw samples of one domain, sorted by label and cut into segments of 1 to 95 samples, which are shuffled."""
     stream = sorted_by_label(domains, paired, length, generator)
     sizes: list[int] = []
     while sum(sizes) < length:
@@ -138,31 +138,31 @@ def bursts(domains: tuple[Domain, ...], paired: bool, length: int, generator: to
 
 
 def gradual(domains: tuple[Domain, ...], paired: bool, length: int, generator: torch.Generator) -> Stream:
-    """Sample i of n is shifted with probability i/n."""
+    """Draw a gradual shift: sample i of n is shifted with probability i/n."""
     share = torch.arange(length) / length
     origins = (torch.rand(length, generator=generator) < share).long()
     return _drawn(domains, origins, paired, generator)
 
 
 def back(domains: tuple[Domain, ...], paired: bool, length: int, generator: torch.Generator) -> Stream:
-    """A third clean, a third shifted, a third clean."""
+    """Draw a shift that ends: one third clean, one third shifted, one third clean."""
     third = torch.arange(length) * 3 // length
     return _drawn(domains, (third == 1).long(), paired, generator)
 
 
 def mixed(domains: tuple[Domain, ...], paired: bool, length: int, generator: torch.Generator) -> Stream:
-    """Each sample from any of the domains."""
+    """Draw each sample from a random domain."""
     origins = torch.randint(len(domains), (length,), generator=generator)
     return _drawn(domains, origins, paired, generator)
 
 
 def alternating(domains: tuple[Domain, ...], paired: bool, length: int, generator: torch.Generator) -> Stream:
-    """Blocks of 64 samples, clean and shifted in turn."""
+    """Draw blocks of 64 samples, alternately clean and shifted."""
     return _drawn(domains, torch.arange(length) // BLOCK % 2, paired, generator)
 
 
 def redrawn(domains: tuple[Domain, ...], paired: bool, length: int, generator: torch.Generator) -> Stream:  # noqa: ARG001
-    """Samples of one domain with replacement, as many as asked."""
+    """Draw ``length`` samples of one domain with replacement."""
     rows = torch.randint(len(domains[0]), (length,), generator=generator)
     return Stream(domains, torch.zeros(length, dtype=torch.long), rows)
 
@@ -185,14 +185,15 @@ _DRAWABLE: Mapping[str, Kind] = MappingProxyType({**KINDS, REDRAWN: Kind("clean"
 
 
 def draw(kind: str, pool: Pool, part: str, length: int, generator: torch.Generator) -> Stream:
-    """A stream of one kind.
+    """Draw a stream.
 
     Args:
         kind: one of ``KINDS``, or ``"redrawn"``.
-        pool: what there is to draw.
-        part: name of the shift, for kinds of one part.
-        length: samples at most; fewer where a domain that the stream takes has fewer. 0 for as many as there are.
-        generator: of all that is random about it.
+        pool: the domains to draw from.
+        part: name of the shift, for kinds drawn per shift.
+        length: most samples, capped by the smallest domain that the stream draws from; 0 for as many as that has. For
+            ``"redrawn"``, the exact number of samples.
+        generator: random generator.
 
     Example:
         >>> clean, dark = (Domain(torch.full((9, 1), value), torch.arange(9.0)) for value in (1.0, 0.2))
@@ -208,12 +209,12 @@ def draw(kind: str, pool: Pool, part: str, length: int, generator: torch.Generat
         return about.draw(domains, pool.paired, length, generator)
     there = min(map(len, domains))
     if there == 0:
-        raise OptionError("Expected domains with samples in them, found an empty one.")
+        raise OptionError("Expected non-empty domains, found an empty one.")
     return about.draw(domains, pool.paired, min(length or there, there), generator)
 
 
 def _drawn(domains: tuple[Domain, ...], origins: Tensor, paired: bool, generator: torch.Generator) -> Stream:
-    """Samples of the domains that ``origins`` (N,) names, without replacement."""
+    """Draw a row for each entry of ``origins`` ``(N,)`` from the domain of that index, without replacement."""
     if paired:
         return Stream(domains, origins, torch.randperm(len(domains[0]), generator=generator)[: len(origins)])
     rows = torch.empty_like(origins)
@@ -224,6 +225,6 @@ def _drawn(domains: tuple[Domain, ...], origins: Tensor, paired: bool, generator
 
 
 def _labels(stream: Stream) -> Tensor:
-    """(N,) one number a sample: its label, or the mean of several."""
+    """Return one number ``(N,)`` per sample: its label, or the mean of several labels."""
     targets = stream.targets.cpu()
     return targets if targets.ndim == 1 else targets.mean(dim=1)

@@ -1,4 +1,4 @@
-"""The tables of the benchmark as files, from the lines of a store alone."""
+"""Files of the benchmark's tables, rendered from the lines of a run store."""
 
 import csv
 import io
@@ -18,11 +18,11 @@ Table = Sequence[Sequence[object]]
 
 
 def table_files(records: Iterable[Mapping[str, Any]], setting: str) -> dict[str, str]:
-    """Every table of a setting, by the name of the file that it is written to.
+    """Return the contents of all tables of a setting, by file name.
 
     Args:
-        records: of a store.
-        setting: its name.
+        records: records of a run store.
+        setting: name of the setting.
     """
     results = results_of(records, setting)
     files = {f"{setting}.md": _heading(results) + as_markdown(sheets_of(results))}
@@ -92,7 +92,7 @@ def _verdict(met: bool | None) -> bool | str:
 
 
 def _plain(value: float) -> float | str:
-    """Six decimals: what is beyond them differs between machines."""
+    """Round to six decimals, as further ones differ between machines; empty if not finite."""
     return round(value, 6) if math.isfinite(value) else ""
 
 

@@ -49,6 +49,6 @@ def test_a_process_that_dies_is_an_error_and_no_hang(california_tools, tmp_path)
                 newest = max(child.pid for child in workers)
                 os.kill(newest, signal.SIGKILL)
 
-    with pytest.raises(RegttaError, match="All runs so far are kept: start again, with fewer --jobs"):
+    with pytest.raises(RegttaError, match="All completed runs are saved: resume with fewer --jobs"):
         sweep(specs(seeds=3), RunStore(tmp_path / "runs.jsonl"), california_tools, Killing(), crew=Processes(2))
     assert results(tmp_path / "runs.jsonl")

@@ -1,1 +1,1 @@
-"""Ways of making runs, one a module: in this process, in several, on many machines."""
+"""Executors of runs: in this process, in several processes, or on a Ray cluster."""

@@ -1,4 +1,4 @@
-"""How runs are dealt out: in what order, and with how many threads."""
+"""Scheduling of runs: their order and the number of threads per worker."""
 
 from collections.abc import Iterable, Sequence
 
@@ -7,7 +7,7 @@ from regtta.experiments.sources import SMALL, KeptSource
 
 
 def by_source(specs: Sequence[S]) -> list[list[S]]:
-    """Groups that share a source model; in each, those of one target one after another, since they share its data."""
+    """Group runs by source model; within a group, runs on one target are adjacent since they share its data."""
     groups: dict[KeptSource, dict[str, list[S]]] = {}
     for spec in specs:
         groups.setdefault(spec.source, {}).setdefault(spec.target, []).append(spec)
@@ -15,10 +15,10 @@ def by_source(specs: Sequence[S]) -> list[list[S]]:
 
 
 def all_small(specs: Iterable[Spec]) -> bool:
-    """Whether all models are so small that threads would only wait for each other."""
+    """Return True if all models are so small that several threads would slow them down."""
     return all(spec.source.model in SMALL for spec in specs)
 
 
 def threads_of(specs: Iterable[Spec], cores: int) -> int:
-    """Threads for a worker that has ``cores`` to itself."""
+    """Return the number of threads for a worker with ``cores`` cores to itself."""
     return 1 if all_small(specs) else max(1, cores)

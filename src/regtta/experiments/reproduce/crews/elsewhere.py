@@ -1,4 +1,4 @@
-"""What a sweep asks of workers in other processes, and in what order, wherever those processes are."""
+"""Tasks for workers in other processes, and the loop that schedules them on any worker pool."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -8,54 +8,54 @@ from regtta.experiments.reproduce.crews.dealing import by_source
 from regtta.experiments.reproduce.roles import Listener, Made, Result, S, Worker
 from regtta.experiments.sources import KeptSource
 
-GLANCE = 0.2  # seconds between two looks at what the workers say
+GLANCE = 0.2  # polling interval in seconds
 
-Training = tuple[str, int, int]  # the name of a source model, epochs done, and in all
+Training = tuple[str, int, int]  # name of the source model, epochs done, epochs in total
 
 
 @dataclass(frozen=True)
 class Readying(Generic[S]):
-    """Work for one worker: what all runs on one source model share.
+    """Task that prepares what all runs on one source model share.
 
     Attributes:
-        specs: those runs.
+        specs: the runs on the source model.
     """
 
     specs: tuple[S, ...]
 
     @property
     def source(self) -> KeptSource:
-        """The source model."""
+        """Specification of the source model."""
         return self.specs[0].source
 
     def by(self, worker: Worker[S]) -> Result:
-        """Have it done; nothing comes of it but files."""
+        """Execute the task on ``worker``; the result is empty, as its output is files."""
         worker.ready(self.specs)
         return {}
 
 
 @dataclass(frozen=True)
 class Running(Generic[S]):
-    """Work for one worker: a run.
+    """Task that executes one run.
 
     Attributes:
-        spec: of the run.
+        spec: specification of the run.
     """
 
     spec: S
 
     @property
     def source(self) -> KeptSource:
-        """The source model it starts from."""
+        """Specification of the source model."""
         return self.spec.source
 
     @property
     def specs(self) -> tuple[S, ...]:
-        """The run."""
+        """The run as a tuple of one."""
         return (self.spec,)
 
     def by(self, worker: Worker[S]) -> Result:
-        """Have it done, and say what came of it."""
+        """Execute the run on ``worker`` and return its result."""
         return worker.run(self.spec)
 
 
@@ -63,23 +63,23 @@ Task = Readying[S] | Running[S]
 
 
 class Staff(Protocol[S]):
-    """Workers in other processes. A task is done by any of them, and by one alone."""
+    """Pool of workers in other processes; each task is executed by exactly one of them."""
 
     def give(self, task: Task[S]) -> None:
-        """Have a task done, after those that were given before."""
+        """Submit a task, to be executed after those submitted before."""
 
     def ended(self) -> tuple[Task[S], Result] | None:
-        """A task that is done and what came of it, or None if none ends within :data:`GLANCE`; raises its error."""
+        """Return a completed task and its result; None if none ends within :data:`GLANCE`; raises the task's error."""
 
     def trainings(self) -> Iterable[Training]:
-        """How far the trainings are, since this was last asked."""
+        """Return the training progress reported since the last call."""
 
 
 def made_by(staff: Staff[S], specs: Sequence[S], listener: Listener) -> Made[S]:
-    """The runs as ``staff`` makes them.
+    """Execute runs on a worker pool and yield them as they complete.
 
-    First all source models, so that none is trained twice. The runs on one are given out as soon as it is there; they
-    come one at a time, in an order in which a worker's next run shares model and data with its last.
+    Source models are prepared first, so that none is trained twice; the runs on a source model are submitted as soon
+    as it is ready, ordered so that consecutive runs of a worker share model and data.
     """
     groups = by_source(specs)
     for group in groups:

@@ -1,4 +1,4 @@
-"""One run after another, in this process."""
+"""Sequential execution of runs in this process."""
 
 from collections.abc import Sequence
 
@@ -9,22 +9,22 @@ from regtta.experiments.reproduce.roles import Kit, Listener, Made, S
 
 
 class OnThisMachine:
-    """What all crews have in common that work on this machine alone. Not a crew by itself."""
+    """Base class of executors that run on this machine only. Abstract."""
 
     def best_device(self) -> str:
-        """A GPU if there is one."""
+        """Return ``"cuda"`` if a GPU is available, else ``"cpu"``."""
         return "cuda" if torch.cuda.is_available() else "cpu"
 
     def check(self, specs: Sequence[S], tools: Kit[S]) -> None:
-        """Raise if what the runs need is not on this machine."""
+        """Raise if data or weights that the runs need are missing on this machine."""
         tools.check(specs)
 
 
 class Here(OnThisMachine):
-    """One process, the one that asks."""
+    """Executor that runs sequentially in the calling process."""
 
     def make(self, specs: Sequence[S], tools: Kit[S], listener: Listener) -> Made[S]:
-        """The runs, those of one source model one after another."""
+        """Execute the runs grouped by source model, and yield them as they complete."""
         worker, threads = tools.worker(listener.training), torch.get_num_threads()
         torch.set_num_threads(threads_of(specs, threads))
         try:

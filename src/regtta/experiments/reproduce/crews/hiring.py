@@ -1,4 +1,4 @@
-"""Which crew makes the runs, by what the user asked for."""
+"""Selection of the executor by command-line options."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,11 +12,11 @@ from regtta.experiments.reproduce.roles import Crew
 
 @contextmanager
 def hired(jobs: int | None = None, ray: str | None = None) -> Iterator[Crew]:
-    """A crew for the block.
+    """Yield the executor for the given options within a ``with`` block.
 
     Args:
-        jobs: runs at once; None for one, and on a cluster for as many as there is room for.
-        ray: address of the Ray cluster whose machines make the runs; None for this machine without Ray.
+        jobs: number of concurrent runs; None for one, or on a cluster for as many as its resources allow.
+        ray: address of a Ray cluster to run on; None to run on this machine without Ray.
 
     Example:
         >>> with hired(jobs=2) as crew:

@@ -1,4 +1,4 @@
-"""Several processes on this machine."""
+"""Execution of runs in several processes on this machine."""
 
 import multiprocessing
 import os
@@ -19,32 +19,32 @@ from regtta.experiments.reproduce.roles import Kit, Listener, Made, Result, S, W
 
 News = queue.Queue[Training]
 
-_PATIENCE = 5.0  # seconds for a process that was told to end
+_PATIENCE = 5.0  # seconds to wait for a terminated process
 
 
 class Processes(OnThisMachine):
-    """Processes that the cores are dealt out among.
+    """Executor with a pool of processes that share the CPU cores evenly.
 
     Args:
-        jobs: how many.
+        jobs: number of processes.
     """
 
     def __init__(self, jobs: int) -> None:
         self.jobs = jobs
 
     def make(self, specs: Sequence[S], tools: Kit[S], listener: Listener) -> Made[S]:
-        """The runs as they are made; a process that dies ends it with an error."""
+        """Yield runs as they complete; raises ``RegttaError`` if a process dies."""
         context = multiprocessing.get_context("spawn")  # a forked process cannot use a GPU
         threads = threads_of(specs, (os.cpu_count() or 1) // self.jobs)
         with context.Manager() as manager:
             news: News = manager.Queue()
             before = set(multiprocessing.active_children())
-            begin = (tools, threads, news)
-            with ProcessPoolExecutor(self.jobs, mp_context=context, initializer=_begin, initargs=begin) as pool:
+            initargs = (tools, threads, news)
+            with ProcessPoolExecutor(self.jobs, mp_context=context, initializer=_begin, initargs=initargs) as pool:
                 try:
                     yield from made_by(_Pool[S](pool, news), specs, listener)
                 except BaseException:
-                    # Leaving the pool would wait for what is still running, which may take hours.
+                    # Leaving the pool's context would wait for running tasks, which may take hours.
                     pool.shutdown(wait=False, cancel_futures=True)
                     children = set(multiprocessing.active_children()) - before
                     for child in children:
@@ -55,14 +55,14 @@ class Processes(OnThisMachine):
 
 
 class _Pool(Generic[S]):
-    """The processes as a staff."""
+    """Worker pool of the processes."""
 
     def __init__(self, pool: ProcessPoolExecutor, news: News) -> None:
         self._pool, self._news = pool, news
         self._ended: queue.SimpleQueue[tuple[Task[S], Future[Result]]] = queue.SimpleQueue()
 
     def give(self, task: Task[S]) -> None:
-        """Have a task done, after those that were given before."""
+        """Submit a task, to be executed after those submitted before."""
         try:
             future = self._pool.submit(_do, task)
         except BrokenProcessPool as error:
@@ -70,7 +70,7 @@ class _Pool(Generic[S]):
         future.add_done_callback(lambda done: self._ended.put((task, done)))
 
     def ended(self) -> tuple[Task[S], Result] | None:
-        """The next task that is done, or None after a moment."""
+        """Return the next completed task and its result, or None if none ends in time."""
         try:
             task, future = self._ended.get(timeout=GLANCE)
             return task, future.result()
@@ -80,7 +80,7 @@ class _Pool(Generic[S]):
             raise _died() from error
 
     def trainings(self) -> Iterator[Training]:
-        """What was told since."""
+        """Return the training progress reported since the last call."""
         while True:
             try:
                 yield self._news.get_nowait()
@@ -90,8 +90,8 @@ class _Pool(Generic[S]):
 
 def _died() -> RegttaError:
     return RegttaError(
-        "A process of the sweep died, most likely for want of memory. All runs so far are kept: start again, with "
-        "fewer --jobs."
+        "A process of the sweep died, most likely for lack of memory. All completed runs are saved: resume with fewer "
+        "--jobs."
     )
 
 
@@ -101,14 +101,14 @@ _worker: Worker[Any] | None = None
 
 
 def _begin(tools: Kit[Any], threads: int, news: News) -> None:
-    """What a process starts with; it keeps its worker from task to task."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupted sweep is ended by the process that began it
-    global _worker  # noqa: PLW0603 - a pool's process has no other place of its own
+    """Initialise a process of the pool; its worker is reused across tasks."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # on an interrupt the parent process ends the sweep
+    global _worker  # noqa: PLW0603 - a pool process keeps its state in globals
     torch.set_num_threads(threads)
     _worker = tools.worker(lambda name, done, total: news.put((name, done, total)))
 
 
 def _do(task: Task[Any]) -> Result:
     if _worker is None:
-        raise RuntimeError("a process of the pool was not begun")
+        raise RuntimeError("the process pool was not initialised")
     return task.by(_worker)

@@ -1,4 +1,4 @@
-"""Filled tables for people and programs: in the terminal, as Markdown, as LaTeX and as CSV."""
+"""Rendering of filled tables: text sheets for the terminal, Markdown, LaTeX and CSV."""
 
 from regtta.experiments.reproduce.rendering.latex import as_latex
 from regtta.experiments.reproduce.rendering.markdown import as_markdown

@@ -1,4 +1,4 @@
-"""Sheets as LaTeX, for booktabs."""
+"""LaTeX rendering of sheets, with booktabs rules."""
 
 from collections.abc import Iterable
 
@@ -29,7 +29,7 @@ _SPECIAL = {
 
 
 def as_latex(sheets: Iterable[Sheet]) -> str:
-    """Each sheet as a table; the preamble needs ``booktabs``."""
+    """Render each sheet as a LaTeX ``table``; the document must load ``booktabs``."""
     return "\n".join(_sheet(sheet) for sheet in sheets)
 
 
@@ -67,7 +67,7 @@ def _text(text: Text, line: Line) -> str:
 
 
 def escaped(text: str) -> str:
-    r"""``text`` with what LaTeX would take for commands written out.
+    r"""Return ``text`` with LaTeX's special characters escaped and symbols in math mode.
 
     Example:
         >>> escaped("R² of 50 %_k")

@@ -1,4 +1,4 @@
-"""Sheets as Markdown."""
+"""Markdown rendering of sheets."""
 
 from collections.abc import Iterable
 
@@ -6,7 +6,7 @@ from regtta.experiments.reproduce.rendering.sheets import Line, Sheet, Text, col
 
 
 def as_markdown(sheets: Iterable[Sheet]) -> str:
-    """Each sheet as a heading, a table and its notes."""
+    """Render each sheet as a heading, a table and a list of notes."""
     return "\n".join(_sheet(sheet) for sheet in sheets)
 
 

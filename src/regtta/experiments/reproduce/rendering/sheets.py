@@ -1,4 +1,4 @@
-"""A filled table as lines of text, the same for every format that people read."""
+"""Conversion of filled tables to sheets of text, which all human-readable formats render."""
 
 import math
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ _DIGITS = {"accuracy": 2, "valid_dimensions": 1, "subspace_dimensions": 1}
 
 @dataclass(frozen=True)
 class Text:
-    """What stands in one place of a sheet."""
+    """Text of one cell in a sheet."""
 
     text: str
     bold: bool = False
@@ -23,7 +23,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a sheet: what it is of, its texts, and whether they are the paper's."""
+    """A line of a sheet: its name, its texts, and a flag that is True if they are the paper's numbers."""
 
     name: str
     texts: tuple[Text, ...]
@@ -32,13 +32,13 @@ class Line:
 
 @dataclass(frozen=True)
 class Sheet:
-    """A table in words.
+    """A table of formatted texts.
 
     Attributes:
-        title: above it.
-        columns: over the texts of each line.
-        lines: from the top.
-        notes: below it.
+        title: title above the table.
+        columns: column titles, without that of the line names.
+        lines: lines from top to bottom.
+        notes: notes below the table.
     """
 
     title: str
@@ -48,11 +48,11 @@ class Sheet:
 
 
 def sheets_of(filled: Filled, *, smoke: bool = False) -> tuple[Sheet, ...]:
-    """The table itself, then what beats what.
+    """Return the sheet of the table, followed by the sheets of its comparisons.
 
     Args:
-        filled: the numbers.
-        smoke: whether the runs were far smaller than the paper's, and their numbers mean nothing.
+        filled: the filled table.
+        smoke: True for scaled-down runs, whose numbers are not results; marks the title.
     """
     lines = []
     for row, values in zip(filled.layout.rows, filled.values, strict=True):
@@ -66,7 +66,7 @@ def sheets_of(filled: Filled, *, smoke: bool = False) -> tuple[Sheet, ...]:
 
 
 def number(score: str, value: float) -> str:
-    """A score with its digits.
+    """Format a value with the number of digits of its score.
 
     Example:
         >>> number("R2", 0.51149), number("subspace_dimensions", 14.0)
@@ -80,8 +80,8 @@ def _ours(cell: Cell | None, value: Value | None) -> Text:
     if cell is None or value is None:
         return Text("")
     if value.missing:
-        gone = "not run" if value.outdated < value.missing else OUTDATED
-        return Text(gone if not value.runs else f"{value.missing} missing")
+        state = "not run" if value.outdated < value.missing else OUTDATED
+        return Text(state if not value.runs else f"{value.missing} missing")
     if value.diverged:
         return Text("diverged" if value.diverged == value.runs else f"diverged {value.diverged} of {value.runs}")
     if value.mean is None:
@@ -112,7 +112,7 @@ def _gaps(line: Comparison) -> tuple[Text, ...]:
 
 
 def gap_text(difference: Difference) -> str:
-    """A difference and its interval.
+    """Format a difference with its confidence interval.
 
     Example:
         >>> gap_text(Difference(0.0142, 0.012, 0.017, 5))
@@ -126,7 +126,7 @@ def gap_text(difference: Difference) -> str:
 
 
 def notes_of(filled: Filled) -> tuple[str, ...]:
-    """What a reader of the numbers must know."""
+    """Return the notes below the table."""
     cells = list(filled.layout.cells())
     notes = [_behind(filled)]
     if any(cell.paper is not None for cell in cells):
@@ -163,5 +163,5 @@ def _counted(count: int, name: str) -> str:
 
 
 def columns_of_text(sheet: Sheet) -> Sequence[str]:
-    """All columns, the first over the names of the lines."""
+    """Return all column titles, with an empty one for the line names first."""
     return ("", *sheet.columns)

@@ -1,4 +1,4 @@
-"""Filled tables as CSV: a line for every number, with all that is known of it."""
+"""CSV rendering of filled tables: one line per value, with all its metadata."""
 
 import csv
 import io
@@ -17,7 +17,7 @@ COLUMNS = (
 
 
 def as_csv(tables: Iterable[Filled], *, smoke: bool = False) -> str:
-    """All cells of all tables, with a header."""
+    """Render all cells of all tables as CSV with a header."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)

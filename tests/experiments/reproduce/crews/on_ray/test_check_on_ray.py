@@ -26,7 +26,7 @@ def test_a_machine_without_the_data_is_named(kit):
 def test_a_machine_with_another_version_is_named(kit, monkeypatch):
     monkeypatch.setattr(crew, "__version__", "9.9")
     (machine,) = machines()
-    with pytest.raises(MismatchError, match=f"{machine.name} has regtta .*, and the sweep was begun with 9.9"):
+    with pytest.raises(MismatchError, match=f"{machine.name} has regtta .*, but the sweep was started with 9.9"):
         OnRay().check(made_up(1, 1), kit)
 
 
@@ -35,7 +35,7 @@ def test_a_machine_that_lacks_a_module_of_the_users_is_named(kit, monkeypatch):
     module.Mine = type("Mine", (Mortal,), {"__module__": "only_here"})
     monkeypatch.setitem(sys.modules, "only_here", module)
     (machine,) = machines()
-    with pytest.raises(RegttaError, match=f"{machine.name} cannot read what it is sent .*No module named 'only_here'"):
+    with pytest.raises(RegttaError, match=f"{machine.name} cannot unpickle the task .*No module named 'only_here'"):
         OnRay().check(made_up(1, 1), module.Mine(kit.notes, kit.models))
 
 

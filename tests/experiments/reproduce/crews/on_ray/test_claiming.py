@@ -55,9 +55,9 @@ def test_who_cannot_take_part_is_known():
 
 
 def test_what_the_cluster_does_not_have_is_an_error_and_no_endless_wait():
-    with pytest.raises(RegttaError, match=r"has a GPU to offer \(m0, m1\)"):
+    with pytest.raises(RegttaError, match=r"has a GPU available \(m0, m1\)"):
         claim_of(cluster((8, 0), (0, 4)), None, device="cuda", small=True)
-    with pytest.raises(RegttaError, match="has a CPU to offer"):
+    with pytest.raises(RegttaError, match="has a CPU available"):
         claim_of(cluster((0, 0)), None, device="cpu", small=True)
 
 

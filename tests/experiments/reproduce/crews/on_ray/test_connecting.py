@@ -104,7 +104,7 @@ def test_where_something_else_listens_it_is_not_waited_for_long(silent_port, mon
     [
         (ConnectionError("ray client connection timeout"), "No Ray cluster answers at ray://.*connection timeout"),
         (RuntimeError("Version mismatch: Ray 1\nand 2. More"), r"RuntimeError: Version mismatch: Ray 1 and 2\)"),
-        (RuntimeError("AuthenticationError: no token"), "asks for a token: set RAY_AUTH_MODE"),
+        (RuntimeError("AuthenticationError: no token"), "requires a token: set RAY_AUTH_MODE"),
     ],
 )
 def test_why_a_cluster_refuses_is_told_in_one_line(put_in_place, silent_port, error, said):

@@ -26,11 +26,11 @@ def test_what_cannot_be_imported_there_is_told_by_machine():
     assert not is_loss(broken)
     told = raised(broken, "node7")
     assert isinstance(told, RegttaError)
-    assert str(told).startswith("node7 cannot read what it is sent (System error: No module named 'mine')")
+    assert str(told).startswith("node7 cannot unpickle the task (System error: No module named 'mine')")
     unknown = in_task(RuntimeError("The remote function failed to import on the worker.\nNo module named 'regtta'"))
     assert "(No module named 'regtta')" in str(raised(unknown, "node7"))
 
 
 def test_a_broken_connection_says_that_nothing_is_lost():
-    assert "All runs so far are kept" in str(disconnected(ConnectionError("reset")))
+    assert "All completed runs are saved" in str(disconnected(ConnectionError("reset")))
     assert "No module named 'mine'" in str(disconnected(ConnectionError("details = No module named 'mine'")))

@@ -91,13 +91,13 @@ def test_what_lost_workers_left_is_made_by_others(kit, runs, caplog):
     begun = {spec.name: kit.done(spec.name) for spec in made_up(2, 4)}
     assert begun == {spec.name: 1 for spec in made_up(2, 4)} | {"source0-2": 2}
     assert (kit.done("source0"), kit.done("source1")) == (1, 2)
-    assert "lost over the training of source1 (WorkerCrashedError); another takes it on" in caplog.text
-    assert "lost over a run on source0 (WorkerCrashedError)" in caplog.text
+    assert "lost during the training of source1 (WorkerCrashedError); the task is retried on another" in caplog.text
+    assert "lost during a run on source0 (WorkerCrashedError)" in caplog.text
 
 
 def test_a_run_that_kills_every_worker_ends_the_sweep_and_all_others_are_kept(kit, runs):
     kit.note("source0-3.dies")
-    with pytest.raises(RegttaError, match="3 workers were lost .* a run on source0 .*All runs so far are kept"):
+    with pytest.raises(RegttaError, match="3 workers were lost .* a run on source0 .*All completed runs are saved"):
         swept(made_up(1, 4), runs, kit, jobs=1)
     assert kit.done("source0-3") == 3
     assert sorted(result["number"] for result in results(runs).values()) == [0, 1, 2]
@@ -114,7 +114,7 @@ def test_a_cluster_that_is_gone_is_an_error_that_says_that_nothing_is_lost(kit, 
         monkeypatch.undo()
         raise ConnectionError("the client has been disconnected")
 
-    with pytest.raises(RegttaError, match="connection to the Ray cluster was lost .*All runs so far are kept"):
+    with pytest.raises(RegttaError, match="connection to the Ray cluster was lost .*All completed runs are saved"):
         sweep(made_up(1, 4), RunStore(runs), kit, Unplugging(), crew=OnRay())
     assert len(results(runs)) == 1
 

@@ -82,6 +82,6 @@ def test_what_is_missing_on_a_machine_names_it(order, kit, pens):
 
 
 def test_a_machine_that_joins_late_with_another_version_does_nothing(order, kit):
-    with pytest.raises(MismatchError, match=f"has regtta {__version__}, and the sweep was begun with 9.9"):
+    with pytest.raises(MismatchError, match=f"has regtta {__version__}, but the sweep was started with 9.9"):
         work(dataclasses.replace(order, version="9.9"), None, {}, Running(ONE))
     assert kit.done(ONE.name) == 0

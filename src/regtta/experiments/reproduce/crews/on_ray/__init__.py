@@ -1,5 +1,5 @@
-"""Runs on many machines, through Ray; the extra ``regtta[ray]``.
+"""Execution of runs on a Ray cluster; needs the extra ``regtta[ray]``.
 
-One process drives: it gives out tasks, keeps the results and holds the folder of source models. Workers find data on
-their own machine; source models go to them, and come from those who trained them, as files.
+The driver submits tasks, stores the results and owns the folder of source models. Workers read data from their own
+machine; source models are transferred between driver and workers as files.
 """

@@ -1,37 +1,37 @@
-"""Where workers write how far their trainings are, for the one who drives to read."""
+"""Ray actor that collects the training progress of the workers for the driver."""
 
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
-_PATIENCE = 5.0  # seconds; what is told of a training is no reason to hold up the sweep
+_PATIENCE = 5.0  # seconds; progress reports must not delay the sweep
 
 
 class AlarmSet:
-    """Lives in a process of its own."""
+    """Actor that buffers progress reports in a process of its own."""
 
     def __init__(self) -> None:
         self._news: list[tuple[str, int, int]] = []
 
     def tell(self, name: str, done: int, total: int) -> None:
-        """Write how far a training is."""
+        """Append the progress of a training."""
         self._news.append((name, done, total))
 
     def take(self) -> list[tuple[str, int, int]]:
-        """What was written since this was last asked."""
+        """Return the reports since the last call and clear the buffer."""
         news, self._news = self._news, []
         return news
 
 
 def put_up() -> Any:
-    """A board on some machine; it is put up again where that is lost."""
+    """Start the actor on any machine of the cluster; Ray restarts it if it is lost."""
     import ray
 
     return ray.remote(AlarmSet).options(num_cpus=0, max_restarts=-1).remote()
 
 
 def read(board: Any) -> Iterable[tuple[str, int, int]]:
-    """What was written since; nothing where the board is lost for the moment."""
+    """Return the reports since the last call; none if the actor does not respond."""
     import ray
     from ray.exceptions import GetTimeoutError, RayActorError
 
@@ -42,18 +42,18 @@ def read(board: Any) -> Iterable[tuple[str, int, int]]:
 
 
 class Writer:
-    """A worker's pen."""
+    """Callback of a worker that sends its training progress to the actor."""
 
     def __init__(self, board: Any) -> None:
         self._board = board
         self._last: list[Any] = []
 
     def __call__(self, name: str, done: int, total: int) -> None:
-        """Write how far a training is, without waiting for it to be written."""
+        """Report the progress of a training without blocking."""
         self._last = [self._board.tell.remote(name, done, total)]
 
     def put_down(self) -> None:
-        """Wait until all is written."""
+        """Wait until the last report has arrived, up to a timeout."""
         import ray
 
         if self._last:

@@ -1,4 +1,4 @@
-"""What a task claims of a machine, and how many there are at once: ``--jobs`` and ``--device`` on a cluster."""
+"""Resources per task and number of concurrent tasks on a cluster, from ``--jobs`` and ``--device``."""
 
 import math
 from collections.abc import Sequence
@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from regtta.errors import OptionError, RegttaError
 from regtta.experiments.reproduce.crews.on_ray.machines import Machine
 
-_AHEAD = 256  # tasks that are given out at least, so that a cluster that grows has work at once
-_PRECISION = 10_000  # Ray counts GPUs in parts of this size
+_AHEAD = 256  # least number of submitted tasks, so that a growing cluster has work at once
+_PRECISION = 10_000  # Ray counts GPUs in units of 1 / 10,000
 
 
 @dataclass(frozen=True)
 class Claim:
-    """What one task claims.
+    """Resources of one task.
 
     Attributes:
-        cpus: to itself.
-        gpus: to itself; a part of one where several tasks share it.
-        at_once: tasks that are given out at once; those that find no room wait.
+        cpus: CPUs reserved for the task.
+        gpus: GPUs reserved for the task; a fraction if several tasks share one.
+        at_once: number of tasks submitted at once; those without free resources wait.
     """
 
     cpus: int
@@ -26,21 +26,25 @@ class Claim:
     at_once: int
 
     def fits(self, machine: Machine) -> bool:
-        """Whether a machine can ever do a task."""
+        """Return True if a machine has enough resources for a task."""
         return machine.cpus >= self.cpus and machine.gpus >= self.gpus
 
 
 def claim_of(where: Sequence[Machine], jobs: int | None, *, device: str, small: bool) -> Claim:
-    """What a task claims, so that ``jobs`` fill the cluster.
+    """Return the resources per task such that ``jobs`` tasks fill the cluster.
 
-    Without ``jobs``, a task has one CPU or one GPU. With it, the CPUs are dealt out among as many tasks (small models
-    have no use for a second), and more tasks than GPUs share them.
+    Without ``jobs``, a task takes one CPU or one GPU. With ``jobs``, the CPUs are divided evenly among the tasks (small
+    models take one), and tasks share GPUs if there are more tasks than GPUs.
 
     Args:
-        where: the machines.
-        jobs: tasks at once; None for as many as there is room for.
-        device: that tasks run on.
-        small: whether all models are so small that one CPU is enough.
+        where: the machines of the cluster.
+        jobs: number of concurrent tasks; None for as many as the resources allow.
+        device: device that tasks run on.
+        small: True if all models are so small that one CPU is enough.
+
+    Raises:
+        RegttaError: if no machine has the resources.
+        OptionError: if ``device`` names a particular GPU.
 
     Example:
         >>> machines = [Machine("a", "1", cpus=16, gpus=0), Machine("b", "2", cpus=8, gpus=0)]
@@ -51,7 +55,7 @@ def claim_of(where: Sequence[Machine], jobs: int | None, *, device: str, small: 
         return _of_gpus(where, jobs, device)
     largest = max((math.floor(machine.cpus) for machine in where), default=0)
     if largest < 1:
-        raise RegttaError("No machine of the Ray cluster has a CPU to offer. Start one with ray start --num-cpus.")
+        raise RegttaError("No machine of the Ray cluster has a CPU available. Start one with ray start --num-cpus.")
     total = sum(math.floor(machine.cpus) for machine in where)
     cpus = 1 if small or jobs is None else max(1, min(total // jobs, largest))
     return Claim(cpus, 0.0, jobs or max(_AHEAD, 2 * total))
@@ -59,10 +63,12 @@ def claim_of(where: Sequence[Machine], jobs: int | None, *, device: str, small: 
 
 def _of_gpus(where: Sequence[Machine], jobs: int | None, device: str) -> Claim:
     if device != "cuda":
-        raise OptionError(f"Expected --device cuda with --ray, which deals out the GPUs, found {device}.")
+        raise OptionError(f"Expected --device cuda with --ray, which assigns the GPUs itself, found {device}.")
     total = sum(math.floor(machine.gpus) for machine in where if machine.cpus >= 1)
     if total < 1:
         names = ", ".join(machine.name for machine in where)
-        raise RegttaError(f"No machine of the Ray cluster has a GPU to offer ({names}). Say --device cpu, or add one.")
+        raise RegttaError(
+            f"No machine of the Ray cluster has a GPU available ({names}). Use --device cpu, or add a machine with one."
+        )
     sharing = 1 if jobs is None else math.ceil(jobs / total)
     return Claim(1, math.floor(_PRECISION / sharing) / _PRECISION, jobs or max(_AHEAD, 2 * total))

@@ -1,4 +1,4 @@
-"""Being connected to a Ray cluster: which one, without its chatter, and a clear error where none answers."""
+"""Connection to a Ray cluster, without Ray's log output and with a clear error if no cluster answers."""
 
 import logging
 import os
@@ -14,43 +14,48 @@ from typing import Any
 from regtta.errors import MissingExtraError, OptionError, RegttaError
 
 LOCAL, AUTO = "local", "auto"
-PATIENCE = 30.0  # seconds for a cluster to answer
+PATIENCE = 30.0  # timeout in seconds for a cluster to answer
 
 _CLIENT = "ray://"
-_LONGEST = 300  # characters of a reason
+_LONGEST = 300  # most characters of a reason
 _ADDRESS = re.compile(r"(?:ray://)?(?P<host>[^\s:/]+|\[[^\s\]]+\]):(?P<port>\d{1,5})")
 _TOKENS = "https://docs.ray.io/en/latest/ray-security/token-auth.html"
 _SETTINGS = {
-    "RAY_USAGE_STATS_ENABLED": "0",  # nothing is reported to the makers of Ray
-    "RAY_ENABLE_AUTO_CONNECT": "0",  # a connection that is lost is lost, and no other cluster is looked for
-    "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # what Ray prints of workers that died: the sweep says itself what matters
+    "RAY_USAGE_STATS_ENABLED": "0",  # no telemetry
+    "RAY_ENABLE_AUTO_CONNECT": "0",  # do not connect to another cluster when the connection is lost
+    "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # the sweep itself logs workers that died
 }
 _QUIETLY = {"log_to_driver": False, "logging_level": logging.ERROR}
-# What connects can hang for minutes, deaf to Control-C: a process can be given up.
+# ray.init can hang for minutes and ignore Ctrl-C, so a first attempt runs in a subprocess that can be killed.
 _TRIAL = "import logging, sys, ray; ray.init(sys.argv[1], log_to_driver=False, logging_level=logging.ERROR)"
 
 
 @contextmanager
 def connected(address: str, *, cpus: int | None = None) -> Iterator[None]:
-    """A connection to a cluster for the block; one that it started itself ends with it.
+    """Connect to a Ray cluster within a ``with`` block; a cluster that was started for it is shut down at the end.
 
     Args:
-        address: ``"local"`` to start one on this machine alone, ``"auto"`` for the one that this machine is part of,
-            ``"host:port"`` for the same by its address, ``"ray://host:port"`` for one that this machine is no part of.
-        cpus: of one that is started here; None for all there are.
+        address: ``"local"`` to start a cluster on this machine, ``"auto"`` for the cluster that this machine is part
+            of, ``"host:port"`` for the same by its address, ``"ray://host:port"`` for a remote cluster.
+        cpus: CPUs of a local cluster; None for all of this machine.
+
+    Raises:
+        OptionError: if the address has another form.
+        MissingExtraError: if Ray is not installed.
+        RegttaError: if no cluster answers or could be started.
     """
     _check_form(address)
-    os.environ.update(_SETTINGS)  # before Ray is imported, which reads them then
+    os.environ.update(_SETTINGS)  # Ray reads them when it is imported
     ray = _imported()
     _check_answers(address)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # the error says it in one line
+            warnings.simplefilter("ignore", UserWarning)  # the error message covers it
             if address == LOCAL:
                 ray.init(LOCAL, num_cpus=cpus, include_dashboard=False, **_QUIETLY)
             else:
                 ray.init(address, **_QUIETLY)
-    except Exception as error:  # Ray has errors of many kinds for this
+    except Exception as error:  # Ray raises many types of errors here
         raise _no_cluster(address, f"{type(error).__name__}: {error}") from error
     try:
         yield
@@ -63,7 +68,7 @@ def _imported() -> Any:
         import ray
     except ImportError as error:
         raise MissingExtraError(
-            "Sweeps on many machines need ray, which is not installed: pip install 'regtta[ray]'."
+            "Sweeps on a cluster need ray, which is not installed: pip install 'regtta[ray]'."
         ) from error
     return ray
 
@@ -71,13 +76,13 @@ def _imported() -> Any:
 def _check_form(address: str) -> None:
     if address not in (LOCAL, AUTO) and not _ADDRESS.fullmatch(address):
         raise OptionError(
-            f"Expected --ray to be local, auto, HOST:PORT or ray://HOST:PORT, found {address!r}. Clusters give "
-            "their address when they are started."
+            f"Expected --ray to be local, auto, HOST:PORT or ray://HOST:PORT, found {address!r}. A cluster prints "
+            "its address when it is started."
         )
 
 
 def _check_answers(address: str) -> None:
-    """Raise within bounded time where nothing answers; Ray itself tries on for minutes."""
+    """Raise within bounded time if no cluster answers; Ray itself retries for minutes."""
     if address == LOCAL:
         return
     named = _ADDRESS.fullmatch(address)
@@ -87,7 +92,7 @@ def _check_answers(address: str) -> None:
         except (OSError, OverflowError) as error:
             raise _no_cluster(address, str(error)) from error
     if address.startswith(_CLIENT):
-        return  # a client of Ray gives up by itself
+        return  # Ray's client has a timeout of its own
     try:
         trial = subprocess.run(
             [sys.executable, "-P", "-c", _TRIAL, address],
@@ -104,24 +109,26 @@ def _check_answers(address: str) -> None:
 
 
 def _no_cluster(address: str, said: str, why: str = "") -> RegttaError:
-    """The error for what Ray ``said`` when it could not connect; ``why`` in words of our own where we know better."""
+    """Return the error for a failed connection: ``said`` is Ray's message, ``why`` overrides it as the reason."""
     if "AuthToken" in said or "AuthenticationError" in said:
-        return RegttaError(f"The Ray cluster at {address} asks for a token: set RAY_AUTH_MODE and it, see {_TOKENS}.")
+        return RegttaError(
+            f"The Ray cluster at {address} requires a token: set RAY_AUTH_MODE and the token, see {_TOKENS}."
+        )
     why = why or _first_sentence(said)
     if address == LOCAL:
         return RegttaError(f"Ray could not be started on this machine: {why}.")
     if address == AUTO:
         return RegttaError(
-            f"No Ray cluster was found on this machine ({why}). Start one with ray start, or name its address."
+            f"No Ray cluster was found on this machine ({why}). Start one with ray start, or pass its address."
         )
     return RegttaError(
         f"No Ray cluster answers at {address} ({why}). HOST:PORT is for machines that are part of the cluster, "
-        "ray://HOST:PORT (port 10001 unless told otherwise) for all others."
+        "ray://HOST:PORT (default port 10001) for all others."
     )
 
 
 def _first_sentence(said: str) -> str:
-    r"""Of the error that ends a traceback, or of a message that is none.
+    r"""Return the first sentence of a message, or of the error at the end of a traceback.
 
     Example:
         >>> _first_sentence("Traceback:\n  File 1\nray.RayError: No way. Try\nthis.")

@@ -1,4 +1,4 @@
-"""The machines of a Ray cluster as a crew."""
+"""Executor of runs on a Ray cluster."""
 
 from collections.abc import Sequence
 
@@ -14,25 +14,25 @@ from regtta.experiments.reproduce.crews.on_ray.staff import RayStaff
 from regtta.experiments.reproduce.crews.on_ray.tasks import Order, check_machine
 from regtta.experiments.reproduce.roles import Kit, Listener, Made, S
 
-_PATIENCE = 300.0  # seconds for a machine to start a process and import torch from a slow disk
+_PATIENCE = 300.0  # timeout in seconds: starting a process and importing torch from a slow disk takes long
 
 
 class OnRay:
-    """All machines of the cluster that this process is connected to.
+    """Executor on all machines of the Ray cluster that this process is connected to.
 
     Args:
-        jobs: runs at once; None for as many as there is room for.
+        jobs: number of concurrent runs; None for as many as the resources allow.
     """
 
     def __init__(self, jobs: int | None = None) -> None:
         self.jobs = jobs
 
     def best_device(self) -> str:
-        """A GPU if one of the machines has one."""
+        """Return ``"cuda"`` if any machine has a GPU, else ``"cpu"``."""
         return "cuda" if any(machine.gpus >= 1 for machine in machines()) else "cpu"
 
     def check(self, specs: Sequence[S], tools: Kit[S]) -> None:
-        """Raise if one of the machines lacks what the runs need; those with no room for a run need nothing."""
+        """Raise if data or weights are missing on a machine that has the resources to execute runs."""
         import ray
         from ray.exceptions import RayError
 
@@ -41,20 +41,20 @@ class OnRay:
             able = [machine for machine in machines() if claim.fits(machine)]
             asked = on_each(able, check_machine, ray.put((tools, specs)), __version__)
             answered, silent = ray.wait(list(asked), num_returns=len(asked), timeout=_PATIENCE)
-        except (ConnectionError, ImportError) as error:  # the head reads what it is sent, too
+        except (ConnectionError, ImportError) as error:  # the head node unpickles the arguments, too
             raise disconnected(error) from error
         for answer in answered:
             try:
                 ray.get(answer)
             except RayError as error:
-                if not is_loss(error):  # a machine that was lost has no part in the sweep
+                if not is_loss(error):  # a lost machine takes no part in the sweep
                     raise raised(error, asked[answer].name) from error
         if silent:
             names = ", ".join(asked[answer].name for answer in silent)
-            raise RegttaError(f"No answer within {_PATIENCE:.0f} s from {names}. See whether Ray is well there.")
+            raise RegttaError(f"No answer within {_PATIENCE:.0f} s from {names}. Check that Ray works there.")
 
     def make(self, specs: Sequence[S], tools: Kit[S], listener: Listener) -> Made[S]:
-        """The runs as they are made; what a lost worker or machine had not delivered is made again."""
+        """Yield runs as they complete; tasks of lost workers or machines are executed again."""
         claim = self._claim(specs, tools)
         with marked(tools.models) as mark:
             staff = RayStaff(Order(tools, mark, threads_of(specs, claim.cpus)), claim)

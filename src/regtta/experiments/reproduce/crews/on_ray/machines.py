@@ -1,4 +1,4 @@
-"""The machines of the cluster: what each has to offer, and having something done on every one."""
+"""Machines of a Ray cluster: their resources, and calling a function on each of them."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -7,13 +7,13 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Machine:
-    """One machine.
+    """A machine of the cluster.
 
     Attributes:
-        name: of the host.
-        mark: by which Ray knows it.
-        cpus: that Ray may use.
-        gpus: that Ray may use.
+        name: host name.
+        mark: Ray's node ID.
+        cpus: CPUs available to Ray.
+        gpus: GPUs available to Ray.
     """
 
     name: str
@@ -23,7 +23,7 @@ class Machine:
 
 
 def machines() -> list[Machine]:
-    """Those of the cluster that this process is connected to."""
+    """Return the live machines of the cluster that this process is connected to."""
     import ray
 
     return [
@@ -39,7 +39,7 @@ def machines() -> list[Machine]:
 
 
 def on_each(where: Iterable[Machine], function: Callable[..., Any], *given: Any) -> dict[Any, Machine]:
-    """Call ``function`` once on each machine, however busy: which machine is behind each of the pending results."""
+    """Call ``function(*given)`` once on each machine, even if busy; return the machine of each pending result."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 

@@ -1,4 +1,4 @@
-"""Workers of a Ray cluster as a staff: tasks go out, results and source models come back, lost workers are replaced."""
+"""Worker pool on a Ray cluster: submits tasks, receives results and source models, and retries after lost workers."""
 
 import logging
 from collections import deque
@@ -17,27 +17,27 @@ from regtta.experiments.reproduce.crews.on_ray.source_files import DriversFiles,
 from regtta.experiments.reproduce.crews.on_ray.tasks import Order, Outcome, work
 from regtta.experiments.reproduce.roles import Result, S
 
-TRIES = 3  # workers that may be lost over one task
-_CALLS = 10  # to a task that is to end
-_PATIENCE = 5.0  # seconds for machines to clear up
+TRIES = 3  # attempts per task: the sweep fails when this many workers were lost
+_CALLS = 10  # attempts to cancel a task
+_PATIENCE = 5.0  # timeout in seconds for machines to clean up
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class _Given(Generic[S]):
-    """A task, and how many workers were lost over it."""
+    """A submitted task and the number of workers lost while executing it."""
 
     task: Task[S]
     losses: int = 0
 
 
 class RayStaff(Generic[S]):
-    """The workers of one sweep.
+    """Worker pool of one sweep.
 
     Args:
-        order: what their tasks have in common.
-        claim: what each task claims of a machine.
+        order: configuration that all tasks share.
+        claim: resources per task.
     """
 
     def __init__(self, order: Order[S], claim: Claim) -> None:
@@ -45,7 +45,7 @@ class RayStaff(Generic[S]):
 
         self._claim, self._mark = claim, order.mark
         self._order = ray.put(order)
-        # No retries of Ray's own: they would not be bounded where memory is short, and could train a model twice.
+        # Without Ray's own retries, which are unbounded when memory is short and could train a model twice.
         self._work = ray.remote(work).options(num_cpus=claim.cpus, num_gpus=claim.gpus, max_retries=0)
         self._board = board.put_up()
         self._files = DriversFiles(order.tools.models)
@@ -54,11 +54,11 @@ class RayStaff(Generic[S]):
         self._scratch_on: set[str] = set()
 
     def give(self, task: Task[S]) -> None:
-        """Have a task done, after those that were given before."""
+        """Submit a task, to be executed after those submitted before."""
         self._waiting.append(_Given(task))
 
     def ended(self) -> tuple[Task[S], Result] | None:
-        """The next task that is done, or None after a moment."""
+        """Return the next completed task and its result, or None if none ends in time."""
         import ray
         from ray.exceptions import RayError
 
@@ -73,7 +73,7 @@ class RayStaff(Generic[S]):
         return self._received(done[0]) if done else None
 
     def _received(self, reference: Any) -> tuple[Task[S], Result] | None:
-        """What came of a task; None where it has to be done again."""
+        """Return a completed task and its result; None if the task has to be retried."""
         import ray
         from ray.exceptions import RayError
 
@@ -83,7 +83,7 @@ class RayStaff(Generic[S]):
         except RayError as error:
             if not is_loss(error):
                 raise raised(error) from error
-            self._waiting.appendleft(_again(given, error))
+            self._waiting.appendleft(_retried(given, error))
             return None
         except ConnectionError as error:
             raise disconnected(error) from error
@@ -93,11 +93,11 @@ class RayStaff(Generic[S]):
         return given.task, outcome.result
 
     def trainings(self) -> Iterable[Training]:
-        """What was told since."""
+        """Return the training progress reported since the last call."""
         return board.read(self._board)
 
     def dismiss(self) -> None:
-        """End what is still at work, and have the machines clear up; whoever does not answer is left alone."""
+        """Cancel running tasks and remove temporary folders; machines that do not answer are skipped."""
         import ray
         from ray.exceptions import RayError
 
@@ -105,28 +105,28 @@ class RayStaff(Generic[S]):
             return
         with suppress(RayError, ConnectionError):
             left = list(self._at_work)
-            for _ in range(_CALLS):  # one that is just being started does not hear the first
+            for _ in range(_CALLS):  # a task that is being started may miss the first attempt
                 for reference in left:
                     ray.cancel(reference, force=True)
                 _, left = ray.wait(left, num_returns=len(left), timeout=1.0) if left else ([], [])
                 if not left:
                     break
             ray.kill(self._board)
-            messy = [machine for machine in machines() if machine.mark in self._scratch_on]
-            cleared = list(on_each(messy, remove_scratch, self._mark))
+            used = [machine for machine in machines() if machine.mark in self._scratch_on]
+            cleared = list(on_each(used, remove_scratch, self._mark))
             if cleared:
                 ray.wait(cleared, num_returns=len(cleared), timeout=_PATIENCE)
 
 
-def _again(given: _Given[S], error: Exception) -> _Given[S]:
-    """The same task once more, unless too many workers were lost over it."""
+def _retried(given: _Given[S], error: Exception) -> _Given[S]:
+    """Return the task with one more loss counted; raise if too many workers were lost."""
     task, losses = given.task, given.losses + 1
-    what = "the training of" if isinstance(task, Readying) else "a run on"
-    about = f"{what} {task.source.name} ({type(error).__name__})"
+    kind = "the training of" if isinstance(task, Readying) else "a run on"
+    about = f"{kind} {task.source.name} ({type(error).__name__})"
     if losses == TRIES:
         raise RegttaError(
-            f"{TRIES} workers were lost one after another over {about}, most likely for want of memory. All runs so "
-            "far are kept: start again, with fewer --jobs or on other machines."
+            f"{TRIES} workers were lost one after another during {about}, most likely for lack of memory. All "
+            "completed runs are saved: resume with fewer --jobs or on other machines."
         ) from error
-    logger.warning("A worker was lost over %s; another takes it on.", about)
+    logger.warning("A worker was lost during %s; the task is retried on another.", about)
     return replace(given, losses=losses)

@@ -1,4 +1,4 @@
-"""What happens on the machine of a worker."""
+"""Execution of tasks on the machine of a worker."""
 
 import platform
 from collections.abc import Iterator, Sequence
@@ -19,13 +19,13 @@ from regtta.experiments.reproduce.roles import Kit, Result, S, Worker
 
 @dataclass(frozen=True)
 class Order(Generic[S]):
-    """What all tasks of a sweep have in common.
+    """Configuration that all tasks of a sweep share.
 
     Attributes:
-        tools: the driver's.
-        mark: of the sweep; a file of that name lies in the driver's folder of source models.
-        threads: of a worker.
-        version: the driver's, of regtta.
+        tools: the driver's worker configuration.
+        mark: identifier of the sweep, and name of a marker file in the driver's folder of source models.
+        threads: number of threads per worker.
+        version: the driver's version of regtta.
     """
 
     tools: Kit[S]
@@ -36,12 +36,13 @@ class Order(Generic[S]):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a task.
+    """Output of a task.
 
     Attributes:
-        result: of a run.
-        made: files of source models that the driver did not send, by name.
-        scratch_on: Ray's mark of the machine, where it keeps source models in a folder of its own.
+        result: result of a run; empty for other tasks.
+        made: contents of source model files that the driver did not send, by file name.
+        scratch_on: Ray's node ID if the machine keeps source models in a temporary folder; None if it shares the
+            driver's disk.
     """
 
     result: Result
@@ -50,7 +51,7 @@ class Outcome:
 
 
 def work(order: Order[S], board: Any, sent: Sent, task: Task[S]) -> Outcome:
-    """Do a task."""
+    """Execute a task on this machine."""
     with _naming_this_machine():
         bench = _bench_of(order, board)
         order.tools.check(task.specs)
@@ -62,7 +63,7 @@ def work(order: Order[S], board: Any, sent: Sent, task: Task[S]) -> Outcome:
 
 
 def check_machine(asked: tuple[Kit[S], Sequence[S]], version: str) -> None:
-    """Raise if runs cannot be made on this machine with such tools."""
+    """Raise if this machine has another version of regtta or lacks data or weights that the runs need."""
     with _naming_this_machine():
         _check_version(version)
         tools, specs = asked
@@ -71,7 +72,7 @@ def check_machine(asked: tuple[Kit[S], Sequence[S]], version: str) -> None:
 
 @contextmanager
 def _naming_this_machine() -> Iterator[None]:
-    """Say which machine it is where something about its files is wrong: others may be well."""
+    """Prefix file errors in a ``with`` block with this machine's name, since the files of other machines may differ."""
     try:
         yield
     except FileError as error:
@@ -81,11 +82,12 @@ def _naming_this_machine() -> Iterator[None]:
 def _check_version(version: str) -> None:
     if version != __version__:
         raise MismatchError(
-            f"{platform.node()} has regtta {__version__}, and the sweep was begun with {version}. Install that there."
+            f"{platform.node()} has regtta {__version__}, but the sweep was started with {version}. Install that "
+            "version there."
         )
 
 
-# --- what a process keeps from task to task ------------------------------------------------------
+# --- state of a process, kept between tasks ------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,9 +103,9 @@ _bench: _Bench | None = None
 
 
 def _bench_of(order: Order[Any], board: Any) -> _Bench:
-    global _bench  # noqa: PLW0603 - a process of Ray's has no other place of its own
+    global _bench  # noqa: PLW0603 - a Ray process keeps its state in globals
     if _bench is None or _bench.mark != order.mark:
-        _bench = None  # two at once may be too much
+        _bench = None  # free the memory first: two workers may not fit
         _bench = _made(order, board)
     return _bench
 
