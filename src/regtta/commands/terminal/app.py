@@ -7,10 +7,13 @@ from typing import Annotated
 import typer
 
 from regtta._version import __version__
-from regtta.commands.protocols import Protocol
-from regtta.commands.terminal import arguments, studies
+from regtta.commands.options import shared
+from regtta.commands.options.adapt import AdaptOptions
+from regtta.commands.options.collect import CollectOptions
+from regtta.commands.terminal import studies
 from regtta.commands.terminal.complaints import EchoWarnings, OneLineErrors, refuse_several
 from regtta.commands.terminal.examples import help_with_examples
+from regtta.commands.terminal.parameters import takes_options
 
 app = typer.Typer(
     cls=OneLineErrors,
@@ -52,32 +55,13 @@ def root(
         "collect",
     )
 )
-def collect(
-    *,
-    model: arguments.Model,
-    data: arguments.Data,
-    out: arguments.StatisticsOut,
-    weights: arguments.Weights = None,
-    columns: arguments.Columns = "",
-    target: arguments.LeftOut = None,
-    inputs: arguments.Inputs = None,
-    head: arguments.Head = None,
-    batch_size: arguments.CollectBatchSize = None,
-    device: arguments.Device = None,
-    method: arguments.Gathered = None,
-    branch: arguments.Branch = None,
-    force: arguments.Force = False,
-) -> None:
+@takes_options(CollectOptions)
+def collect(options: CollectOptions) -> None:
     """Collect source statistics."""
-    from regtta.commands.collect import CollectOptions, collect_statistics
-    from regtta.commands.data.opening import DataOptions, split_names
+    from regtta.commands.collect import collect_statistics
     from regtta.commands.teams import joined
     from regtta.commands.terminal import show
 
-    chosen = DataOptions(data, split_names(columns), target, inputs, batch_size)
-    options = CollectOptions(
-        model, chosen, out, weights, head, device, force, methods=tuple(method or ()), branch=branch
-    )
     with joined() as team, show.progress_bar("collecting", shown=team.first) as progress:
         report = collect_statistics(options, progress, team)
     if team.first:
@@ -92,74 +76,13 @@ def collect(
         "adapt",
     )
 )
-def adapt(
-    *,
-    model: arguments.Model,
-    data: arguments.Data,
-    weights: arguments.Weights = None,
-    stats: arguments.Statistics = None,
-    method: arguments.MethodName = "ssa",
-    settings: arguments.Settings = None,
-    protocol: arguments.ProtocolName = Protocol.online,
-    columns: arguments.Columns = "",
-    target: arguments.ScoredBy = None,
-    inputs: arguments.Inputs = None,
-    head: arguments.Head = None,
-    batch_size: arguments.AdaptBatchSize = None,
-    device: arguments.Device = None,
-    shuffle_seed: arguments.ShuffleSeed = None,
-    predictions: arguments.PredictionsOut = None,
-    adapted_weights: arguments.WeightsOut = None,
-    diagnostics: arguments.DiagnosticsOut = None,
-    record: arguments.RecordOut = None,
-    export: arguments.ModelOut = None,
-    checkpoint: arguments.Checkpoint = None,
-    checkpoint_every: arguments.CheckpointEvery = 50,
-    resume: arguments.Resume = False,
-    monitor: arguments.SignalsOut = None,
-    prometheus: arguments.PrometheusOut = None,
-    tensorboard: arguments.TensorBoardOut = None,
-    safe: arguments.Safe = False,
-    precision: arguments.Precision = None,
-    fast: arguments.Fast = False,
-    allow_mismatch: arguments.AllowMismatch = False,
-    force: arguments.Force = False,
-) -> None:
+@takes_options(AdaptOptions)
+def adapt(options: AdaptOptions) -> None:
     """Adapt a model to target data."""
     from regtta.commands.adapt import adapt_model
-    from regtta.commands.adaptations import AdaptOptions
-    from regtta.commands.data.opening import DataOptions, split_names
     from regtta.commands.teams import joined
     from regtta.commands.terminal import show
 
-    options = AdaptOptions(
-        model=model,
-        data=DataOptions(data, split_names(columns), target, inputs, batch_size),
-        weights=weights,
-        stats=stats,
-        method=method,
-        settings=tuple(settings or ()),
-        protocol=protocol,
-        head=head,
-        device=device,
-        shuffle_seed=shuffle_seed,
-        predictions=predictions,
-        adapted_weights=adapted_weights,
-        diagnostics=diagnostics,
-        record=record,
-        export=export,
-        checkpoint=checkpoint,
-        checkpoint_every=checkpoint_every,
-        resume=resume,
-        monitor=monitor,
-        prometheus=prometheus,
-        tensorboard=tensorboard,
-        safe=safe,
-        precision=None if precision is None else precision.value,
-        fast=fast,
-        allow_mismatch=allow_mismatch,
-        force=force,
-    )
     with joined() as team, show.progress_bar("adapting", shown=team.first) as progress:
         report = adapt_model(options, progress, team)
     if team.first:
@@ -176,7 +99,7 @@ def inspect(
     file: Annotated[
         Path, typer.Argument(metavar="FILE", help="Source statistics, or an adapted model: .safetensors, .pt2, .onnx.")
     ],
-    as_json: arguments.AsJson = False,
+    as_json: shared.AsJson = False,
 ) -> None:
     """Show what a file says."""
     from regtta.commands.inspect import StatisticsReport, inspect_file
@@ -193,7 +116,7 @@ def inspect(
 
 @app.command(help=help_with_examples("List the methods; with a name, all that can be set of one.", "methods"))
 def methods(
-    name: Annotated[str | None, typer.Argument(help="One method.")] = None, as_json: arguments.AsJson = False
+    name: Annotated[str | None, typer.Argument(help="One method.")] = None, as_json: shared.AsJson = False
 ) -> None:
     """List the methods."""
     from regtta.commands.methods import describe_method, list_methods
@@ -217,7 +140,7 @@ def methods(
 def report(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Records or folders.")],
     out: Annotated[Path, typer.Option(metavar="FILE", help="Page to write, .html.")] = Path("report.html"),
-    force: arguments.Force = False,
+    force: shared.Force = False,
 ) -> None:
     """Write a report."""
     from regtta.commands.report import make_report

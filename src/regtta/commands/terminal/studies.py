@@ -5,9 +5,12 @@ from typing import Annotated
 
 import typer
 
-from regtta.commands.terminal import arguments
+from regtta.commands.options import shared
+from regtta.commands.options.reproduce import ReproduceOptions
+from regtta.commands.options.stress import StressOptions
 from regtta.commands.terminal.complaints import stoppable
 from regtta.commands.terminal.examples import help_with_examples
+from regtta.commands.terminal.parameters import takes_options
 
 app = typer.Typer()
 
@@ -19,52 +22,20 @@ app = typer.Typer()
         "reproduce",
     )
 )
+@takes_options(ReproduceOptions)
 def reproduce(
-    names: Annotated[list[str] | None, typer.Argument(metavar="NAME...", help="Experiments; see --list.")] = None,
+    options: ReproduceOptions,
     *,
     list_them: Annotated[bool, typer.Option("--list", help="Name the experiments.")] = False,
-    data: arguments.DataFolder = None,
-    out: arguments.ResultsFolder = Path("regtta-results"),
-    models: arguments.ModelsFolder = None,
-    source_seeds: arguments.SourceSeeds = None,
-    seeds: arguments.Seeds = None,
-    jobs: arguments.Jobs = None,
-    ray: arguments.Ray = None,
-    device: arguments.Device = None,
-    only: arguments.Only = None,
-    method: arguments.MoreMethods = None,
-    weights: arguments.StartWeights = None,
-    genders: arguments.Genders = None,
-    quick: arguments.Quick = False,
-    download: arguments.Download = False,
-    tables_only: arguments.TablesOnly = False,
 ) -> None:
     """Reproduce the paper's tables."""
-    from regtta.commands.reproduce import ReproduceOptions, list_experiments, model_files, reproduce
+    from regtta.commands.reproduce import list_experiments, reproduce
     from regtta.commands.terminal import show
     from regtta.commands.terminal.sweeping import told_in_terminal
 
     if list_them:
         show.experiments(list_experiments())
         return
-    options = ReproduceOptions(
-        names=tuple(names or ()),
-        out=out,
-        data=data,
-        models=models,
-        source_seeds=source_seeds,
-        seeds=seeds,
-        jobs=jobs,
-        ray=ray,
-        device=device,
-        only=tuple(only or ()),
-        methods=tuple(method or ()),
-        weights=model_files(weights or ()),
-        genders=genders,
-        quick=quick,
-        download=download,
-        tables_only=tables_only,
-    )
     with stoppable(), told_in_terminal() as listener:
         done = reproduce(options, listener)
     for report in done:
@@ -78,49 +49,13 @@ def reproduce(
         "stress",
     )
 )
-def stress(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="demo, california or svhn-subset.")],
-    *,
-    kinds: arguments.Kinds = "",
-    methods: arguments.Arms = "",
-    parts: arguments.Parts = "",
-    batch_sizes: arguments.BatchSizes = "",
-    source_models: arguments.SourceModels = None,
-    gate: arguments.GateToo = None,
-    gate_batches: arguments.GateBatches = 10_000,
-    jobs: arguments.Jobs = None,
-    ray: arguments.Ray = None,
-    device: arguments.Device = None,
-    data: arguments.DataFolder = None,
-    models: arguments.ModelsFolder = None,
-    out: arguments.ResultsFolder = Path("regtta-stress"),
-    quick: arguments.QuickStress = False,
-    tables_only: arguments.TablesOnly = False,
-) -> None:
+@takes_options(StressOptions)
+def stress(options: StressOptions) -> None:
     """Run the benchmark of streams that are not i.i.d."""
-    from regtta.commands.data.opening import split_names
-    from regtta.commands.stress import StressOptions, numbers, stress
+    from regtta.commands.stress import stress
     from regtta.commands.terminal import show
     from regtta.commands.terminal.sweeping import told_in_terminal
 
-    options = StressOptions(
-        name=name,
-        out=out,
-        kinds=split_names(kinds),
-        methods=split_names(methods),
-        parts=split_names(parts),
-        batch_sizes=numbers(batch_sizes),
-        source_models=source_models,
-        gate=gate,
-        gate_batches=gate_batches,
-        jobs=jobs,
-        ray=ray,
-        device=device,
-        data=data,
-        models=models,
-        quick=quick,
-        tables_only=tables_only,
-    )
     with stoppable(), told_in_terminal() as listener:
         report = stress(options, listener)
     show.reproduced(report)
@@ -137,13 +72,13 @@ def stress(
 def label_shift(
     name: Annotated[str, typer.Argument(metavar="NAME", help="demo or california.")] = "demo",
     *,
-    out: arguments.ResultsFolder = Path("regtta-label-shift"),
-    data: arguments.DataFolder = None,
-    models: arguments.ModelsFolder = None,
+    out: shared.ResultsFolder = Path("regtta-label-shift"),
+    data: shared.DataFolder = None,
+    models: shared.ModelsFolder = None,
     source_seeds: Annotated[int, typer.Option(min=2, metavar="N", help="Source models.")] = 6,
-    quick: arguments.Quick = False,
-    tables_only: arguments.TablesOnly = False,
-    force: arguments.Force = False,
+    quick: shared.Quick = False,
+    tables_only: shared.TablesOnly = False,
+    force: shared.Force = False,
 ) -> None:
     """Study label shift."""
     from regtta.commands.label_shift import LabelShiftOptions, study_label_shift
@@ -162,7 +97,7 @@ def demo(
     seed: Annotated[int, typer.Option(metavar="N", help="Everything random follows from it.")] = 0,
     sources: Annotated[int, typer.Option(min=1, metavar="N", help="How many source models.")] = 3,
     umap: Annotated[bool, typer.Option("--umap", help="A UMAP of the features in the report; takes longer.")] = False,
-    force: arguments.Force = False,
+    force: shared.Force = False,
 ) -> None:
     """Show what adaptation does."""
     from rich.console import Console
