@@ -2,9 +2,9 @@
 
 import json
 import math
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 import pandas as pd
@@ -160,5 +160,5 @@ def test_what_is_wrong_is_said_by_the_first_that_has_it(workspace: Path, statist
 
 
 def test_every_path_that_is_written_is_one_that_others_write_elsewhere():
-    paths = {field.name for field in fields(AdaptOptions) if field.type == Path | None}
+    paths = {name for name, kind in get_type_hints(AdaptOptions).items() if kind == Path | None}
     assert paths - {"weights", "stats"} == set(WRITTEN)

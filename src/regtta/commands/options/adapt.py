@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from regtta.commands.monitoring import MonitorFiles
     from regtta.execution import Execution
 
-# The options that name a file to write.
+# Options that name a file to write.
 FILES = ("predictions", "adapted_weights", "diagnostics", "record", "export", "monitor", "prometheus")
 
 
@@ -49,7 +49,7 @@ class AdaptOptions:
     inputs: shared.Inputs = None
     head: shared.Head = None
     batch_size: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Rows a batch; a loader brings its own.", show_default="64")
+        int | None, typer.Option(min=1, metavar="N", help="Rows per batch; a loader has its own.", show_default="64")
     ] = None
     device: shared.Device = None
     shuffle_seed: Annotated[
@@ -62,65 +62,63 @@ class AdaptOptions:
         Path | None, typer.Option(metavar="FILE", help="Adapted state dict to write, .safetensors.")
     ] = None
     diagnostics: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Log of the steps to write, one JSON object a line.")
+        Path | None, typer.Option(metavar="FILE", help="Log of the steps to write, one JSON object per line.")
     ] = None
     record: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Everything about the run to write, .json, for regtta report.")
+        Path | None, typer.Option(metavar="FILE", help="Record of the run to write, .json, for regtta report.")
     ] = None
     export: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Adapted model to write: .pt2 (torch.export), .onnx or .safetensors, with where it comes from.",
+            help="Adapted model to write: .pt2 (torch.export), .onnx or .safetensors, with its provenance.",
         ),
     ] = None
     checkpoint: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Keep where the stream stands in this file, .safetensors; goes on from it with --resume.",
+            help="Checkpoint of the stream to write, .safetensors; resume from it with --resume.",
         ),
     ] = None
-    checkpoint_every: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Batches between two writes of the checkpoint.")
-    ] = 50
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint, where there is one.")] = False
+    checkpoint_every: Annotated[int, typer.Option(min=1, metavar="N", help="Batches between two checkpoints.")] = 50
+    resume: Annotated[bool, typer.Option("--resume", help="Resume from the checkpoint if it exists.")] = False
     monitor: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Label-free signals and alarms to write as they come, one JSON object a line."
+            metavar="FILE", help="Label-free signals and alarms to write during the run, one JSON object per line."
         ),
     ] = None
     prometheus: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The latest signals to write in Prometheus' text format, .prom.")
+        Path | None, typer.Option(metavar="FILE", help="Latest signals to write in Prometheus' text format, .prom.")
     ] = None
     tensorboard: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder to write the signals' curves into, for TensorBoard.")
+        Path | None, typer.Option(metavar="DIR", help="Folder to write the signals to, for TensorBoard.")
     ] = None
     safe: Annotated[
         bool,
         typer.Option(
             "--safe",
-            help="Guard the stream as in production (regtta.SAFE): learn only from a shift that is there, that another "
-            "mix of labels does not explain, in a steady stream; go back when something runs away.",
+            help="Use the guards for production (regtta.SAFE): learn only if a shift is detected, if label shift does "
+            "not explain it, and if the stream is stationary; roll back on divergence.",
         ),
     ] = False
     precision: Annotated[
         PrecisionName | None,
         typer.Option(
-            help="Arithmetic of the model's passes; float32 unless --fast is given. Weights stay as they are."
+            help="Precision of forward and backward passes; float32 unless --fast is given. Weights keep their dtype."
         ),
     ] = None
     fast: Annotated[
         bool,
         typer.Option(
             "--fast",
-            help="All that makes a GPU quicker (regtta.FAST): bfloat16 unless --precision says otherwise, channels "
-            "last, compiled, captured in a CUDA graph. What cannot be done is left out, and said.",
+            help="Fast execution on a GPU (regtta.FAST): bfloat16 unless --precision is given, channels last, "
+            "torch.compile, CUDA graphs. Whatever is not possible is skipped with a warning.",
         ),
     ] = False
     allow_mismatch: Annotated[
-        bool, typer.Option("--allow-mismatch", help="Go on with statistics of another model or head.")
+        bool, typer.Option("--allow-mismatch", help="Accept statistics of another model or head.")
     ] = False
     force: shared.Force = False
 

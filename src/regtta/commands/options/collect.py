@@ -18,13 +18,13 @@ class CollectOptions:
     out: Annotated[Path, typer.Option(metavar="FILE", help="Statistics to write, .safetensors.")]
     weights: shared.Weights = None
     columns: shared.Columns = ()
-    target: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The label in the data, left out of the inputs.")
-    ] = None
+    target: Annotated[str | None, typer.Option(metavar="NAME", help="Label in the data, excluded from the inputs.")] = (
+        None
+    )
     inputs: shared.Inputs = None
     head: shared.Head = None
     batch_size: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Rows a batch; a loader brings its own.", show_default="256")
+        int | None, typer.Option(min=1, metavar="N", help="Rows per batch; a loader has its own.", show_default="256")
     ] = None
     device: shared.Device = None
     methods: Annotated[
@@ -32,7 +32,7 @@ class CollectOptions:
         typer.Option(
             "--method",
             metavar="NAME",
-            help="Gather what this method needs beyond the moments, repeatable; options as NAME:key=value,...",
+            help="Also collect the statistics that this method needs, repeatable; options as NAME:key=value,...",
         ),
     ] = ()
     branch: Annotated[

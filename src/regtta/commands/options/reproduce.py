@@ -19,7 +19,7 @@ class ReproduceOptions:
     models: shared.ModelsFolder = None
     source_seeds: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="Source models.", show_default="1, 3 or 5, by what training costs"),
+        typer.Option(min=1, metavar="N", help="Source models.", show_default="1, 3 or 5, by the cost of training"),
     ] = None
     seeds: Annotated[
         int | None,
@@ -30,13 +30,13 @@ class ReproduceOptions:
     jobs: shared.Jobs = None
     ray: shared.Ray = None
     device: shared.Device = None
-    only: Annotated[tuple[str, ...], typer.Option(metavar="NAME", help="Keep to this data set, repeatable.")] = ()
+    only: Annotated[tuple[str, ...], typer.Option(metavar="NAME", help="Restrict to this data set, repeatable.")] = ()
     methods: Annotated[
         tuple[str, ...],
         typer.Option(
             "--method",
             metavar="NAME|MODULE:NAME",
-            help="A row more in tables by method, repeatable; options as NAME:key=value,...",
+            help="Additional row in tables by method, repeatable; options as NAME:key=value,...",
         ),
     ] = ()
     weights: Annotated[
@@ -45,10 +45,10 @@ class ReproduceOptions:
     ] = ()
     genders: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Whom Biwi's folders show.", show_default="DATA/biwi/genders.json"),
+        typer.Option(
+            metavar="FILE", help="Gender of the person in each folder of Biwi.", show_default="DATA/biwi/genders.json"
+        ),
     ] = None
     quick: shared.Quick = False
-    download: Annotated[
-        bool, typer.Option("--download", help="Fetch data sets that are missing, where that is possible.")
-    ] = False
+    download: Annotated[bool, typer.Option("--download", help="Download missing data sets where possible.")] = False
     tables_only: shared.TablesOnly = False

@@ -11,12 +11,12 @@ Model = Annotated[
     str,
     typer.Option(
         metavar="MODULE:FACTORY",
-        help="Function without arguments that returns the model; looked for in this folder too.",
+        help="Function without arguments that returns the model; also searched for in the current folder.",
     ),
 ]
 Weights = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="State dict to load: safetensors, or plain weights of torch.save."),
+    typer.Option(metavar="FILE", help="State dict to load: safetensors, or a plain state dict saved by torch.save."),
 ]
 Data = Annotated[
     str,
@@ -30,44 +30,47 @@ Columns = Annotated[
     tuple[str, ...],
     typer.Option(
         metavar="A,B,C",
-        help="Columns of a table that are the inputs, in this order; else all but the target.",
+        help="Input columns of a table, in this order; default: all but the target.",
         show_default=False,
     ),
     Parser(split_names),
 ]
 Inputs = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="Array in an .npz file (else x), or key of the input in dict batches."),
+    typer.Option(metavar="NAME", help="Array in an .npz file (default: x), or key of the input in dict batches."),
 ]
 Head = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Linear layer whose inputs are the features; else found.")
+    str | None, typer.Option(metavar="NAME", help="Linear layer whose inputs are the features; default: detected.")
 ]
-Device = Annotated[str | None, typer.Option(metavar="NAME", help="Where to run, such as cuda:0.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace what exists.")]
+Device = Annotated[str | None, typer.Option(metavar="NAME", help="Device to run on, such as cuda:0.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 DataFolder = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", help="Folder of data sets.", show_default="the one that REGTTA_DATA names"),
+    typer.Option(metavar="DIR", help="Folder of data sets.", show_default="the folder in REGTTA_DATA"),
 ]
 ResultsFolder = Annotated[Path, typer.Option(metavar="DIR", help="Folder of the runs and the tables.")]
 ModelsFolder = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", help="Folder of source models, kept for other tables.", show_default="OUT/models"),
+    typer.Option(metavar="DIR", help="Folder of source models, reused by other tables.", show_default="OUT/models"),
 ]
 Jobs = Annotated[
     int | None,
     typer.Option(
-        min=1, metavar="N", help="Processes at once.", show_default="1; with --ray, as many as there is room for"
+        min=1,
+        metavar="N",
+        help="Parallel processes.",
+        show_default="1; with --ray, as many as the cluster has room for",
     ),
 ]
 Ray = Annotated[
     str | None,
     typer.Option(
         metavar="ADDRESS",
-        help="Run on all machines of a Ray cluster: auto or HOST:PORT for one that this machine is part of, "
-        "ray://HOST:PORT for one elsewhere, local to start one here.",
+        help="Run on all machines of a Ray cluster: auto or HOST:PORT for a cluster that this machine is part of, "
+        "ray://HOST:PORT for a remote one, local to start one here.",
     ),
 ]
-Quick = Annotated[bool, typer.Option("--quick", help="A smoke run: everything far too small to mean anything.")]
-TablesOnly = Annotated[bool, typer.Option("--tables-only", help="Make the tables from the runs that are there.")]
+Quick = Annotated[bool, typer.Option("--quick", help="Smoke run: everything is too small to be a result.")]
+TablesOnly = Annotated[bool, typer.Option("--tables-only", help="Only write the tables, from the runs that exist.")]

@@ -25,7 +25,7 @@ class StressOptions:
     ] = ()
     methods: Annotated[
         tuple[str, ...],
-        typer.Option(metavar="A,B,C", help="Methods beside Source.", show_default="all"),
+        typer.Option(metavar="A,B,C", help="Methods besides Source.", show_default="all"),
         Parser(split_names),
     ] = ()
     parts: Annotated[
@@ -35,7 +35,7 @@ class StressOptions:
     ] = ()
     batch_sizes: Annotated[
         tuple[int, ...],
-        typer.Option(metavar="A,B,C", help="Samples a step.", show_default="1,8,64; 64 with --quick"),
+        typer.Option(metavar="A,B,C", help="Samples per step.", show_default="1,8,64; 64 with --quick"),
         Parser(numbers),
     ] = ()
     source_models: Annotated[
@@ -43,11 +43,9 @@ class StressOptions:
     ] = None
     gate: Annotated[
         bool | None,
-        typer.Option("--gate/--no-gate", help="Try the gate on clean data too.", show_default="yes; no with --quick"),
+        typer.Option("--gate/--no-gate", help="Also test the gate on clean data.", show_default="yes; no with --quick"),
     ] = None
-    gate_batches: Annotated[int, typer.Option(min=1, metavar="N", help="Clean batches that the gate is tried on.")] = (
-        10_000
-    )
+    gate_batches: Annotated[int, typer.Option(min=1, metavar="N", help="Clean batches to test the gate on.")] = 10_000
     jobs: shared.Jobs = None
     ray: shared.Ray = None
     device: shared.Device = None
@@ -56,6 +54,6 @@ class StressOptions:
     out: shared.ResultsFolder = Path("regtta-stress")
     quick: Annotated[
         bool,
-        typer.Option("--quick", help="A smoke run: one source model, one shift, two kinds, batches of 64, no gate."),
+        typer.Option("--quick", help="Smoke run: one source model, one shift, two kinds, batches of 64, no gate."),
     ] = False
     tables_only: shared.TablesOnly = False

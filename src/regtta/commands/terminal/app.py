@@ -1,4 +1,4 @@
-"""The typer application: parse, call, print. Here are the commands on a model of the user's own."""
+"""The typer application, and the commands that work on a user's own model or files."""
 
 import logging
 from pathlib import Path
@@ -34,14 +34,14 @@ def _print_version(asked: bool) -> None:
 @app.callback()
 def root(
     ctx: typer.Context,
-    version: Annotated[  # noqa: ARG001 - the callback answers
+    version: Annotated[  # noqa: ARG001 - handled by the callback
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
-    traceback: Annotated[  # noqa: ARG001 - read where errors are told
-        bool, typer.Option("--traceback", help="Show where an error came from, not only what it says.")
+    traceback: Annotated[  # noqa: ARG001 - read by OneLineErrors
+        bool, typer.Option("--traceback", help="Show the traceback of an error, not only its message.")
     ] = False,
 ) -> None:
-    """Adapts trained regression models to shifted, unlabelled data."""
+    """Adapt trained regression models to shifted, unlabelled data."""
     refuse_several(ctx.invoked_subcommand)
     logger = logging.getLogger("regtta")
     if not any(isinstance(handler, EchoWarnings) for handler in logger.handlers):
@@ -50,8 +50,8 @@ def root(
 
 @app.command(
     help=help_with_examples(
-        "Collect source statistics.\n\nDone once, where the source data lies: they travel with the model, "
-        "and hold no sample of the data.",
+        "Collect source statistics.\n\nRun once, where the source data is stored. The statistics are shipped with the "
+        "model and contain no sample of the data.",
         "collect",
     )
 )
@@ -71,7 +71,7 @@ def collect(options: CollectOptions) -> None:
 @app.command(
     help=help_with_examples(
         "Adapt a model to unlabelled target data.\n\nWrites its predictions, its new weights, a log of every "
-        "step, or all three; --export makes a file to deploy; --checkpoint lets a run that was killed go on. "
+        "step, or all three; --export writes a file to deploy; --checkpoint lets a killed run be resumed. "
         "With --target, scores before and after are printed; only the oracle learns from labels.",
         "adapt",
     )
@@ -91,7 +91,7 @@ def adapt(options: AdaptOptions) -> None:
 
 @app.command(
     help=help_with_examples(
-        "Show what a file says: counts, rank and spectrum of source statistics, or where an exported model comes from.",
+        "Show the contents of a file: counts, rank and spectrum of source statistics, or a model's provenance.",
         "inspect",
     )
 )
@@ -101,7 +101,7 @@ def inspect(
     ],
     as_json: shared.AsJson = False,
 ) -> None:
-    """Show what a file says."""
+    """Show the contents of a file."""
     from regtta.commands.inspect import StatisticsReport, inspect_file
     from regtta.commands.terminal import show
 
@@ -114,7 +114,7 @@ def inspect(
         show.provenance(report)
 
 
-@app.command(help=help_with_examples("List the methods; with a name, all that can be set of one.", "methods"))
+@app.command(help=help_with_examples("List the methods; with a name, the options of that method.", "methods"))
 def methods(
     name: Annotated[str | None, typer.Argument(help="One method.")] = None, as_json: shared.AsJson = False
 ) -> None:
@@ -132,8 +132,8 @@ def methods(
 
 @app.command(
     help=help_with_examples(
-        "Write a report of runs: one HTML page, which needs no network to open.\n\nTakes records of regtta adapt "
-        "--record (several go side by side), or the folder of regtta demo or regtta reproduce.",
+        "Write a report of runs: one self-contained HTML page.\n\nTakes records of regtta adapt --record (several are "
+        "compared side by side), or the folder of regtta demo or regtta reproduce.",
         "report",
     )
 )
@@ -142,7 +142,7 @@ def report(
     out: Annotated[Path, typer.Option(metavar="FILE", help="Page to write, .html.")] = Path("report.html"),
     force: shared.Force = False,
 ) -> None:
-    """Write a report."""
+    """Write a report of runs."""
     from regtta.commands.report import make_report
     from regtta.commands.terminal import show
 

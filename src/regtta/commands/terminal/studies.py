@@ -1,4 +1,4 @@
-"""Commands that train models of their own and study them: the paper's tables, streams, label shift, the demo."""
+"""Commands that train their own models: the paper's tables, stress tests, the label-shift study and the demo."""
 
 from pathlib import Path
 from typing import Annotated
@@ -17,8 +17,8 @@ app = typer.Typer()
 
 @app.command(
     help=help_with_examples(
-        "Run the paper's experiments and show its tables, each number beside the paper's.\n\nRuns that are there "
-        "already are not made again, so that a stopped command goes on where it was.",
+        "Run the paper's experiments and show its tables, each number beside the paper's.\n\nRuns that exist already "
+        "are not repeated, so a stopped command can be resumed.",
         "reproduce",
     )
 )
@@ -26,7 +26,7 @@ app = typer.Typer()
 def reproduce(
     options: ReproduceOptions,
     *,
-    list_them: Annotated[bool, typer.Option("--list", help="Name the experiments.")] = False,
+    list_them: Annotated[bool, typer.Option("--list", help="List the experiments.")] = False,
 ) -> None:
     """Reproduce the paper's tables."""
     from regtta.commands.reproduce import list_experiments, reproduce
@@ -45,13 +45,13 @@ def reproduce(
 @app.command(
     help=help_with_examples(
         "Run methods on streams that are not i.i.d., with guards and without: sorted, in bursts, drifting, mixed.\n\n"
-        "NAME is demo, california or svhn-subset. Runs that are there already are not made again.",
+        "NAME is demo, california or svhn-subset. Runs that exist already are not repeated.",
         "stress",
     )
 )
 @takes_options(StressOptions)
 def stress(options: StressOptions) -> None:
-    """Run the benchmark of streams that are not i.i.d."""
+    """Run the benchmark on streams that are not i.i.d."""
     from regtta.commands.stress import stress
     from regtta.commands.terminal import show
     from regtta.commands.terminal.sweeping import told_in_terminal
@@ -64,8 +64,8 @@ def stress(options: StressOptions) -> None:
 @app.command(
     "label-shift",
     help=help_with_examples(
-        "Measure what can be told about moved labels without labels.\n\nConstructs thousands of shifts of inputs, "
-        "labels and both from held-out source data, and writes ROC tables, verdicts and what adapting does there.",
+        "Measure how well label shift can be detected without labels.\n\nConstructs thousands of shifts of inputs, "
+        "labels and both from held-out source data, and writes ROC tables, verdicts and the effect of adapting.",
         "label-shift",
     ),
 )
@@ -80,7 +80,7 @@ def label_shift(
     tables_only: shared.TablesOnly = False,
     force: shared.Force = False,
 ) -> None:
-    """Study label shift."""
+    """Run the label-shift study."""
     from regtta.commands.label_shift import LabelShiftOptions, study_label_shift
     from regtta.commands.terminal import show
     from regtta.commands.terminal.sweeping import told_in_terminal
@@ -94,12 +94,14 @@ def label_shift(
 @app.command(help=help_with_examples("Train on handwritten digits, degrade them, adapt, and write a report.", "demo"))
 def demo(
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder to write to, new or empty.")] = Path("regtta-demo"),
-    seed: Annotated[int, typer.Option(metavar="N", help="Everything random follows from it.")] = 0,
-    sources: Annotated[int, typer.Option(min=1, metavar="N", help="How many source models.")] = 3,
-    umap: Annotated[bool, typer.Option("--umap", help="A UMAP of the features in the report; takes longer.")] = False,
+    seed: Annotated[int, typer.Option(metavar="N", help="Random seed.")] = 0,
+    sources: Annotated[int, typer.Option(min=1, metavar="N", help="Number of source models.")] = 3,
+    umap: Annotated[
+        bool, typer.Option("--umap", help="Add a UMAP of the features to the report; takes longer.")
+    ] = False,
     force: shared.Force = False,
 ) -> None:
-    """Show what adaptation does."""
+    """Run the demo on handwritten digits."""
     from rich.console import Console
 
     from regtta.commands.outputs import check_folder
