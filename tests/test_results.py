@@ -37,7 +37,7 @@ def test_there_are_results():
 @pytest.mark.parametrize("name", NAMES)
 def test_the_committed_tables_are_those_of_the_committed_lines(name, tmp_path):
     shutil.copy(RESULTS / name / "runs.jsonl", tmp_path)
-    reproduce(ReproduceOptions((name,), tmp_path, tables_only=True), Silent())
+    reproduce(ReproduceOptions(names=(name,), out=tmp_path, tables_only=True), Silent())
     for ending in ("md", "csv", "tex"):
         assert (tmp_path / f"{name}.{ending}").read_text() == (RESULTS / name / f"{name}.{ending}").read_text()
 

@@ -1,7 +1,7 @@
 """Test-time adaptation for regression models.
 
-The names below and all submodules, such as ``regtta.guards``, are imported when they are first used, so that the
-command line answers before torch has loaded.
+Public names and submodules such as ``regtta.guards`` are imported on first access, so that the command line can
+respond without loading torch.
 """
 
 import importlib
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from regtta._version import __version__
 
 if TYPE_CHECKING:
-    # Type checkers know the modules that are named in this block, and no others, as attributes of the package.
+    # Type checkers recognise only the modules imported in this block as attributes of the package.
     from regtta import checkpoints, divergences, experiments, exporting, features, label_shift  # noqa: F401
     from regtta.adapter import Adapter
     from regtta.checkpointing import Checkpoints

@@ -1,4 +1,4 @@
-"""``python -m regtta``."""
+"""Entry point of ``python -m regtta``."""
 
 from regtta.cli import main
 

@@ -1,4 +1,4 @@
-"""The command ``regtta``."""
+"""Entry point of the ``regtta`` command."""
 
 import sys
 
@@ -6,7 +6,7 @@ from regtta.commands.terminal.wording import missing_extra
 
 
 def main() -> None:
-    """Run the command line; without typer, say how to get it."""
+    """Run the command line; if typer is missing, print how to install it."""
     try:
         from regtta.commands.terminal.app import app
     except ModuleNotFoundError as error:
@@ -16,7 +16,7 @@ def main() -> None:
         sys.stderr.write(f"error: {advice}\n")
         sys.exit(2)
     for stream in (sys.stdout, sys.stderr):
-        # A terminal without the letter λ shows a mark in its place instead of failing.
+        # Encodings without letters such as λ print a replacement character instead of raising.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
     app(prog_name="regtta")

@@ -12,8 +12,7 @@ from sklearn.metrics import mean_absolute_error, r2_score
 import regtta as library
 from commands.workspace import MODEL, inputs_of, labels_of, library_model
 from regtta.commands.adapt import AdaptOptions, adapt_model
-from regtta.commands.data.opening import DataOptions
-from regtta.commands.protocols import Protocol
+from regtta.commands.protocols import PrecisionName, Protocol
 from regtta.errors import BatchError, ModelError, OptionError
 
 SETTINGS = ("k=3", "lr=0.05")
@@ -29,7 +28,7 @@ def options(data: str = "target.csv", *, target: str | None = None, **others: ob
         "predictions": Path("p.csv"),
     }
     size = None if ":" in data else 16
-    return AdaptOptions("mymodel:make", DataOptions(data, target=target, batch_size=size), **chosen | others)
+    return AdaptOptions(model="mymodel:make", data=data, target=target, batch_size=size, **chosen | others)
 
 
 def adapter_of(statistics: Path) -> library.Adapter:
@@ -300,8 +299,9 @@ def test_state_that_is_no_tensor_cannot_be_written(workspace: Path):
         "def make(): return Net(3, 1)\n"
     )
     asked = AdaptOptions(
-        "stateful:make",
-        DataOptions("target.csv", target="y"),
+        model="stateful:make",
+        data="target.csv",
+        target="y",
         method="source",
         adapted_weights=Path("w.safetensors"),
     )
@@ -317,11 +317,11 @@ def test_progress_is_told(workspace: Path, statistics: Path):
 
 def test_precision_and_fast_say_how_the_model_is_run(workspace: Path, statistics: Path):
     assert options().execution == library.Execution()
-    assert options(precision="tf32").execution == library.Execution(precision="tf32")
+    assert options(precision=PrecisionName.tf32).execution == library.Execution(precision="tf32")
     assert options(fast=True).execution == library.FAST
-    assert options(fast=True, precision="tf32").execution.precision == "tf32"
+    assert options(fast=True, precision=PrecisionName.tf32).execution.precision == "tf32"
     adapt_model(options(target="y", predictions=Path("plain.csv")))
-    adapt_model(options(target="y", predictions=Path("rounded.csv"), precision="bfloat16"))
+    adapt_model(options(target="y", predictions=Path("rounded.csv"), precision=PrecisionName.bfloat16))
     plain, rounded = written("plain.csv"), written("rounded.csv")
     assert not torch.equal(plain, rounded)
     torch.testing.assert_close(rounded, plain, rtol=0.1, atol=0.1)

@@ -2,9 +2,9 @@
 
 import json
 import math
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 import pandas as pd
@@ -15,20 +15,25 @@ from commands.together import outcome, team_of
 from commands.workspace import TARGET_ROWS
 from regtta.commands.adapt import AdaptOptions, AdaptReport, adapt_model
 from regtta.commands.collect import CollectOptions, collect_statistics
-from regtta.commands.data.opening import DataOptions
 from regtta.commands.protocols import Protocol
 from regtta.commands.writing import WRITTEN
 from several import in_processes
 
 # 23 rows a batch: the last one has a single row, and most processes none of it.
-TARGET = DataOptions("target.csv", target="y", batch_size=23)
-BASE = AdaptOptions("mymodel:make_double", TARGET, weights=Path("weights.safetensors"), stats=Path("stats.safetensors"))
+BASE = AdaptOptions(
+    model="mymodel:make_double",
+    data="target.csv",
+    weights=Path("weights.safetensors"),
+    stats=Path("stats.safetensors"),
+    target="y",
+    batch_size=23,
+)
 SSA = replace(BASE, settings=("k=4", "lr=1e-2"))
 SCENES = {
     "online": replace(SSA, adapted_weights=Path("w.safetensors"), diagnostics=Path("d.jsonl"), monitor=Path("m.jsonl")),
     "offline": replace(SSA, protocol=Protocol.offline, shuffle_seed=3, record=Path("r.json")),
     "safe": replace(SSA, safe=True, diagnostics=Path("d.jsonl")),
-    "head found": replace(BASE, method="bn_adapt", stats=None, data=replace(TARGET, data="target.npz")),
+    "head found": replace(BASE, method="bn_adapt", stats=None, data="target.npz"),
     "labels": replace(BASE, method="oracle", settings=("lr=1e-2",), diagnostics=Path("d.jsonl")),
 }
 
@@ -95,8 +100,14 @@ def test_the_files_of_several_processes_are_those_of_one(workspace: Path, statis
 
 
 def _collect_double(path: Path) -> None:
-    source = DataOptions("source.csv", target="y")
-    options = CollectOptions("mymodel:make_double", source, path, weights=Path("weights.safetensors"), force=True)
+    options = CollectOptions(
+        model="mymodel:make_double",
+        data="source.csv",
+        out=path,
+        weights=Path("weights.safetensors"),
+        target="y",
+        force=True,
+    )
     collect_statistics(options)
 
 
@@ -128,8 +139,8 @@ def _misled(group, home: str) -> list[str]:
     team = team_of(group, home)
     wrong = [
         replace(SSA, predictions=Path("p.txt")),
-        replace(SSA, predictions=Path("p.csv"), data=replace(TARGET, data="none.csv")),
-        replace(SSA, predictions=Path("p.csv"), data=replace(TARGET, data="target.csv" if team.first else "none.csv")),
+        replace(SSA, predictions=Path("p.csv"), data="none.csv"),
+        replace(SSA, predictions=Path("p.csv"), data="target.csv" if team.first else "none.csv"),
         replace(SSA, predictions=Path("p.csv"), stats=Path("weights.safetensors")),
     ]
     return [outcome(adapt_model, options, None, team) for options in wrong]
@@ -149,5 +160,5 @@ def test_what_is_wrong_is_said_by_the_first_that_has_it(workspace: Path, statist
 
 
 def test_every_path_that_is_written_is_one_that_others_write_elsewhere():
-    paths = {field.name for field in fields(AdaptOptions) if field.type == Path | None}
+    paths = {name for name, kind in get_type_hints(AdaptOptions).items() if kind == Path | None}
     assert paths - {"weights", "stats"} == set(WRITTEN)

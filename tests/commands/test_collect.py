@@ -7,7 +7,6 @@ from safetensors.torch import save_file
 import regtta
 from commands.workspace import MODEL, SOURCE_ROWS, inputs_of, library_model
 from regtta.commands.collect import CollectOptions, collect_statistics
-from regtta.commands.data.opening import DataOptions
 from regtta.statistics import SourceStatistics
 
 COLLECT = ["collect", *MODEL, "--data", "source.csv", "--target", "y"]
@@ -23,8 +22,15 @@ def test_the_file_holds_what_the_library_collects(workspace: Path, statistics: P
 
 def test_the_report_and_the_progress(workspace: Path):
     told: list[tuple[int, int | None]] = []
-    data = DataOptions("target.parquet", target="y", batch_size=32)
-    options = CollectOptions("mymodel:make", data, Path("s.safetensors"), weights=Path("weights.safetensors"), head="3")
+    options = CollectOptions(
+        model="mymodel:make",
+        data="target.parquet",
+        out=Path("s.safetensors"),
+        weights=Path("weights.safetensors"),
+        target="y",
+        head="3",
+        batch_size=32,
+    )
     report = collect_statistics(options, lambda seen, total: told.append((seen, total)))
     found = regtta.SourceStatistics.load("s.safetensors")
     assert told == [(32, 70), (64, 70), (70, 70)]

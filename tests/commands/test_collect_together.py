@@ -8,12 +8,11 @@ import torch
 
 from commands.together import outcome, team_of
 from regtta.commands.collect import CollectOptions, CollectReport, collect_statistics
-from regtta.commands.data.opening import DataOptions
 from regtta.statistics import SourceStatistics
 from several import in_processes
 
 OPTIONS = CollectOptions(
-    "mymodel:make_double", DataOptions("source.csv", target="y", batch_size=16), Path("s.safetensors")
+    model="mymodel:make_double", data="source.csv", target="y", batch_size=16, out=Path("s.safetensors")
 )
 RESTORING = replace(OPTIONS, methods=("feature_restoration:bins=4",))
 
@@ -27,7 +26,7 @@ def _collected(group, folder: str, options: CollectOptions):
 
 @pytest.mark.parametrize(("size", "data"), [(2, "source.csv"), (3, "target.parquet"), (4, "target.npz")])
 def test_the_file_of_several_processes_is_that_of_one(workspace: Path, size: int, data: str):
-    options = replace(RESTORING, data=DataOptions(data, target="y", batch_size=16))
+    options = replace(RESTORING, data=data)
     alone = collect_statistics(replace(options, out=Path("alone.safetensors")))
     found = in_processes(size, _collected, workspace, str(workspace), options)
     for report, _ in found:
@@ -42,7 +41,7 @@ def test_the_file_of_several_processes_is_that_of_one(workspace: Path, size: int
 
 
 def test_progress_speaks_of_all_samples(workspace: Path):
-    options = replace(OPTIONS, data=DataOptions("target.npz", batch_size=16))
+    options = replace(OPTIONS, data="target.npz", target=None)
     (first, told), _ = in_processes(2, _collected, workspace, str(workspace), options)
     assert isinstance(first, CollectReport)
     assert told == [(32, 70), (64, 70), (70, 70)]
@@ -52,7 +51,7 @@ def test_what_is_wrong_is_said_by_one_and_nothing_is_written(workspace: Path):
     holes = (workspace / "source.csv").read_text().splitlines()
     holes[1 + 16 * 3 + 2] = "1,,2,3"
     (workspace / "holes.csv").write_text("\n".join(holes))
-    options = replace(OPTIONS, data=DataOptions("holes.csv", target="y", batch_size=16))
+    options = replace(OPTIONS, data="holes.csv")
     (first, _), (second, _) = in_processes(2, _collected, workspace, str(workspace), options)
     said = "The model gives non-finite features on source batch 3."
     assert second.startswith(f"StatisticsError: {said}")

@@ -10,12 +10,11 @@ from typer.testing import CliRunner
 from regtta.commands import adapt
 from regtta.commands.adapt import AdaptOptions
 from regtta.commands.command_line import command_line
-from regtta.commands.data.opening import DataOptions
-from regtta.commands.protocols import Protocol
+from regtta.commands.protocols import PrecisionName, Protocol
 from regtta.commands.terminal import show
 from regtta.commands.terminal.app import app
 
-PLAIN = AdaptOptions("mymodel:make", DataOptions("target.csv"), record=Path("run.json"))
+PLAIN = AdaptOptions(model="mymodel:make", data="target.csv", record=Path("run.json"))
 OTHER = {
     "model": "other:build",
     "weights": Path("w.safetensors"),
@@ -38,12 +37,10 @@ OTHER = {
     "prometheus": Path("s.prom"),
     "tensorboard": Path("runs"),
     "safe": True,
-    "precision": "tf32",
+    "precision": PrecisionName.tf32,
     "fast": True,
     "allow_mismatch": True,
     "force": True,
-}
-OTHER_DATA = {
     "data": "a dir/it's.csv",
     "columns": ("age", "room count"),
     "target": "y,z",
@@ -74,12 +71,9 @@ def test_what_is_default_is_not_typed():
 
 
 def test_every_field_is_tried_here():
-    assert OTHER.keys() == {item.name for item in fields(AdaptOptions)} - {"data"}
-    assert OTHER_DATA.keys() == {item.name for item in fields(DataOptions)}
-    for values, kind in ((OTHER, AdaptOptions), (OTHER_DATA, DataOptions)):
-        for item in fields(kind):
-            if item.default is not MISSING and item.name in values:
-                assert values[item.name] != item.default
+    assert OTHER.keys() == {item.name for item in fields(AdaptOptions)}
+    for item in fields(AdaptOptions):
+        assert item.default is MISSING or OTHER[item.name] != item.default
 
 
 @pytest.mark.parametrize("name", OTHER)
@@ -89,15 +83,8 @@ def test_every_option_that_is_not_default_is_typed_and_read_back(parsed, name):
     assert parsed(command_line(options)) == options
 
 
-@pytest.mark.parametrize("name", OTHER_DATA)
-def test_every_option_of_the_data_is_typed_and_read_back(parsed, name):
-    options = replace(PLAIN, data=replace(PLAIN.data, **{name: OTHER_DATA[name]}))
-    assert command_line(options) != command_line(PLAIN)
-    assert parsed(command_line(options)) == options
-
-
 def test_all_of_them_at_once_are_read_back(parsed):
-    options = AdaptOptions(data=DataOptions(**OTHER_DATA), **OTHER)
+    options = AdaptOptions(**OTHER)
     assert parsed(command_line(options)) == options
 
 
@@ -108,6 +95,7 @@ NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\x00,", exclude
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(NAMES, NAMES, st.lists(NAMES.filter(lambda name: name == name.strip()), max_size=3), st.integers(1, 10**6))
 def test_no_name_is_lost_to_the_shell(parsed, model, target, columns, size):
-    data = DataOptions("target.csv", columns=tuple(columns), target=target, batch_size=size)
-    options = replace(PLAIN, model=model, data=data, settings=(f"k={target}",))
+    options = replace(
+        PLAIN, model=model, columns=tuple(columns), target=target, batch_size=size, settings=(f"k={target}",)
+    )
     assert parsed(command_line(options)) == options

@@ -189,7 +189,13 @@ def test_tables_alone_need_no_data(made, regtta, here):
 
 def test_a_command_that_was_stopped_goes_on_where_it_was(data, tmp_path):
     options = ReproduceOptions(
-        ("california",), tmp_path / "out", data, source_seeds=1, seeds=1, device="cpu", quick=True
+        names=("california",),
+        data=data,
+        out=tmp_path / "out",
+        source_seeds=1,
+        seeds=1,
+        device="cpu",
+        quick=True,
     )
 
     class AfterThree(Silent):
@@ -209,7 +215,13 @@ def test_a_command_that_was_stopped_goes_on_where_it_was(data, tmp_path):
 
 def test_a_command_that_was_stopped_in_its_first_training_can_be_typed_again(data, tmp_path):
     options = ReproduceOptions(
-        ("california",), tmp_path / "out", data, source_seeds=1, seeds=1, device="cpu", quick=True
+        names=("california",),
+        data=data,
+        out=tmp_path / "out",
+        source_seeds=1,
+        seeds=1,
+        device="cpu",
+        quick=True,
     )
     with pytest.raises(KeyboardInterrupt):
         reproduce(options, Stopping())
@@ -241,9 +253,9 @@ def test_several_experiments_share_their_runs_and_each_writes_its_tables(data, t
 
 def test_a_method_of_the_users_is_run_and_has_its_row(data, here):
     options = ReproduceOptions(
-        ("california",),
-        here / "out",
-        data,
+        names=("california",),
+        data=data,
+        out=here / "out",
         source_seeds=1,
         seeds=1,
         device="cpu",
@@ -259,20 +271,20 @@ def test_a_method_of_the_users_is_run_and_has_its_row(data, here):
 
 def test_weights_that_were_not_given_are_noted(tmp_path):
     (tmp_path / "runs.jsonl").touch()
-    options = ReproduceOptions(("utkface", "svhn", "vit"), tmp_path, seeds=1, tables_only=True)
+    options = ReproduceOptions(names=("utkface", "svhn", "vit"), out=tmp_path, seeds=1, tables_only=True)
     faces, digits, vit = reproduce(options, Silent())
     assert [note.partition(" ")[0] for note in faces.notes] == ["resnet50"]
     assert digits.notes == ()
     assert "--weights vit_b16=FILE" in vit.notes[0]
     path = tmp_path / "weights.pth"
     path.write_bytes(b"weights")
-    given = ReproduceOptions(("utkface",), tmp_path, seeds=1, tables_only=True, weights=(("resnet50", path),))
+    given = ReproduceOptions(names=("utkface",), out=tmp_path, seeds=1, tables_only=True, weights=(f"resnet50={path}",))
     assert reproduce(given, Silent())[0].notes == ()
 
 
 def test_tables_without_a_single_run_say_so(tmp_path):
     (tmp_path / "runs.jsonl").touch()
-    (report,) = reproduce(ReproduceOptions(("svhn",), tmp_path, tables_only=True), Silent())
+    (report,) = reproduce(ReproduceOptions(names=("svhn",), out=tmp_path, tables_only=True), Silent())
     texts = {text.text for line in report.sheets[0].lines if not line.of_paper for text in line.texts}
     assert texts == {"not run"}
     assert "from 0 runs on no device (nothing run)" in (tmp_path / "svhn.md").read_text()
@@ -341,12 +353,12 @@ def test_counts_begin_at_one(regtta, arguments):
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(FileError):
-        reproduce(ReproduceOptions(("california",), tmp_path / "file" / "below"), Silent())
+        reproduce(ReproduceOptions(names=("california",), out=tmp_path / "file" / "below"), Silent())
 
 
 def test_tables_alone_want_the_file_of_the_runs(tmp_path):
     with pytest.raises(MissingFileError, match="There are no runs"):
-        reproduce(ReproduceOptions(("california",), tmp_path, tables_only=True), Silent())
+        reproduce(ReproduceOptions(names=("california",), out=tmp_path, tables_only=True), Silent())
 
 
 # --- what is typed -------------------------------------------------------------------------------
@@ -373,7 +385,9 @@ def test_what_cannot_run_somewhere_has_no_row_there(data, here):
     assert added_arm("variance_minimization+ssa")(california, "regression") is None
     assert added_arm("bn_adapt")(vit, "regression") is None
     assert added_arm("prototype")(vit, "classification") is None
-    options = ReproduceOptions(("california", "ablation"), here / "out", data, methods=("tent",), quick=True)
+    options = ReproduceOptions(
+        names=("california", "ablation"), data=data, out=here / "out", methods=("tent",), quick=True
+    )
     with pytest.raises(OptionError, match="--method tent fits no table of california, ablation"):
         reproduce(options, Silent())
     assert not (here / "out").exists()
@@ -403,7 +417,7 @@ def test_files_of_weights_by_their_model():
 
 def test_the_command_that_makes_the_same_numbers():
     out = Path("somewhere")
-    assert command("svhn", ReproduceOptions(("svhn", "online"), out)) == "regtta reproduce svhn"
+    assert command("svhn", ReproduceOptions(names=("svhn", "online"), out=out)) == "regtta reproduce svhn"
     options = ReproduceOptions(
         names=("k",),
         out=out,
@@ -421,7 +435,7 @@ def test_the_command_that_makes_the_same_numbers():
 
 
 def test_the_command_names_the_weights_that_models_started_from():
-    options = ReproduceOptions(("utkface",), Path("somewhere"), weights=(("resnet50", Path("imagenet.pth")),))
+    options = ReproduceOptions(names=("utkface",), out=Path("somewhere"), weights=("resnet50=imagenet.pth",))
     assert "--weights resnet50=" in command("utkface", options)
 
 

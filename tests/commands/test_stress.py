@@ -9,7 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 from experiments.datasets.published import write_california
-from regtta.commands.stress import StressOptions, numbers, plan_of, stress
+from regtta.commands.options.parsing import numbers
+from regtta.commands.options.stress import StressOptions
+from regtta.commands.stress import plan_of, stress
 from regtta.commands.terminal.app import app
 from regtta.errors import ExistingFileError, ForeignFileError, OptionError
 from regtta.experiments.demo.training import Training
@@ -61,7 +63,7 @@ def made(tmp_path_factory):
 
 def options(out, **changes):
     chosen = {"kinds": ("iid",), "parts": ("noisy",), "methods": ("bn_adapt",), "batch_sizes": (64,), "gate": False}
-    return StressOptions("demo", out, source_models=1, device="cpu", **(chosen | changes))
+    return StressOptions(name="demo", out=out, source_models=1, device="cpu", **(chosen | changes))
 
 
 def lines_of(out):
@@ -152,7 +154,8 @@ def test_california_needs_its_data_and_leaves_out_what_needs_images(tmp_path, mo
     tiny = replace(usual, recipe=replace(usual.recipe, epochs=1, batch_size=8))
     monkeypatch.setattr(PaperSetting, "source", lambda _, seed: replace(tiny, seed=seed))
     chosen = StressOptions(
-        "california", tmp_path / "out", kinds=("back",), methods=("ssa", "variance_minimization"), batch_sizes=(8,),
+        name="california", out=tmp_path / "out", kinds=("back",), batch_sizes=(8,),
+        methods=("ssa", "variance_minimization"),
         source_models=1, gate=False, device="cpu", data=tmp_path,
     )  # fmt: skip
     report = stress(chosen, Silent())
@@ -175,7 +178,7 @@ def test_without_data_nothing_is_begun(tmp_path, monkeypatch):
 
 
 def plan(**changes):
-    return plan_of(StressOptions("demo", Path("out"), **changes), SETTINGS["demo"])
+    return plan_of(StressOptions(name="demo", out=Path("out"), **changes), SETTINGS["demo"])
 
 
 def test_by_default_everything_is_run():
@@ -228,4 +231,4 @@ def test_another_ones_folder_is_left_alone(tmp_path):
 
 def test_a_folder_without_runs_of_the_setting_has_no_tables(made):
     with pytest.raises(OptionError, match="holds no runs of california"):
-        stress(StressOptions("california", made[1], tables_only=True), Silent())
+        stress(StressOptions(name="california", out=made[1], tables_only=True), Silent())

@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING
 from torch import nn
 
 from regtta.adapter import Adapter
-from regtta.commands.adaptations import AdaptOptions, AdaptReport
+from regtta.commands.adaptations import AdaptReport
 from regtta.commands.checking import check_files, check_labels, check_passes, check_rows
 from regtta.commands.data.batches import Data
-from regtta.commands.data.opening import open_data
+from regtta.commands.data.opening import data_options, open_data
 from regtta.commands.data.shuffling import Shuffled, shuffle
 from regtta.commands.diagnostics import diagnostics_file
 from regtta.commands.exports import ModelFiles
 from regtta.commands.methods import chosen_method
 from regtta.commands.models import floating_dtype, load_model
 from regtta.commands.monitoring import alarms_of
+from regtta.commands.options.adapt import AdaptOptions
 from regtta.commands.passes import Progress, Tally, adapting, predicting
 from regtta.commands.predictions import PredictionSink, prediction_file, reordered
 from regtta.commands.protocols import Protocol
@@ -59,7 +60,7 @@ def _adapt(options: AdaptOptions, progress: Progress | None, team: Team) -> Adap
         model = load_model(options.model, options.weights, team.device(options.device))
         model_files = _model_files(options)
         model_files.check_model(model)
-        data = open_data(options.data, batch_size=BATCH_SIZE, dtype=floating_dtype(model))
+        data = open_data(data_options(options), batch_size=BATCH_SIZE, dtype=floating_dtype(model))
         check_passes(options, data)
         check_labels(chosen, data)
     group = team.group_for(model)
@@ -128,7 +129,7 @@ def _about(options: AdaptOptions, report: AdaptReport) -> dict[str, object]:
     return {
         "command": command_line(options),
         "model": options.model,
-        "data": options.data.data,
+        "data": options.data,
         "protocol": report.protocol,
         "samples": report.samples,
         "not_finite": report.not_finite,
@@ -190,9 +191,9 @@ def _run(
 
 
 def _shuffled(options: AdaptOptions, data: Data) -> Shuffled:
-    if options.data.path is None:
+    if data_options(options).path is None:
         raise OptionError("--shuffle-seed has no meaning for a loader. Shuffle in the loader.")
-    return shuffle(data, options.shuffle_seed or 0, options.data.batch_size or BATCH_SIZE)
+    return shuffle(data, options.shuffle_seed or 0, options.batch_size or BATCH_SIZE)
 
 
 def _model_files(options: AdaptOptions) -> ModelFiles:

@@ -1,8 +1,9 @@
 """What must hold of an adaptation: of its options before any work is done, of its data on the way."""
 
-from regtta.commands.adaptations import AdaptOptions
 from regtta.commands.data.batches import Data
+from regtta.commands.data.opening import data_options
 from regtta.commands.exports import ModelFiles
+from regtta.commands.options.adapt import AdaptOptions
 from regtta.commands.outputs import check_outputs, check_suffix
 from regtta.commands.passes import Tally
 from regtta.commands.predictions import PREDICTION_SUFFIXES
@@ -22,7 +23,7 @@ def check_files(options: AdaptOptions, model_files: ModelFiles) -> None:
     check_suffix("--predictions", options.predictions, PREDICTION_SUFFIXES)
     check_suffix("--record", options.record, (".json",))
     model_files.check_names()
-    read = (options.weights, options.stats, options.data.path)
+    read = (options.weights, options.stats, data_options(options).path)
     check_outputs(options.outputs, inputs=(*read, options.checkpoint), force=options.force)
     check_outputs({"--checkpoint": options.checkpoint}, inputs=read, force=options.force or options.resume)
     options.monitored.check(options.stats, force=options.force)
@@ -32,7 +33,7 @@ def check_passes(options: AdaptOptions, data: Data) -> None:
     """Raise where the protocol needs more passes than the data has."""
     if options.protocol is Protocol.offline and not data.again:
         raise OptionError(
-            f"--protocol offline goes over the data twice, but {options.data.data} is an iterator, used up "
+            f"--protocol offline goes over the data twice, but {options.data} is an iterator, used up "
             "after one pass. Give a function that returns a new one, a list or a DataLoader."
         )
 
@@ -46,9 +47,9 @@ def check_labels(chosen: Method, data: Data) -> None:
 def check_rows(options: AdaptOptions, tally: Tally) -> None:
     """Raise where there was nothing to adapt to, or a second pass brought other rows than the first."""
     if tally.visited == 0:
-        raise BatchError(f"{options.data.data} has no rows: there is nothing to adapt to.")
+        raise BatchError(f"{options.data} has no rows: there is nothing to adapt to.")
     if tally.visited != tally.predicted:
         raise BatchError(
-            f"{options.data.data} gave {tally.visited} rows on its first pass and {tally.predicted} on its "
+            f"{options.data} gave {tally.visited} rows on its first pass and {tally.predicted} on its "
             "second. --protocol offline needs the same data twice."
         )

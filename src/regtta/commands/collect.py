@@ -10,10 +10,12 @@ from torch import Tensor, nn
 from regtta.collecting import collect
 from regtta.commands.data.batches import Data
 from regtta.commands.data.dealing import ALL, Deal
-from regtta.commands.data.opening import DataOptions, open_data, split_names
+from regtta.commands.data.opening import data_options, open_data
 from regtta.commands.explaining import explaining
 from regtta.commands.methods import chosen_method
 from regtta.commands.models import floating_dtype, load_model
+from regtta.commands.options.collect import CollectOptions
+from regtta.commands.options.parsing import split_names
 from regtta.commands.outputs import check_outputs
 from regtta.commands.passes import Progress
 from regtta.commands.teams import ONE, Team
@@ -24,33 +26,6 @@ from regtta.methods import TTT, Method
 from regtta.options import replace
 
 BATCH_SIZE = 256
-
-
-@dataclass(frozen=True)
-class CollectOptions:
-    """What to collect and where to.
-
-    Attributes:
-        model: ``package.module:factory``.
-        data: the source data; labels in it are left out.
-        out: the file to write.
-        weights: state dict to load first.
-        head: name of the head, else found.
-        device: where to run, else where the factory put the model.
-        force: replace ``out`` if it exists.
-        methods: whose needs beyond the moments to gather, each ``name`` or ``name:key=value,...``.
-        branch: weights of the rotation branch that was trained with the model, for ``ttt``.
-    """
-
-    model: str
-    data: DataOptions
-    out: Path
-    weights: Path | None = None
-    head: str | None = None
-    device: str | None = None
-    force: bool = False
-    methods: tuple[str, ...] = ()
-    branch: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -76,11 +51,11 @@ def collect_statistics(options: CollectOptions, progress: Progress | None = None
     size = team.processes.size
     with failing_together(team.processes):
         if team.first:
-            read = (options.weights, options.data.path, options.branch)
+            read = (options.weights, data_options(options).path, options.branch)
             check_outputs({"--out": options.out}, inputs=read, force=options.force)
         methods = [gathering_method(text, options.branch) for text in options.methods]
         model = load_model(options.model, options.weights, team.device(options.device))
-        data = open_data(options.data, batch_size=BATCH_SIZE, dtype=floating_dtype(model))
+        data = open_data(data_options(options), batch_size=BATCH_SIZE, dtype=floating_dtype(model))
     group = team.group_for(model)
     inputs = WatchedInputs(data, Deal(team.processes.rank, size))
     # An iterator is passed on as one, so that a method that needs two passes is refused at once.

@@ -2,7 +2,7 @@
 
 import shlex
 
-from regtta.commands.adaptations import AdaptOptions
+from regtta.commands.options.adapt import AdaptOptions
 
 
 def command_line(options: AdaptOptions) -> str:
@@ -10,22 +10,20 @@ def command_line(options: AdaptOptions) -> str:
 
     Example:
         >>> from pathlib import Path
-        >>> from regtta.commands.data.opening import DataOptions
-        >>> command_line(AdaptOptions("mymodel:make", DataOptions("target.csv"), record=Path("run.json")))
+        >>> command_line(AdaptOptions(model="mymodel:make", data="target.csv", record=Path("run.json")))
         'regtta adapt --model mymodel:make --data target.csv --record run.json'
     """
-    data = options.data
     named: dict[str, object] = {
         "--model": options.model,
         "--weights": options.weights,
         "--stats": options.stats,
         "--method": None if options.method == AdaptOptions.method else options.method,
         "--protocol": None if options.protocol is AdaptOptions.protocol else options.protocol.value,
-        "--data": data.data,
-        "--columns": ",".join(data.columns) or None,
-        "--target": data.target,
-        "--inputs": data.inputs,
-        "--batch-size": data.batch_size,
+        "--data": options.data,
+        "--columns": ",".join(options.columns) or None,
+        "--target": options.target,
+        "--inputs": options.inputs,
+        "--batch-size": options.batch_size,
         "--head": options.head,
         "--device": options.device,
         "--shuffle-seed": options.shuffle_seed,

@@ -7,6 +7,7 @@ from typing import Any
 
 from regtta.commands.explaining import told
 from regtta.commands.imports import import_name, is_import_name
+from regtta.commands.options.reproduce import ReproduceOptions
 from regtta.commands.results_folder import RUNS, absolute, check_results, make_runs, models_folder
 from regtta.errors import ForeignFileError, OptionError
 from regtta.experiments.models import FROM_IMAGENET
@@ -27,47 +28,6 @@ from regtta.methods import METHODS, Method, options_of
 from regtta.options import check_choice
 
 SEEDS = 3
-
-
-@dataclass(frozen=True)
-class ReproduceOptions:
-    """What to reproduce, and how.
-
-    Attributes:
-        names: of experiments.
-        out: folder of the runs, the tables and, by default, the source models.
-        data: folder of data sets; None for the one that the environment names.
-        models: folder of source models; None for one inside ``out``.
-        source_seeds: source models; None for each setting's own number, and one in a smoke run.
-        seeds: adaptation seeds on each; None for three, and one in a smoke run.
-        jobs: runs at once, each in a process of its own; None for one, and with ``ray`` for all there is room for.
-        ray: address of the Ray cluster to run on; None for this machine alone.
-        device: where to run; None for a GPU if there is one.
-        only: settings to keep to; empty for all.
-        methods: of the user's, as typed.
-        weights: files that models start from, by the name of the architecture.
-        genders: Biwi's file; None for the one beside its folders.
-        quick: a smoke run.
-        download: fetch what is missing.
-        tables_only: make the tables from the runs that are there, and run nothing.
-    """
-
-    names: tuple[str, ...]
-    out: Path
-    data: Path | None = None
-    models: Path | None = None
-    source_seeds: int | None = None
-    seeds: int | None = None
-    jobs: int | None = None
-    ray: str | None = None
-    device: str | None = None
-    only: tuple[str, ...] = ()
-    methods: tuple[str, ...] = ()
-    weights: tuple[tuple[str, Path], ...] = ()
-    genders: Path | None = None
-    quick: bool = False
-    download: bool = False
-    tables_only: bool = False
 
 
 @dataclass(frozen=True)
@@ -97,6 +57,7 @@ def reproduce(options: ReproduceOptions, listener: Listener) -> tuple[Reproduced
 
     Everything that can be wrong with the options, the data and the folders is found before the first run.
     """
+    weights = dict(model_files(options.weights))
     if not options.names:
         raise OptionError("Name at least one experiment; regtta reproduce --list shows them.")
     chosen = [experiment(name) for name in dict.fromkeys(options.names)]
@@ -105,7 +66,6 @@ def reproduce(options: ReproduceOptions, listener: Listener) -> tuple[Reproduced
     extra = {text: added_arm(text) for text in options.methods}
     layouts = {one.name: _layouts(one, extra, options.only) for one in chosen}
     _check_added(options.methods, layouts)
-    weights = dict(options.weights)
     check_weights(weights)
     plan = _plan(options, weights)
     check_results(options.out, tables_only=options.tables_only)
@@ -202,7 +162,7 @@ def _run(options: ReproduceOptions, plan: Plan, layouts: Mapping[str, tuple[Layo
             place=Place(absolute(options.data), options.download, absolute(options.genders)),
             models=models_folder(options.out, options.models),
             device=options.device or crew.best_device(),
-            weights={model: path.absolute() for model, path in options.weights},
+            weights={model: path.absolute() for model, path in plan.weights.items()},
         )
         make_runs(options.out, runs, tools, listener, crew)
 
@@ -260,7 +220,7 @@ def command(name: str, options: ReproduceOptions) -> str:
     words += [] if options.seeds is None else ["--seeds", str(options.seeds)]
     words += [word for only in options.only for word in ("--only", only)]
     words += [word for method in options.methods for word in ("--method", method)]
-    words += [word for model, path in options.weights for word in ("--weights", f"{model}={path.name}")]
+    words += [word for model, path in model_files(options.weights) for word in ("--weights", f"{model}={path.name}")]
     return " ".join([*words, *(["--quick"] if options.quick else [])])
 
 

@@ -3,28 +3,23 @@
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from torch import Tensor
 
 from regtta.adapter import Adapter
 from regtta.checkpointing import Checkpoints
 from regtta.commands.histories import StepHistory
+from regtta.commands.options.adapt import AdaptOptions
 from regtta.commands.outputs import check_suffix
 from regtta.commands.protocols import Protocol
 from regtta.errors import MismatchError, OptionError
 from regtta.steps import Step
 
-if TYPE_CHECKING:
-    from regtta.commands.adaptations import AdaptOptions
 
-EVERY = 50
-
-
-def check_resumable(options: "AdaptOptions") -> None:
+def check_resumable(options: AdaptOptions) -> None:
     """Raise where the options about checkpoints have no meaning together."""
     if options.checkpoint is None:
-        if options.resume or options.checkpoint_every != EVERY:
+        if options.resume or options.checkpoint_every != AdaptOptions.checkpoint_every:
             option = "--resume" if options.resume else "--checkpoint-every"
             raise OptionError(f"{option} has no meaning without --checkpoint. Name a file with it, or leave it out.")
         return
@@ -87,18 +82,18 @@ class ResumableStream:
         self._keeper.try_save()
 
 
-def resumable(options: "AdaptOptions", adapter: Adapter, batch_size: int) -> ResumableStream | None:
+def resumable(options: AdaptOptions, adapter: Adapter, batch_size: int) -> ResumableStream | None:
     """The stream that ``options`` ask for; none without a checkpoint."""
     if options.checkpoint is None:
         return None
-    data, stats = options.data, options.stats
+    stats = options.stats
     # Model, method and guards the adapter checks itself.
     about = {
-        "--data": data.data,
-        "--columns": ",".join(data.columns) or None,
-        "--inputs": data.inputs,
-        "--target": data.target,
-        "--batch-size": data.batch_size or batch_size,
+        "--data": options.data,
+        "--columns": ",".join(options.columns) or None,
+        "--inputs": options.inputs,
+        "--target": options.target,
+        "--batch-size": options.batch_size or batch_size,
         "--shuffle-seed": options.shuffle_seed,
         "--stats": None if stats is None else hashlib.sha256(stats.read_bytes()).hexdigest(),
     }

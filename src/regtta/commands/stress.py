@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from regtta.commands.options.stress import StressOptions
 from regtta.commands.results_folder import RUNS, absolute, check_results, make_runs, models_folder
 from regtta.errors import ForeignFileError, OptionError
 from regtta.experiments.numerals import source_models
@@ -20,7 +21,7 @@ from regtta.experiments.stress.results import Results, results_of
 from regtta.experiments.stress.running import StressTools
 from regtta.experiments.stress.settings import SETTINGS, StressSetting
 from regtta.experiments.stress.sheets import gate_sheet, sketch, small_sheet
-from regtta.experiments.stress.specs import GATE_BATCHES, Plan, is_run
+from regtta.experiments.stress.specs import Plan, is_run
 from regtta.experiments.stress.streams import KINDS
 from regtta.experiments.stress.tables import table_files
 from regtta.files import written_whole
@@ -30,47 +31,6 @@ SOURCE_MODELS = 3
 BATCH_SIZES = (1, 8, 64)
 QUICK_KINDS = ("iid", "sorted")
 _FIGURES = (".png", ".svg")
-
-
-@dataclass(frozen=True)
-class StressOptions:
-    """What to run, and how. What is None or empty is all there is, or little of it in a quick run.
-
-    Attributes:
-        name: of the setting.
-        out: folder of the runs, the tables and, by default, the source models.
-        kinds: of streams.
-        methods: beside Source, which always runs.
-        parts: shifts.
-        batch_sizes: samples a step.
-        source_models: how many.
-        gate: whether the gate is tried too.
-        gate_batches: of the clean stream that it is tried on.
-        jobs: runs at once, each in a process of its own; None for one, and with ``ray`` for all there is room for.
-        ray: address of the Ray cluster to run on; None for this machine alone.
-        device: where to run; None for a GPU if there is one.
-        data: folder of data sets; None for the one that the environment names.
-        models: folder of source models; None for one inside ``out``.
-        quick: one source model, one shift, two kinds, batches of 64, and no gate unless it is asked for.
-        tables_only: make the tables from the runs that are there, and run nothing.
-    """
-
-    name: str
-    out: Path
-    kinds: tuple[str, ...] = ()
-    methods: tuple[str, ...] = ()
-    parts: tuple[str, ...] = ()
-    batch_sizes: tuple[int, ...] = ()
-    source_models: int | None = None
-    gate: bool | None = None
-    gate_batches: int = GATE_BATCHES
-    jobs: int | None = None
-    ray: str | None = None
-    device: str | None = None
-    data: Path | None = None
-    models: Path | None = None
-    quick: bool = False
-    tables_only: bool = False
 
 
 @dataclass(frozen=True)
@@ -132,20 +92,6 @@ def plan_of(options: StressOptions, setting: StressSetting) -> Plan:
         batch_sizes=options.batch_sizes or (BATCH_SIZES[-1:] if options.quick else BATCH_SIZES),
         gate_batches=options.gate_batches if gate else 0,
     )
-
-
-def numbers(text: str) -> tuple[int, ...]:
-    """Whole numbers out of a text like ``"1,8,64"``.
-
-    Example:
-        >>> numbers("1, 8")
-        (1, 8)
-    """
-    words = [word.strip() for word in text.split(",") if word.strip()]
-    try:
-        return tuple(dict.fromkeys(int(word) for word in words))
-    except ValueError as error:
-        raise OptionError(f"Expected whole numbers such as 1,8,64, found {text!r}.") from error
 
 
 def _check_own(runs: Path) -> None:

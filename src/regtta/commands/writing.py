@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from regtta.commands.adaptations import FILES, AdaptOptions
+from regtta.commands.options.adapt import FILES, AdaptOptions
 from regtta.commands.teams import Team
 from regtta.failing import failing_together
 

@@ -11,6 +11,9 @@ from regtta.commands.data.formats import CSV, PARQUET, Format
 from regtta.commands.data.loaders import open_loader
 from regtta.commands.data.tables import open_table
 from regtta.commands.imports import is_import_name
+from regtta.commands.options.adapt import AdaptOptions
+from regtta.commands.options.collect import CollectOptions
+from regtta.commands.options.parsing import split_names
 from regtta.errors import MissingFileError, OptionError
 
 _TABLES: dict[str, Format] = {".csv": CSV, ".csv.gz": CSV, ".parquet": PARQUET}
@@ -69,14 +72,9 @@ def open_data(options: DataOptions, *, batch_size: int, dtype: torch.dtype = tor
     return open_table(path, kind, columns=options.columns, targets=targets, batch_size=size, dtype=dtype)
 
 
-def split_names(text: str) -> tuple[str, ...]:
-    """Names out of a list with commas.
-
-    Example:
-        >>> split_names("age, height")
-        ('age', 'height')
-    """
-    return tuple(name.strip() for name in text.split(",") if name.strip())
+def data_options(options: AdaptOptions | CollectOptions) -> DataOptions:
+    """Return the options of a command that concern its data."""
+    return DataOptions(options.data, options.columns, options.target, options.inputs, options.batch_size)
 
 
 def _refuse(given: object, option: str, kind: str, instead: str) -> None:

@@ -1,1 +1,1 @@
-"""What a user of the command line types and reads: options, help, reports, errors."""
+"""The command-line interface: typer commands, help, printed reports and errors."""

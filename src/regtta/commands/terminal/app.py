@@ -1,4 +1,4 @@
-"""The typer application: parse, call, print. Here are the commands on a model of the user's own."""
+"""The typer application, and the commands that work on a user's own model or files."""
 
 import logging
 from pathlib import Path
@@ -7,10 +7,13 @@ from typing import Annotated
 import typer
 
 from regtta._version import __version__
-from regtta.commands.protocols import Protocol
-from regtta.commands.terminal import arguments, studies
+from regtta.commands.options import shared
+from regtta.commands.options.adapt import AdaptOptions
+from regtta.commands.options.collect import CollectOptions
+from regtta.commands.terminal import studies
 from regtta.commands.terminal.complaints import EchoWarnings, OneLineErrors, refuse_several
 from regtta.commands.terminal.examples import help_with_examples
+from regtta.commands.terminal.parameters import takes_options
 
 app = typer.Typer(
     cls=OneLineErrors,
@@ -31,14 +34,14 @@ def _print_version(asked: bool) -> None:
 @app.callback()
 def root(
     ctx: typer.Context,
-    version: Annotated[  # noqa: ARG001 - the callback answers
+    version: Annotated[  # noqa: ARG001 - handled by the callback
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
-    traceback: Annotated[  # noqa: ARG001 - read where errors are told
-        bool, typer.Option("--traceback", help="Show where an error came from, not only what it says.")
+    traceback: Annotated[  # noqa: ARG001 - read by OneLineErrors
+        bool, typer.Option("--traceback", help="Show the traceback of an error, not only its message.")
     ] = False,
 ) -> None:
-    """Adapts trained regression models to shifted, unlabelled data."""
+    """Adapt trained regression models to shifted, unlabelled data."""
     refuse_several(ctx.invoked_subcommand)
     logger = logging.getLogger("regtta")
     if not any(isinstance(handler, EchoWarnings) for handler in logger.handlers):
@@ -47,37 +50,18 @@ def root(
 
 @app.command(
     help=help_with_examples(
-        "Collect source statistics.\n\nDone once, where the source data lies: they travel with the model, "
-        "and hold no sample of the data.",
+        "Collect source statistics.\n\nRun once, where the source data is stored. The statistics are shipped with the "
+        "model and contain no sample of the data.",
         "collect",
     )
 )
-def collect(
-    *,
-    model: arguments.Model,
-    data: arguments.Data,
-    out: arguments.StatisticsOut,
-    weights: arguments.Weights = None,
-    columns: arguments.Columns = "",
-    target: arguments.LeftOut = None,
-    inputs: arguments.Inputs = None,
-    head: arguments.Head = None,
-    batch_size: arguments.CollectBatchSize = None,
-    device: arguments.Device = None,
-    method: arguments.Gathered = None,
-    branch: arguments.Branch = None,
-    force: arguments.Force = False,
-) -> None:
+@takes_options(CollectOptions)
+def collect(options: CollectOptions) -> None:
     """Collect source statistics."""
-    from regtta.commands.collect import CollectOptions, collect_statistics
-    from regtta.commands.data.opening import DataOptions, split_names
+    from regtta.commands.collect import collect_statistics
     from regtta.commands.teams import joined
     from regtta.commands.terminal import show
 
-    chosen = DataOptions(data, split_names(columns), target, inputs, batch_size)
-    options = CollectOptions(
-        model, chosen, out, weights, head, device, force, methods=tuple(method or ()), branch=branch
-    )
     with joined() as team, show.progress_bar("collecting", shown=team.first) as progress:
         report = collect_statistics(options, progress, team)
     if team.first:
@@ -87,79 +71,18 @@ def collect(
 @app.command(
     help=help_with_examples(
         "Adapt a model to unlabelled target data.\n\nWrites its predictions, its new weights, a log of every "
-        "step, or all three; --export makes a file to deploy; --checkpoint lets a run that was killed go on. "
+        "step, or all three; --export writes a file to deploy; --checkpoint lets a killed run be resumed. "
         "With --target, scores before and after are printed; only the oracle learns from labels.",
         "adapt",
     )
 )
-def adapt(
-    *,
-    model: arguments.Model,
-    data: arguments.Data,
-    weights: arguments.Weights = None,
-    stats: arguments.Statistics = None,
-    method: arguments.MethodName = "ssa",
-    settings: arguments.Settings = None,
-    protocol: arguments.ProtocolName = Protocol.online,
-    columns: arguments.Columns = "",
-    target: arguments.ScoredBy = None,
-    inputs: arguments.Inputs = None,
-    head: arguments.Head = None,
-    batch_size: arguments.AdaptBatchSize = None,
-    device: arguments.Device = None,
-    shuffle_seed: arguments.ShuffleSeed = None,
-    predictions: arguments.PredictionsOut = None,
-    adapted_weights: arguments.WeightsOut = None,
-    diagnostics: arguments.DiagnosticsOut = None,
-    record: arguments.RecordOut = None,
-    export: arguments.ModelOut = None,
-    checkpoint: arguments.Checkpoint = None,
-    checkpoint_every: arguments.CheckpointEvery = 50,
-    resume: arguments.Resume = False,
-    monitor: arguments.SignalsOut = None,
-    prometheus: arguments.PrometheusOut = None,
-    tensorboard: arguments.TensorBoardOut = None,
-    safe: arguments.Safe = False,
-    precision: arguments.Precision = None,
-    fast: arguments.Fast = False,
-    allow_mismatch: arguments.AllowMismatch = False,
-    force: arguments.Force = False,
-) -> None:
+@takes_options(AdaptOptions)
+def adapt(options: AdaptOptions) -> None:
     """Adapt a model to target data."""
     from regtta.commands.adapt import adapt_model
-    from regtta.commands.adaptations import AdaptOptions
-    from regtta.commands.data.opening import DataOptions, split_names
     from regtta.commands.teams import joined
     from regtta.commands.terminal import show
 
-    options = AdaptOptions(
-        model=model,
-        data=DataOptions(data, split_names(columns), target, inputs, batch_size),
-        weights=weights,
-        stats=stats,
-        method=method,
-        settings=tuple(settings or ()),
-        protocol=protocol,
-        head=head,
-        device=device,
-        shuffle_seed=shuffle_seed,
-        predictions=predictions,
-        adapted_weights=adapted_weights,
-        diagnostics=diagnostics,
-        record=record,
-        export=export,
-        checkpoint=checkpoint,
-        checkpoint_every=checkpoint_every,
-        resume=resume,
-        monitor=monitor,
-        prometheus=prometheus,
-        tensorboard=tensorboard,
-        safe=safe,
-        precision=None if precision is None else precision.value,
-        fast=fast,
-        allow_mismatch=allow_mismatch,
-        force=force,
-    )
     with joined() as team, show.progress_bar("adapting", shown=team.first) as progress:
         report = adapt_model(options, progress, team)
     if team.first:
@@ -168,7 +91,7 @@ def adapt(
 
 @app.command(
     help=help_with_examples(
-        "Show what a file says: counts, rank and spectrum of source statistics, or where an exported model comes from.",
+        "Show the contents of a file: counts, rank and spectrum of source statistics, or a model's provenance.",
         "inspect",
     )
 )
@@ -176,9 +99,9 @@ def inspect(
     file: Annotated[
         Path, typer.Argument(metavar="FILE", help="Source statistics, or an adapted model: .safetensors, .pt2, .onnx.")
     ],
-    as_json: arguments.AsJson = False,
+    as_json: shared.AsJson = False,
 ) -> None:
-    """Show what a file says."""
+    """Show the contents of a file."""
     from regtta.commands.inspect import StatisticsReport, inspect_file
     from regtta.commands.terminal import show
 
@@ -191,9 +114,9 @@ def inspect(
         show.provenance(report)
 
 
-@app.command(help=help_with_examples("List the methods; with a name, all that can be set of one.", "methods"))
+@app.command(help=help_with_examples("List the methods; with a name, the options of that method.", "methods"))
 def methods(
-    name: Annotated[str | None, typer.Argument(help="One method.")] = None, as_json: arguments.AsJson = False
+    name: Annotated[str | None, typer.Argument(help="One method.")] = None, as_json: shared.AsJson = False
 ) -> None:
     """List the methods."""
     from regtta.commands.methods import describe_method, list_methods
@@ -209,17 +132,17 @@ def methods(
 
 @app.command(
     help=help_with_examples(
-        "Write a report of runs: one HTML page, which needs no network to open.\n\nTakes records of regtta adapt "
-        "--record (several go side by side), or the folder of regtta demo or regtta reproduce.",
+        "Write a report of runs: one self-contained HTML page.\n\nTakes records of regtta adapt --record (several are "
+        "compared side by side), or the folder of regtta demo or regtta reproduce.",
         "report",
     )
 )
 def report(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Records or folders.")],
     out: Annotated[Path, typer.Option(metavar="FILE", help="Page to write, .html.")] = Path("report.html"),
-    force: arguments.Force = False,
+    force: shared.Force = False,
 ) -> None:
-    """Write a report."""
+    """Write a report of runs."""
     from regtta.commands.report import make_report
     from regtta.commands.terminal import show
 

@@ -1,4 +1,4 @@
-"""How errors and warnings reach the user of the command line."""
+"""Printing of errors and warnings on the command line."""
 
 import logging
 import time
@@ -13,20 +13,22 @@ from regtta.commands.terminal.wording import missing_extra, one_line
 from regtta.commands.torchrun import is_first, place
 from regtta.errors import PeerError, ProcessError, RegttaError
 
-TOGETHER = ("collect", "adapt")  # commands that several processes can run as one
+TOGETHER = ("collect", "adapt")  # commands that several processes can run together
 SECONDS_TO_SPEAK = 5
 
-_UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # click's, which lies elsewhere from typer to typer
+_UsageError: type[Exception] = typer.BadParameter.__mro__[
+    1
+]  # click's class; its import path depends on the version of typer
 
 
 class OneLineErrors(TyperGroup):
-    """A group of commands in which every mistake of the user's is one line on stderr and exit code 2.
+    """Group of commands that reports every user error as one line on stderr and exit code 2.
 
-    Of several processes the one that has the error tells it, and says which it is.
+    Under torchrun, the process that raised the error prints it, with its rank.
     """
 
-    def invoke(self, ctx: Any) -> object:  # click's context, which lies elsewhere from typer to typer
-        """Run the command."""
+    def invoke(self, ctx: Any) -> object:  # click's context; its import path depends on the version of typer
+        """Run the command and convert user errors to exit code 2."""
         try:
             return super().invoke(ctx)
         except _UsageError as error:
@@ -47,36 +49,36 @@ class OneLineErrors(TyperGroup):
 
 
 def _silent_exit() -> typer.Exit:
-    """The end of a process that leaves it to another to say why, once that one has had the time to.
+    """Return the exit of a process whose error another process prints, after giving that one time to print.
 
-    torchrun ends all processes as soon as one of them has ended.
+    torchrun terminates all processes as soon as one of them exits.
     """
     time.sleep(SECONDS_TO_SPEAK)
     return typer.Exit(2)
 
 
 def refuse_several(command: str | None) -> None:
-    """Raise where torchrun has started several processes for a command that is for one."""
+    """Raise ProcessError if torchrun runs a command that supports one process only."""
     if place() is not None and command not in TOGETHER:
         if not is_first():
-            raise PeerError("The first process says why.")
+            raise PeerError("The first process prints the error.")
         raise ProcessError(f"regtta {command} is for one process. Start it without torchrun.")
 
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """Control-C ends the block with a line that says that nothing is lost, for commands that keep every run."""
+    """Turn Control-C inside the block into a message and exit code 130, for commands that keep every run."""
     try:
         yield
     except KeyboardInterrupt as error:
-        typer.echo("Stopped. All runs so far are kept: the same command goes on where it was.", err=True)
+        typer.echo("Stopped. All finished runs are kept: run the same command again to resume.", err=True)
         raise typer.Exit(130) from error
 
 
 class EchoWarnings(logging.Handler):
-    """Shows what the library logs on stderr, where a user of the command line sees it."""
+    """Logging handler that prints the library's warnings on stderr."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print one record; where there are several processes, the first speaks for all."""
+        """Print one record, from the first process only."""
         if is_first():
             typer.echo(f"{record.levelname.lower()}: {record.getMessage()}", err=True)

@@ -1,7 +1,7 @@
-"""Command lines shown in the help, in an order in which they can be run one after the other.
+"""Example command lines shown in the help, ordered so that they can be run one after the other.
 
-They take a folder with ``mymodel.py`` (a function ``make`` that returns the model, a list ``batches``
-of ``(x, y)``), its ``weights.safetensors``, and ``source.csv`` and ``target.csv`` with a column ``y``.
+They need a folder with ``mymodel.py`` (a function ``make`` that returns the model, a list ``batches``
+of ``(x, y)``), ``weights.safetensors``, and ``source.csv`` and ``target.csv`` with a column ``y``.
 """
 
 from collections.abc import Mapping
@@ -57,8 +57,8 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 
 def help_with_examples(text: str, command: str) -> str:
-    """The help of ``command``: ``text``, then its examples, whose line breaks stay as they are."""
-    # Typer keeps the lines of a paragraph that begins with \b; its markup takes a backslash before a
-    # bracket alone for an escape, so that those at the ends of lines come through.
+    """Return the help of ``command``: ``text``, then its examples with their line breaks kept."""
+    # Typer keeps the line breaks of a paragraph that begins with \b. Its markup reads a backslash as an escape only
+    # before a bracket, so the backslashes at the ends of lines are printed.
     lines = "\n".join(f"$ {example}" for example in EXAMPLES[command])
     return f"{text}\n\n[bold]Examples[/bold]\n\n\b\n{lines}"

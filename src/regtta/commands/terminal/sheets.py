@@ -1,4 +1,4 @@
-"""Tables with many columns in the terminal: in blocks that fit its width, one below the other."""
+"""Wide tables on the terminal, split into blocks of columns that fit its width."""
 
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ _BETWEEN = 2  # spaces between two columns
 
 
 def show_sheet(sheet: "Sheet", console: Console) -> None:
-    """The title, the columns in as many blocks as the width of ``console`` takes, and the notes."""
+    """Print the title, the columns in as many blocks as the width of ``console`` requires, and the notes."""
     console.print()
     console.print(Text(sheet.title, style="bold"))
     for columns in blocks(sheet, console.width):
@@ -33,7 +33,7 @@ def show_sheet(sheet: "Sheet", console: Console) -> None:
 
 
 def blocks(sheet: "Sheet", width: int) -> list[range]:
-    """The columns, so many together as fit into ``width`` beside the names; at least one."""
+    """Split the columns into ranges that fit into ``width`` beside the names, with at least one column each."""
     names = max((len(_name(line)) for line in sheet.lines), default=0)
     made: list[range] = []
     begin, used = 0, names
@@ -47,7 +47,7 @@ def blocks(sheet: "Sheet", width: int) -> list[range]:
 
 
 def _needed(sheet: "Sheet", column: int) -> int:
-    """The width of a column whose numbers are never broken; its title may be, between words."""
+    """Return the width of a column whose numbers are never wrapped; its title may wrap between words."""
     title = max(len(word) for word in sheet.columns[column].split() or [""])
     return max([title, *(len(line.texts[column].text) for line in sheet.lines)])
 

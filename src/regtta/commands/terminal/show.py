@@ -1,4 +1,4 @@
-"""Reports on the terminal."""
+"""Printing of the commands' reports on the terminal."""
 
 import json as json_module
 from collections.abc import Iterator, Sequence
@@ -38,32 +38,35 @@ _BAR_WIDTH = 24
 
 
 @contextmanager
-def progress_bar(what: str, *, shown: bool = True) -> Iterator["Told | None"]:
-    """A bar on stderr while the block runs, told samples seen and in all; none off a terminal."""
+def progress_bar(label: str, *, shown: bool = True) -> Iterator["Told | None"]:
+    """Show a progress bar on stderr while the block runs, and yield the callback that updates it.
+
+    The callback takes the number of samples seen and the total. Yields None if stderr is not a terminal.
+    """
     console = Console(stderr=True)
     if not shown or not console.is_terminal:
         yield None
         return
     columns = (
         SpinnerColumn(),
-        TextColumn(what),
+        TextColumn(label),
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("samples"),
         TimeElapsedColumn(),
     )
     with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task(what, total=None)
+        task = bar.add_task(label, total=None)
         yield lambda seen, total: bar.update(task, completed=seen, total=total)
 
 
 def collected(report: "CollectReport") -> None:
-    """What ``regtta collect`` did."""
+    """Print the report of ``regtta collect``."""
     _facts(*_counts(report), ("written", str(report.out)))
 
 
 def adapted(report: "AdaptReport") -> None:
-    """What ``regtta adapt`` did, and whether it helped."""
+    """Print the report of ``regtta adapt``, with scores where there are labels."""
     batches = report.learned + sum(report.refused.values())
     _facts(
         ("method", f"{report.method}, {report.protocol}"),
@@ -91,7 +94,7 @@ def adapted(report: "AdaptReport") -> None:
 
 
 def inspected(report: "StatisticsReport") -> None:
-    """What ``regtta inspect`` read."""
+    """Print the source statistics that ``regtta inspect`` read."""
     _facts(
         *_counts(report),
         ("fingerprint", report.fingerprint),
@@ -117,7 +120,7 @@ def inspected(report: "StatisticsReport") -> None:
 
 
 def provenance(found: "Provenance") -> None:
-    """Where an exported model comes from."""
+    """Print the provenance of an exported model."""
     options = {name: value for name, value in found.method.items() if name != "type"}
     samples = found.samples_behind_statistics
     _facts(
@@ -135,7 +138,7 @@ def provenance(found: "Provenance") -> None:
 
 
 def methods(reports: Sequence["MethodReport"]) -> None:
-    """All methods, one a row."""
+    """Print a table of all methods."""
     table = _table("name", "what it does", "needs", "paper")
     for report in reports:
         table.add_row(report.name, report.summary, _needs(report), report.paper)
@@ -143,7 +146,7 @@ def methods(reports: Sequence["MethodReport"]) -> None:
 
 
 def method(report: "MethodReport") -> None:
-    """One method and its options."""
+    """Print one method and its options."""
     _facts(("name", report.name), ("does", report.summary), ("needs", _needs(report)), ("paper", report.paper))
     if not report.options:
         _facts(("options", "none"))
@@ -155,7 +158,7 @@ def method(report: "MethodReport") -> None:
 
 
 def experiments(rows: Sequence[tuple[str, str, str]]) -> None:
-    """All experiments, one a row."""
+    """Print a table of all experiments."""
     table = _table("name", "runs on", "what it shows")
     for row in rows:
         table.add_row(*row)
@@ -163,7 +166,7 @@ def experiments(rows: Sequence[tuple[str, str, str]]) -> None:
 
 
 def reproduced(report: "Reproduced | Stressed") -> None:
-    """The tables of one experiment, and where all of it was written."""
+    """Print the tables and notes of one experiment and the files written."""
     for sheet in report.sheets:
         show_sheet(sheet, Console(highlight=False, markup=False))
     for note in report.notes:
@@ -173,7 +176,7 @@ def reproduced(report: "Reproduced | Stressed") -> None:
 
 
 def label_shift(report: "LabelShiftReport") -> None:
-    """The best signals on each question, and what was written."""
+    """Print the best signals on each question and the files written."""
     _facts(("cases", f"{report.cases:,}"))
     table = _table("question", "signal", "AUC>", "95 %>", "found at 5 %>", "positives>", "negatives>")
     for question, signal, roc in report.best:
@@ -186,14 +189,14 @@ def label_shift(report: "LabelShiftReport") -> None:
 
 
 def json(value: object) -> None:
-    """A report for other programs."""
+    """Print ``value`` as JSON."""
     Console(soft_wrap=True, highlight=False, markup=False).print(
         json_module.dumps(value, indent=2, allow_nan=False, ensure_ascii=False)
     )
 
 
 def reported(report: "WrittenReport") -> None:
-    """What ``regtta report`` found, and where the page lies."""
+    """Print the headline of ``regtta report`` and the path of its page."""
     _facts(("verdict", report.headline), ("written", str(report.path)))
 
 
@@ -224,18 +227,18 @@ def _counted(count: int, one: str, many: str) -> str:
 
 
 def _facts(*facts: tuple[str, str]) -> None:
-    """A line each: what it is, and its value, never broken, so that paths can be copied."""
+    """Print name and value, one pair per line, without wrapping so that paths can be copied."""
     console = Console(soft_wrap=True)
     for name, value in facts:
         console.print(Text(f"{name:<13}", style="dim") + Text(value), highlight=False)
 
 
 def _table(*columns: str) -> Table:
-    """An empty table; a column whose title ends in ``>`` is aligned to the right."""
+    """Return an empty table; a column whose title ends in ``>`` is right-aligned."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in columns:
         right = title.endswith(">")
-        # A name broken over two lines cannot be typed.
+        # Names are typed by users, so they are never wrapped.
         table.add_column(
             Text(title.removesuffix(">")), justify="right" if right else "left", no_wrap=title in ("name", "--set")
         )

@@ -1,4 +1,4 @@
-"""How a sweep goes, told in the terminal: bars with the time left, or lines where there is no terminal."""
+"""Progress of a sweep on stderr: bars with the remaining time, or lines if stderr is not a terminal."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -11,12 +11,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 if TYPE_CHECKING:
     from regtta.experiments.reproduce.roles import Listener, Spec
 
-_LINES = 20  # about as many lines as a sweep prints where there is no terminal
+_LINES = 20  # approximate number of lines that a sweep prints if stderr is not a terminal
 
 
 @contextmanager
 def told_in_terminal() -> Iterator["Listener"]:
-    """Who tells of a sweep, while the block runs."""
+    """Yield a listener that prints the progress of a sweep while the block runs."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield Lines(lambda text: console.print(text, highlight=False, markup=False, soft_wrap=True))
@@ -27,7 +27,7 @@ def told_in_terminal() -> Iterator["Listener"]:
 
 
 class Bars:
-    """A bar for each source model in training, and one for the runs."""
+    """Listener that shows a progress bar for each source model in training, and one for the runs."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
@@ -35,28 +35,28 @@ class Bars:
         self._runs: TaskID | None = None
 
     def begun(self, runs: int, found: int) -> None:
-        """Show how many runs there are."""
+        """Start the bar of the runs."""
         text = f"runs ({found} found)" if found else "runs"
         self._runs = self._progress.add_task(text, total=runs)
 
     def training(self, name: str, done: int, total: int) -> None:
-        """Move the bar of a source model, and take it away at its end."""
+        """Update the bar of a source model, and hide it at the end of its training."""
         if name not in self._trainings:
             self._trainings[name] = self._progress.add_task(f"training {name}, epochs", total=total)
         self._progress.update(self._trainings[name], completed=done, visible=done < total)
 
-    def ran(self, spec: "Spec", result: dict[str, object]) -> None:  # noqa: ARG002 - told alike to all
-        """Move the bar of the runs."""
+    def ran(self, spec: "Spec", result: dict[str, object]) -> None:  # noqa: ARG002 - signature of Listener
+        """Advance the bar of the runs."""
         if self._runs is not None:
             self._progress.advance(self._runs)
 
 
 class Lines:
-    """A line now and then.
+    """Listener that prints a line from time to time.
 
     Args:
-        say: prints one.
-        clock: seconds that only grow.
+        say: prints one line.
+        clock: monotonic time in seconds.
     """
 
     def __init__(self, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
@@ -65,26 +65,26 @@ class Lines:
         self._began: dict[str, tuple[int, float]] = {}
 
     def begun(self, runs: int, found: int) -> None:
-        """Say how many runs there are."""
+        """Print the number of runs."""
         self._total = runs
         self._began["runs"] = (0, self._clock())
         self._say(f"{runs} runs to make, {found} found.")
 
     def training(self, name: str, done: int, total: int) -> None:
-        """Say how far a training is, at each quarter and at its end."""
+        """Print the epochs done, at each quarter and at the end of a training."""
         if name not in self._began:
             self._began[name] = (done, self._clock())
         if done in (total, *(total * quarter // 4 for quarter in (1, 2, 3))):
             self._say(f"training {name}: {done} of {total} epochs{self._left(name, done, total)}")
 
-    def ran(self, spec: "Spec", result: dict[str, object]) -> None:  # noqa: ARG002 - told alike to all
-        """Say how many runs are made, now and then."""
+    def ran(self, spec: "Spec", result: dict[str, object]) -> None:  # noqa: ARG002 - signature of Listener
+        """Print the number of runs done, about 20 times in a sweep."""
         self._done += 1
         if self._done == self._total or self._done % max(1, self._total // _LINES) == 0:
             self._say(f"{self._done} of {self._total} runs{self._left('runs', self._done, self._total)}")
 
-    def _left(self, what: str, done: int, total: int) -> str:
-        first, began = self._began[what]
+    def _left(self, task: str, done: int, total: int) -> str:
+        first, began = self._began[task]
         if done >= total or done <= first:
             return ""
         seconds = (self._clock() - began) / (done - first) * (total - done)
@@ -92,7 +92,7 @@ class Lines:
 
 
 def minutes(seconds: float) -> str:
-    """A time for people.
+    """Format a duration.
 
     Example:
         >>> minutes(40), minutes(400), minutes(8000)

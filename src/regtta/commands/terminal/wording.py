@@ -1,6 +1,6 @@
-"""Errors in the words of the command line.
+"""Translation of error messages for the command line.
 
-The core speaks to programmers (``head=<name>``); whoever runs a command needs the option instead.
+Messages of the library name Python arguments (``head=<name>``); on the command line they name the option instead.
 """
 
 import re
@@ -32,7 +32,7 @@ _EXTRAS = {
 
 
 def one_line(error: RegttaError) -> str:
-    r"""The message of ``error`` on one line, naming options of the command line.
+    r"""Return the message of ``error`` on one line, with the names of command-line options.
 
     Example:
         >>> one_line(RegttaError("No head. Pass head=<name>;\nlayers here: ['fc']."))
@@ -45,7 +45,7 @@ def one_line(error: RegttaError) -> str:
 
 
 def missing_extra(error: ModuleNotFoundError) -> str | None:
-    """What to install where ``error`` is about an optional dependency, else ``None``.
+    """Return installation advice if ``error`` is about an optional dependency, else ``None``.
 
     Example:
         >>> missing_extra(ModuleNotFoundError("No module named 'rich'", name="rich"))

@@ -38,7 +38,13 @@ def test_the_command_writes_the_lines_of_one_process_and_prints_nothing_of_rays(
     assert done.returncode == 0, done.stderr
     alone = Silent()
     options = ReproduceOptions(
-        ("california",), tmp_path / "alone", tmp_path, source_seeds=1, seeds=1, device="cpu", quick=True
+        names=("california",),
+        data=tmp_path,
+        out=tmp_path / "alone",
+        source_seeds=1,
+        seeds=1,
+        device="cpu",
+        quick=True,
     )
     reproduce(options, alone)
     assert lines(tmp_path / "on-ray") == lines(tmp_path / "alone")
