@@ -61,5 +61,5 @@ def test_tensorboards_folder_is_a_new_one_and_its_package_asked_for_first(worksp
     Path("runs/mine").touch()
     assert "runs is not empty" in refusal(*ADAPT, "--tensorboard", "runs")
     monkeypatch.setitem(sys.modules, "tensorboard", None)
-    assert "pip install 'regtta[monitor]'" in refusal(*ADAPT, "--tensorboard", "new")
+    assert 'pip install "regtta[monitor]"' in refusal(*ADAPT, "--tensorboard", "new")
     assert not Path("new").exists()

@@ -7,7 +7,7 @@ from regtta.adapter import Adapter
 from regtta.commands.outputs import check_folder
 from regtta.errors import OptionError
 from regtta.monitor import JsonLines, Monitor, PrometheusText, TensorBoard, Writer
-from regtta.monitor.extras import extra_package
+from regtta.optional_imports import import_optional
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class MonitorFiles:
             raise OptionError(f"{given[0]} compares with the source. Pass --stats FILE, made with regtta collect.")
         if self.tensorboard is not None:
             check_folder(self.tensorboard, force=force)
-            extra_package("tensorboard", "--tensorboard")
+            import_optional("tensorboard", "monitor", "--tensorboard")
 
     def monitor(self, adapter: Adapter) -> Monitor | None:
         """The monitor that writes them; ``None`` where none was asked for."""
