@@ -1,4 +1,4 @@
-"""What an adaptation is asked for on the command line, and what came of it."""
+"""Options and report of ``regtta adapt``."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -11,41 +11,41 @@ from regtta.commands.resuming import EVERY
 from regtta.execution import FAST, PLAIN, Execution, Precision
 from regtta.metrics import Scores
 
-# The options that name a file to write.
+# Fields of AdaptOptions that name an output file.
 FILES = ("predictions", "adapted_weights", "diagnostics", "record", "export", "monitor", "prometheus")
 
 
 @dataclass(frozen=True)
 class AdaptOptions:
-    """What to adapt, on what, how, and what to write.
+    """Options of ``regtta adapt``.
 
     Attributes:
         model: ``package.module:factory``.
-        data: the target data; labels in it are for scoring only, but for a method that learns from them.
-        weights: state dict to load first.
-        stats: source statistics, for methods that need them.
-        method: its name.
-        settings: its options, as ``key=value``.
+        data: target data; labels are used for scoring only, except by methods that learn from them.
+        weights: state dict to load into the model.
+        stats: source statistics, if the method needs them.
+        method: name of the method.
+        settings: hyperparameters of the method, as ``key=value``.
         protocol: online or offline.
-        head: name of the head, else that of the statistics.
-        device: where to run, else where the factory put the model.
-        shuffle_seed: visit the rows in the random order of this seed.
-        predictions: CSV or Parquet file to write.
-        adapted_weights: safetensors file to write.
-        diagnostics: JSON lines to write.
-        record: JSON file to write, from which a report is made.
-        export: the adapted model to write, as .safetensors, .pt2 or .onnx.
-        checkpoint: safetensors file that keeps where the stream stands.
-        checkpoint_every: batches between two writes of it.
-        resume: go on from the checkpoint, where there is one.
-        monitor: JSON lines of signals and alarms to write.
-        prometheus: text file for Prometheus to write.
-        tensorboard: folder for TensorBoard to write into.
-        safe: guard the stream as in production.
-        precision: of the model's passes; None for the execution's own.
-        fast: run as quickly as the device can.
-        allow_mismatch: go on with statistics of another model or head.
-        force: replace files that exist.
+        head: name of the head; by default the one of the statistics.
+        device: device to run on; by default the one the factory chose.
+        shuffle_seed: seed of a random order of the rows; ``None`` keeps their order.
+        predictions: output file of predictions, CSV or Parquet.
+        adapted_weights: output file of the adapted weights, safetensors.
+        diagnostics: output file of diagnostics, JSON lines.
+        record: output file for ``regtta report``, JSON.
+        export: output file of the adapted model, ``.safetensors``, ``.pt2`` or ``.onnx``.
+        checkpoint: safetensors file with the state of the stream.
+        checkpoint_every: batches between two checkpoints.
+        resume: resume from the checkpoint if it exists.
+        monitor: output file of signals and alarms, JSON lines.
+        prometheus: output text file for Prometheus.
+        tensorboard: output folder for TensorBoard.
+        safe: use the guards recommended for production.
+        precision: precision of the forward passes; ``None`` for the default of the execution.
+        fast: use the fastest execution of the device.
+        allow_mismatch: accept statistics of another model or head.
+        force: replace existing files.
     """
 
     model: str
@@ -77,37 +77,37 @@ class AdaptOptions:
 
     @property
     def outputs(self) -> dict[str, Path | None]:
-        """The files to write, by option."""
+        """Output files by option name."""
         return {f"--{name.replace('_', '-')}": getattr(self, name) for name in FILES}
 
     @property
     def execution(self) -> Execution:
-        """How to run the model."""
+        """Execution settings of the model."""
         plain = FAST if self.fast else PLAIN
         return plain if self.precision is None else replace(plain, precision=self.precision)
 
     @property
     def monitored(self) -> MonitorFiles:
-        """What a monitor writes."""
+        """Output files of the monitor."""
         return MonitorFiles(self.monitor, self.prometheus, self.tensorboard)
 
 
 @dataclass(frozen=True)
 class AdaptReport:
-    """What came of it.
+    """Report of ``regtta adapt``.
 
     Attributes:
-        method: its name.
-        protocol: whose predictions were written and scored.
-        samples: how many rows.
-        not_finite: how many predictions are NaN or infinite.
-        learned: batches learned from.
-        refused: how many batches were not, by reason, the most frequent first.
-        excluded: samples left out of learning, in whatever batches.
-        unscored: rows left out of the scores, since inputs or labels are missing there.
-        scores: of the unadapted model and of the predictions, where there were labels.
-        written: the files.
-        alarms: what the monitor has to say, a line each; empty without one.
+        method: name of the method.
+        protocol: protocol of the predictions written and scored.
+        samples: number of rows.
+        not_finite: number of predictions that are NaN or infinite.
+        learned: number of batches learned from.
+        refused: number of other batches by reason, most frequent first.
+        excluded: number of samples excluded from learning.
+        unscored: number of rows excluded from the scores because inputs or labels are missing.
+        scores: scores of the unadapted model and of the predictions; ``None`` without labels.
+        written: output files.
+        alarms: one line per alarm of the monitor; empty without a monitor.
     """
 
     method: str

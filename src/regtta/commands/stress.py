@@ -1,4 +1,4 @@
-"""``regtta stress``: adaptation on streams that are not i.i.d., with guards and without."""
+"""``regtta stress``: benchmark of adaptation on non-i.i.d. streams, with and without guards."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -34,25 +34,25 @@ _FIGURES = (".png", ".svg")
 
 @dataclass(frozen=True)
 class StressOptions:
-    """What to run, and how. What is None or empty is all there is, or little of it in a quick run.
+    """Options of ``regtta stress``. ``None`` or empty selects everything, or a small part of it in a quick run.
 
     Attributes:
-        name: of the setting.
+        name: name of the setting.
         out: folder of the runs, the tables and, by default, the source models.
-        kinds: of streams.
-        methods: beside Source, which always runs.
+        kinds: kinds of streams.
+        methods: methods besides Source, which always runs.
         parts: shifts.
-        batch_sizes: samples a step.
-        source_models: how many.
-        gate: whether the gate is tried too.
-        gate_batches: of the clean stream that it is tried on.
-        jobs: runs at once, each in a process of its own; None for one, and with ``ray`` for all there is room for.
-        ray: address of the Ray cluster to run on; None for this machine alone.
-        device: where to run; None for a GPU if there is one.
-        data: folder of data sets; None for the one that the environment names.
-        models: folder of source models; None for one inside ``out``.
-        quick: one source model, one shift, two kinds, batches of 64, and no gate unless it is asked for.
-        tables_only: make the tables from the runs that are there, and run nothing.
+        batch_sizes: samples per step.
+        source_models: number of source models.
+        gate: also evaluate the gate.
+        gate_batches: number of batches of the clean stream that the gate is evaluated on.
+        jobs: parallel runs, one process each; ``None`` for one, or with ``ray`` for as many as the cluster can hold.
+        ray: address of a Ray cluster; ``None`` for this machine alone.
+        device: device to run on; ``None`` for a GPU if available.
+        data: folder of data sets; ``None`` for the one given by the environment.
+        models: folder of source models; ``None`` for one inside ``out``.
+        quick: one source model, one shift, two kinds, batches of 64, and no gate unless requested.
+        tables_only: make the tables from existing runs without running anything.
     """
 
     name: str
@@ -75,12 +75,12 @@ class StressOptions:
 
 @dataclass(frozen=True)
 class Stressed:
-    """A benchmark, done.
+    """Result of the benchmark.
 
     Attributes:
-        sheets: what is asked, and whether it is met, in short.
-        written: files.
-        notes: what a reader must know.
+        sheets: summary tables, formatted.
+        written: output files.
+        notes: remarks for the user.
     """
 
     sheets: tuple[Sheet, ...]
@@ -89,9 +89,9 @@ class Stressed:
 
 
 def stress(options: StressOptions, listener: Listener) -> Stressed:
-    """Run what is missing, and write tables and figure from all runs of the setting that the folder holds.
+    """Run the missing runs, and write tables and a figure from all runs of the setting in the folder.
 
-    Everything that can be wrong with the options, the data and the folder is found before the first run.
+    Options, data and folder are validated before the first run.
     """
     check_choice("NAME", options.name, SETTINGS.keys())
     setting = SETTINGS[options.name]
@@ -110,7 +110,7 @@ def stress(options: StressOptions, listener: Listener) -> Stressed:
 
 
 def plan_of(options: StressOptions, setting: StressSetting) -> Plan:
-    """The runs that the options ask for, or the error that says which of them cannot be."""
+    """Return the plan of the runs, or raise OptionError for an invalid option."""
     for option, given, known in (
         ("--kinds", options.kinds, tuple(KINDS)),
         ("--methods", options.methods, (SOURCE, *ADAPTING)),
@@ -135,7 +135,7 @@ def plan_of(options: StressOptions, setting: StressSetting) -> Plan:
 
 
 def numbers(text: str) -> tuple[int, ...]:
-    """Whole numbers out of a text like ``"1,8,64"``.
+    """Parse whole numbers from a text such as ``"1,8,64"``.
 
     Example:
         >>> numbers("1, 8")
@@ -151,7 +151,7 @@ def numbers(text: str) -> tuple[int, ...]:
 def _check_own(runs: Path) -> None:
     for record in RunStore(runs):
         if not is_run(record["specification"]):
-            raise ForeignFileError(f"{runs} holds runs of another command. Name another folder by --out.")
+            raise ForeignFileError(f"{runs} holds runs of another command. Name another folder with --out.")
 
 
 def _run(options: StressOptions, plan: Plan, listener: Listener) -> None:
