@@ -337,7 +337,7 @@ def test_the_provenance_of_another_moment_is_refused(tmp_path, suffix):
 def test_a_missing_package_is_named_with_what_installs_it(tmp_path, monkeypatch, exported, package):
     monkeypatch.setitem(sys.modules, package, None)
     adapter = moved(zoo.mlp())
-    with pytest.raises(MissingExtraError, match=rf"{package} is not installed: pip install 'regtta\[export\]'"):
+    with pytest.raises(MissingExtraError, match=rf'{package}, which is not installed: pip install "regtta\[export\]"'):
         save(tmp_path / "m.onnx", adapter.export(), adapter.provenance(), zoo.table(2))
     save(tmp_path / "m.pt2", adapter.export(), adapter.provenance(), zoo.table(2))
     assert read_provenance(exported[0] / "mlp.onnx").learned == 3

@@ -79,16 +79,16 @@ WRONG = {
     "an option of another type": (lambda: adapter(lr="fast"), OptionError, r"lr to be a number above 0"),
     "targets as numpy": (lambda: oracle(np.zeros(16)), BatchError, r"ndarray. Pass torch.from_numpy\(targets\)"),
     "targets as a list": (lambda: oracle([0.0] * 16), BatchError, r"list. Pass torch.tensor\(targets\)"),
-    "targets of another length": (lambda: oracle(torch.zeros(3)), BatchError, r"Give one row a sample"),
+    "targets of another length": (lambda: oracle(torch.zeros(3)), BatchError, r"Pass one row per sample"),
     "classes as floats": (
         lambda: oracle(torch.zeros(16), "classification", zoo.mlp(3)),
         BatchError,
-        r"Give class numbers \(B,\) as integers",
+        r"Pass class indices \(B,\) as integers",
     ),
     "classes of another length": (
         lambda: oracle(torch.zeros(3).long(), "classification", zoo.mlp(3)),
         BatchError,
-        r"Give class numbers",
+        r"Pass class indices",
     ),
     "classes beyond the last": (
         lambda: oracle(torch.full((16,), 3), "classification", zoo.mlp(3)),

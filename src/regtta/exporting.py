@@ -6,7 +6,6 @@ data: the example alone says of what form the inputs are, and a file is kept onl
 own outputs on it.
 """
 
-import importlib
 import struct
 import zipfile
 import zlib
@@ -18,7 +17,6 @@ from torch import Tensor, nn
 
 from regtta.errors import (
     ForeignFileError,
-    MissingExtraError,
     MissingFileError,
     ModelError,
     ModelMismatchError,
@@ -26,6 +24,7 @@ from regtta.errors import (
 )
 from regtta.files import read_metadata, refuse_existing, write_safetensors, written_whole
 from regtta.onnx_metadata import read_onnx_metadata
+from regtta.optional_imports import import_optional
 from regtta.provenance import Provenance
 from regtta.statistics import fingerprint
 from regtta.tracing import any_rows, at_rest, captured, check_outputs, onnx_session, stand_in, told
@@ -184,12 +183,7 @@ def check_packages(suffix: str) -> dict[str, Any]:
     """The packages that writing a file with this ending needs, or the error that says what to install."""
     if suffix != ONNX:
         return {}
-    try:
-        return {name: importlib.import_module(name) for name in _PACKAGES}
-    except ImportError as error:
-        raise MissingExtraError(
-            f"ONNX needs {', '.join(_PACKAGES)}, and {error.name} is not installed: pip install 'regtta[export]'."
-        ) from error
+    return {name: import_optional(name, "export", "ONNX export") for name in _PACKAGES}
 
 
 @torch.inference_mode(False)

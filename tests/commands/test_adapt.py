@@ -85,7 +85,7 @@ def test_an_iterator_will_do_online(workspace: Path, statistics: Path):
 
 
 def test_an_iterator_cannot_be_gone_over_twice(workspace: Path, statistics: Path):
-    with pytest.raises(OptionError, match="mymodel:once is an iterator, used up after one pass"):
+    with pytest.raises(OptionError, match="mymodel:once is an iterator, exhausted after one"):
         adapt_model(options("mymodel:once", protocol=Protocol.offline))
     assert not Path("p.csv").exists()
 
@@ -246,7 +246,7 @@ def test_a_failure_half_way_leaves_nothing_behind(workspace: Path, statistics: P
         (["--predictions", "p.csv"], "batch 0, of shape (16, 4): RuntimeError"),
         (
             ["--predictions", "p.csv"],
-            "4 columns were taken as inputs: a, b, c, y. Pick others with --columns",
+            "4 columns were used as inputs: a, b, c, y. Select others with --columns",
         ),
         (["--predictions", "p.csv", "--weights", "none.pt"], "no file none.pt"),
     ],
@@ -263,7 +263,7 @@ def test_statistics_that_a_method_cannot_do_without(workspace: Path, refusal):
 
 
 def test_an_order_is_the_loaders_own(workspace: Path, statistics: Path):
-    with pytest.raises(OptionError, match="--shuffle-seed has no meaning for a loader"):
+    with pytest.raises(OptionError, match="--shuffle-seed does not apply to a loader"):
         adapt_model(options("mymodel:batches", shuffle_seed=1))
 
 
@@ -287,7 +287,7 @@ def test_the_oracle_learns_from_the_labels_named_and_asks_for_them(workspace, re
     assert "oracle learns from labels. Name them with --target." in asked.stderr
     done = regtta(*line, "--target", "y", "--predictions", "p.csv", "--protocol", "offline")
     assert done.exit_code == 0, done.stderr
-    assert "learns from the target's labels" in done.stderr
+    assert "learns from target labels" in done.stderr
 
 
 def test_state_that_is_no_tensor_cannot_be_written(workspace: Path):
@@ -305,7 +305,7 @@ def test_state_that_is_no_tensor_cannot_be_written(workspace: Path):
         method="source",
         adapted_weights=Path("w.safetensors"),
     )
-    with pytest.raises(ModelError, match="--adapted-weights holds tensors alone, but '_extra_state'"):
+    with pytest.raises(ModelError, match="--adapted-weights stores tensors only, but '_extra_state'"):
         adapt_model(asked)
 
 

@@ -92,7 +92,7 @@ def test_outputs_are_checked_before_any_work(workspace: Path, refusal):
     ("arguments", "words"),
     [
         (["--data", "source.csv"], r"shape (120, 4): RuntimeError"),
-        (["--data", "source.csv"], "4 columns were taken as inputs: a, b, c, y. Pick others with --columns"),
+        (["--data", "source.csv"], "4 columns were used as inputs: a, b, c, y. Select others with --columns"),
         (["--data", "target.npz", "--inputs", "y"], "Name another array with --inputs"),
         (["--data", "mymodel:bare", "--head", "9"], "Pass --head NAME; linear layers here: ['0', '3']"),
         (["--data", "mymodel:dicts"], "Pass --inputs KEY; keys here: ['image', 'age']"),

@@ -98,7 +98,7 @@ def test_what_exists_stays_without_force(workspace: Path, statistics: Path, regt
 def test_a_missing_package_is_told_before_anything_is_loaded(workspace: Path, refusal, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     line = refusal("adapt", "--model", "nowhere:make", "--data", "target.csv", "--export", "m.onnx")
-    assert "onnxruntime is not installed: pip install 'regtta[export]'" in line
+    assert 'onnxruntime, which is not installed: pip install "regtta[export]"' in line
 
 
 def test_a_model_that_cannot_be_traced_is_told_after_its_first_batch(workspace: Path, regtta, refusal):

@@ -33,7 +33,7 @@ def test_ssa_in_full():
     assert "ICLR 2025" in report.paper
     k = next(option for option in report.options if option.name == "k")
     assert (k.type, k.default) == ('int | "auto"', 100)
-    assert k.meaning == 'how many leading directions; "auto" takes the rank of the source features.'
+    assert k.meaning == 'number of leading directions; "auto" uses the rank of the source features.'
 
 
 def test_a_near_name_is_told():

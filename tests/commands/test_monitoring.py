@@ -51,7 +51,7 @@ def test_alarms_are_told_with_what_to_do(workspace: Path, regtta):
 
 def test_without_statistics_there_is_nothing_to_compare_with(workspace: Path, refusal):
     args = ("adapt", *MODEL, "--method", "bn_adapt", "--data", "target.csv")
-    assert "--prometheus compares with the source. Pass --stats FILE" in refusal(*args, "--prometheus", "s.prom")
+    assert "--prometheus needs source statistics. Pass --stats FILE" in refusal(*args, "--prometheus", "s.prom")
     assert "--tensorboard" in refusal(*args)
 
 
@@ -61,5 +61,5 @@ def test_tensorboards_folder_is_a_new_one_and_its_package_asked_for_first(worksp
     Path("runs/mine").touch()
     assert "runs is not empty" in refusal(*ADAPT, "--tensorboard", "runs")
     monkeypatch.setitem(sys.modules, "tensorboard", None)
-    assert "pip install 'regtta[monitor]'" in refusal(*ADAPT, "--tensorboard", "new")
+    assert 'pip install "regtta[monitor]"' in refusal(*ADAPT, "--tensorboard", "new")
     assert not Path("new").exists()

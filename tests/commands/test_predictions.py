@@ -58,7 +58,7 @@ def test_names_of_columns():
 
 
 def test_a_label_must_not_hide_the_predictions():
-    with pytest.raises(OptionError, match="label 'prediction' would hide the predictions. Rename it"):
+    with pytest.raises(OptionError, match="label 'prediction' has the name of a prediction column. Rename it"):
         prediction_frame(torch.zeros(2), torch.zeros(2), ("prediction",))
 
 

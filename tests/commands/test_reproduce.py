@@ -313,7 +313,7 @@ def test_tables_without_a_single_run_say_so(tmp_path):
         (["utkface", "--weights", "resnet5=x.pth"], "Did you mean 'resnet50'"),
         (["svhn", "--weights", "resnet26=x.pth"], "the model of --weights to be one of"),
         (["utkface", "--weights", "resnet50=absent.pth"], "absent.pth cannot be read"),
-        (["california", "--out", "mymethods.py"], "mymethods.py is a file. Name a folder by --out"),
+        (["california", "--out", "mymethods.py"], "mymethods.py is a file. Name a folder with --out"),
         (["california", "--out", "."], "holds other files and no runs.jsonl"),
         (["california", "--tables-only"], "There are no runs in results.*Run without --tables-only first"),
         (["california"], "No folder of data sets was named"),

@@ -151,10 +151,10 @@ def test_a_disk_that_fails_costs_the_checkpoint_and_nothing_else(workspace, stat
 @pytest.mark.parametrize(
     ("others", "words"),
     [
-        ({"resume": True}, "--resume has no meaning without --checkpoint"),
-        ({"checkpoint_every": 3}, "--checkpoint-every has no meaning without --checkpoint"),
-        (kept(protocol=Protocol.offline), "--checkpoint is for --protocol online"),
-        (kept(record=Path("run.json")), "--record follows a run from its first batch"),
+        ({"resume": True}, "--resume requires --checkpoint"),
+        ({"checkpoint_every": 3}, "--checkpoint-every requires --checkpoint"),
+        (kept(protocol=Protocol.offline), "--checkpoint works only with --protocol online"),
+        (kept(record=Path("run.json")), "--record needs an uninterrupted run"),
         (kept(checkpoint=Path("c.pt")), "Expected --checkpoint to end in .safetensors"),
         (kept(checkpoint=Path("stats.safetensors")), "also an input"),
         (kept(adapted_weights=CHECKPOINT), "also an input"),

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from regtta.commands.teams import ONE, Team, _draw_alike, joined
+from regtta.commands.teams import ONE, Team, _seed_alike, joined
 from regtta.errors import MismatchError
 from regtta.processes import processes_of
 from several import in_processes
@@ -24,7 +24,7 @@ def test_without_torchrun_one_process_is_the_team(monkeypatch):
 def _team(group) -> dict[str, object]:
     team = Team(processes_of(group), group, local_rank=group.rank())
     torch.manual_seed(group.rank())
-    _draw_alike(team.processes)
+    _seed_alike(team.processes)
     model = nn.Linear(1, 1)
     found = {
         "first": team.first,

@@ -60,7 +60,7 @@ def test_the_dimensions_of_largest_variance_are_chosen_and_dead_ones_left_out(ca
     assert not caplog.records
     with caplog.at_level(logging.WARNING, "regtta"):
         assert len(chosen_dimensions(source, 10, clip=True)) == 9
-    assert "k=10 is beyond the 9 valid dimensions" in caplog.text
+    assert "k=10 exceeds the 9 valid dimensions" in caplog.text
 
 
 def test_without_clipping_dead_dimensions_diverge():

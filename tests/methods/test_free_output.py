@@ -102,7 +102,7 @@ def test_the_loss_written_out():
 
 @pytest.mark.parametrize(("outputs", "k"), [(1, 1), (2, 2), (3, 2)])
 def test_a_k_that_leaves_nothing_free(outputs, k):
-    with pytest.raises(OptionError, match=f"k={k} directions are no more than the outputs move along.*larger k"):
+    with pytest.raises(OptionError, match=f"along which the outputs vary.*found k={k}. Pass a larger k"):
         rule_of(head_of(outputs), source_features(), k=k)
 
 

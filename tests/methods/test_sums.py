@@ -51,8 +51,8 @@ def test_names_weights_and_options_are_read():
         ("x*tent+ssa", {}, r"Expected weight\*method"),
         ("tent+0*ssa", {}, "a weight to be a number above 0"),
         ("tent+ssa", {"kk": 1}, r"tent\+ssa has no option 'kk'.*Did you mean 'k'"),
-        ("source+ssa", {}, "source descends no loss"),
-        ("ssa+source", {}, "Source descends no loss"),
+        ("source+ssa", {}, "source has no loss to minimise"),
+        ("ssa+source", {}, "Source has no loss to minimise"),
         ("2*ssa", {}, "two terms or more"),
     ],
 )

@@ -86,6 +86,6 @@ def test_what_cannot_be_meant_is_refused(odd):
 def test_without_river_adwin_says_what_to_install_and_page_hinkley_works(monkeypatch):
     monkeypatch.setitem(sys.modules, "river", None)
     monkeypatch.setitem(sys.modules, "river.drift", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'regtta\[monitor\]'"):
+    with pytest.raises(MissingExtraError, match=r'pip install "regtta\[monitor\]"'):
         DriftAlarm(detector="adwin")
     assert DriftAlarm().start().check(scene.signals()) is None

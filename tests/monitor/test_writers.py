@@ -132,7 +132,7 @@ def test_tensorboard_reads_the_curves_back(tmp_path):
 
 def test_without_tensorboard_its_writer_says_what_to_install(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "tensorboard", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'regtta\[monitor\]'"):
+    with pytest.raises(MissingExtraError, match=r'pip install "regtta\[monitor\]"'):
         TensorBoard(tmp_path)
 
 

@@ -1,5 +1,4 @@
-"""What the commands of ``regtta`` do, one idea a module.
+"""The commands of ``regtta``: functions from frozen options to a frozen report.
 
-Nothing here prints but :mod:`regtta.commands.terminal`: every command is a
-function from frozen options to a frozen report.
+Only :mod:`regtta.commands.terminal` prints.
 """

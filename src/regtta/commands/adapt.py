@@ -1,4 +1,4 @@
-"""``regtta adapt``: adapt a model to target data, and write what came of it."""
+"""``regtta adapt``: adapt a model to target data and write predictions, weights and diagnostics."""
 
 from contextlib import ExitStack
 from pathlib import Path
@@ -39,12 +39,12 @@ BATCH_SIZE = 64
 
 
 def adapt_model(options: AdaptOptions, progress: Progress | None = None, team: Team = ONE) -> AdaptReport:
-    """Adapt and write.
+    """Adapt a model, write the files that ``options`` name, and return a report.
 
     Args:
-        options: what to adapt and what to write.
-        progress: told the samples seen and, where known, how many there are.
-        team: the processes that adapt together, each to its share of every batch; the user gets the first one's files.
+        options: the model, the data and the outputs.
+        progress: callback ``(samples_seen, total)``; ``total`` is ``None`` if unknown.
+        team: process group; each process adapts on its shard of every batch, and the first one writes the files.
     """
     with failing_together(team.processes):
         if team.first:
@@ -117,13 +117,13 @@ def _report(options: AdaptOptions, chosen: Method, tally: Tally, alarms: tuple[s
 def _recorder(options: AdaptOptions, model: nn.Module, adapter: Adapter) -> "Recorder | None":
     if options.record is None:
         return None
-    from regtta.commands.recording import Recorder  # which needs more than a plain adaptation does
+    from regtta.commands.recording import Recorder  # imported lazily: it loads the analysis package
 
     return Recorder(model, adapter)
 
 
 def _about(options: AdaptOptions, report: AdaptReport) -> dict[str, object]:
-    """What was run, and what came of it in numbers, for a record."""
+    """Return the command and its results for a record."""
     from regtta.commands.command_line import command_line
 
     return {
@@ -154,7 +154,7 @@ def _run(
     model_files: ModelFiles,
     progress: Progress | None,
 ) -> None:
-    """Adapt, predict again where the protocol says so, and write what is written on the way."""
+    """Run the adaptation, and the second pass of the offline protocol, writing predictions and diagnostics."""
     online = options.protocol is Protocol.online
     visited = data if options.shuffle_seed is None else _shuffled(options, data)
     with ExitStack() as files:
@@ -192,7 +192,7 @@ def _run(
 
 def _shuffled(options: AdaptOptions, data: Data) -> Shuffled:
     if data_options(options).path is None:
-        raise OptionError("--shuffle-seed has no meaning for a loader. Shuffle in the loader.")
+        raise OptionError("--shuffle-seed does not apply to a loader. Shuffle in the loader.")
     return shuffle(data, options.shuffle_seed or 0, options.batch_size or BATCH_SIZE)
 
 
@@ -205,7 +205,7 @@ def _statistics(path: Path | None, chosen: Method) -> SourceStatistics | None:
         return SourceStatistics.load(path)
     if chosen.needs_source:
         raise StatisticsError(
-            f"{chosen.name} needs source statistics. Make them where the source data lies, with regtta "
-            "collect, and pass --stats FILE."
+            f"{chosen.name} needs source statistics. Compute them on the source data with regtta collect, and pass "
+            "--stats FILE."
         )
     return None

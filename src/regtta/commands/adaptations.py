@@ -1,4 +1,4 @@
-"""Report of an adaptation."""
+"""Report of ``regtta adapt``."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,20 +9,20 @@ from regtta.metrics import Scores
 
 @dataclass(frozen=True)
 class AdaptReport:
-    """What came of it.
+    """Report of ``regtta adapt``.
 
     Attributes:
-        method: its name.
-        protocol: whose predictions were written and scored.
-        samples: how many rows.
-        not_finite: how many predictions are NaN or infinite.
-        learned: batches learned from.
-        refused: how many batches were not, by reason, the most frequent first.
-        excluded: samples left out of learning, in whatever batches.
-        unscored: rows left out of the scores, since inputs or labels are missing there.
-        scores: of the unadapted model and of the predictions, where there were labels.
-        written: the files.
-        alarms: what the monitor has to say, a line each; empty without one.
+        method: name of the method.
+        protocol: protocol of the predictions written and scored.
+        samples: number of rows.
+        not_finite: number of predictions that are NaN or infinite.
+        learned: number of batches learned from.
+        refused: number of other batches by reason, most frequent first.
+        excluded: number of samples excluded from learning.
+        unscored: number of rows excluded from the scores because inputs or labels are missing.
+        scores: scores of the unadapted model and of the predictions; ``None`` without labels.
+        written: output files.
+        alarms: one line per alarm of the monitor; empty without a monitor.
     """
 
     method: str

@@ -1,4 +1,4 @@
-"""What must hold of an adaptation: of its options before any work is done, of its data on the way."""
+"""Validation of the options and the data of ``regtta adapt``."""
 
 from regtta.commands.data.batches import Data
 from regtta.commands.data.opening import data_options
@@ -14,12 +14,12 @@ from regtta.methods import Method
 
 
 def check_files(options: AdaptOptions, model_files: ModelFiles) -> None:
-    """Raise, before any work is done, where options have no meaning together or a file could not be written."""
+    """Raise if options contradict each other or an output file cannot be written."""
     if not any((*options.outputs.values(), options.tensorboard)):
         raise OptionError(f"Nothing to write. Pass at least one of {', '.join(options.outputs)}, --tensorboard.")
     check_resumable(options)
     if options.safe and options.stats is None:
-        raise OptionError("--safe compares with the source. Pass --stats FILE, made with regtta collect.")
+        raise OptionError("--safe needs source statistics. Pass --stats FILE, written by regtta collect.")
     check_suffix("--predictions", options.predictions, PREDICTION_SUFFIXES)
     check_suffix("--record", options.record, (".json",))
     model_files.check_names()
@@ -30,26 +30,26 @@ def check_files(options: AdaptOptions, model_files: ModelFiles) -> None:
 
 
 def check_passes(options: AdaptOptions, data: Data) -> None:
-    """Raise where the protocol needs more passes than the data has."""
+    """Raise if the protocol needs two passes and the data allows only one."""
     if options.protocol is Protocol.offline and not data.again:
         raise OptionError(
-            f"--protocol offline goes over the data twice, but {options.data} is an iterator, used up "
-            "after one pass. Give a function that returns a new one, a list or a DataLoader."
+            f"--protocol offline needs two passes over the data, but {options.data} is an iterator, exhausted "
+            "after one. Pass a list, a DataLoader or a function that returns a new iterator."
         )
 
 
 def check_labels(chosen: Method, data: Data) -> None:
-    """Raise where the method learns from labels and none were named."""
+    """Raise if the method learns from labels and none are given."""
     if chosen.takes_targets and not data.target_names:
         raise OptionError(f"{chosen.name} learns from labels. Name them with --target.")
 
 
 def check_rows(options: AdaptOptions, tally: Tally) -> None:
-    """Raise where there was nothing to adapt to, or a second pass brought other rows than the first."""
+    """Raise if the data has no rows, or if its second pass gave another number of rows than the first."""
     if tally.visited == 0:
         raise BatchError(f"{options.data} has no rows: there is nothing to adapt to.")
     if tally.visited != tally.predicted:
         raise BatchError(
             f"{options.data} gave {tally.visited} rows on its first pass and {tally.predicted} on its "
-            "second. --protocol offline needs the same data twice."
+            "second. --protocol offline needs the same data in both passes."
         )

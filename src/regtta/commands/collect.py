@@ -1,4 +1,4 @@
-"""``regtta collect``: source statistics of a model over its source data, into a file."""
+"""``regtta collect``: compute the source statistics of a model and write them to a file."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ BATCH_SIZE = 256
 
 @dataclass(frozen=True)
 class CollectReport:
-    """What was collected, and the file it went into."""
+    """Summary of the collected statistics and the file they were written to."""
 
     out: Path
     samples: int
@@ -41,12 +41,12 @@ class CollectReport:
 
 
 def collect_statistics(options: CollectOptions, progress: Progress | None = None, team: Team = ONE) -> CollectReport:
-    """Collect and save.
+    """Collect source statistics, save them and return a summary.
 
     Args:
-        options: what to collect and where to.
-        progress: told the samples seen and, where known, how many there are.
-        team: the processes that collect together, each every so many batches; the first saves.
+        options: the model, the data and the output file.
+        progress: callback ``(samples_seen, total)``; ``total`` is ``None`` if unknown.
+        team: process group; the batches are sharded between its processes, and the first one saves.
     """
     size = team.processes.size
     with failing_together(team.processes):
@@ -58,15 +58,15 @@ def collect_statistics(options: CollectOptions, progress: Progress | None = None
         data = open_data(data_options(options), batch_size=BATCH_SIZE, dtype=floating_dtype(model))
     group = team.group_for(model)
     inputs = WatchedInputs(data, Deal(team.processes.rank, size))
-    # An iterator is passed on as one, so that a method that needs two passes is refused at once.
+    # An iterator stays an iterator, so that collect can reject methods that need two passes.
     loader = inputs if data.again else iter(inputs)
 
-    def tell(seen: int) -> None:
+    def report_progress(seen: int) -> None:
         if progress is not None:
             progress(seen * size if data.rows is None else min(seen * size, data.rows), data.rows)
 
     with explaining(inputs.complaint, data.advice):
-        source = collect(model, loader, head=options.head, methods=methods, progress=tell, group=group)
+        source = collect(model, loader, head=options.head, methods=methods, progress=report_progress, group=group)
     with failing_together(team.processes):
         if team.first:
             source.save(options.out, overwrite=options.force)
@@ -76,7 +76,7 @@ def collect_statistics(options: CollectOptions, progress: Progress | None = None
 
 
 def gathering_method(text: str, branch: Path | None = None) -> Method:
-    """The method that ``name`` or ``name:key=value,key=value`` stands for.
+    """Parse ``name`` or ``name:key=value,key=value`` into a method.
 
     Example:
         >>> gathering_method("feature_restoration:bins=16").bins
@@ -86,7 +86,7 @@ def gathering_method(text: str, branch: Path | None = None) -> Method:
     chosen = chosen_method(name, split_names(settings))
     if isinstance(chosen, TTT):
         if branch is None:
-            raise OptionError("ttt needs the branch that was trained with the model. Pass --branch FILE.")
+            raise OptionError("ttt needs the rotation branch trained with the model. Pass --branch FILE.")
         return replace(chosen, {"branch": _linear(branch)})
     return chosen
 
@@ -103,9 +103,9 @@ def _linear(path: Path) -> nn.Linear:
 
 
 class WatchedInputs:
-    """The inputs of the batches that are taken, remembering which came last.
+    """Iterable over the inputs of this process's batches that records the latest batch for error messages.
 
-    Empty ones stand for the batches that other processes take, so that all are counted as they are in the data.
+    Yields empty tensors in place of the batches of other processes, so that batch numbers match those of the data.
     """
 
     def __init__(self, data: Data, deal: Deal = ALL) -> None:
@@ -115,7 +115,7 @@ class WatchedInputs:
         self._shape: tuple[int, ...] = ()
 
     def __iter__(self) -> Iterator[Tensor]:
-        """The inputs (B, ...) of each batch."""
+        """Iterate over the inputs ``(B, ...)`` of each batch."""
         others, nothing = self._deal.rank, torch.empty(0)
         for number, batch in enumerate(self._data.batches(self._deal)):
             for _ in range(others):
@@ -125,5 +125,5 @@ class WatchedInputs:
             others = self._deal.size - 1
 
     def complaint(self) -> str:
-        """What failed, when the model did."""
+        """Return the error message for a failure of the model on the latest batch."""
         return f"The model cannot take batch {self._index}, of shape {self._shape}"

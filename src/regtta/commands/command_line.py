@@ -1,4 +1,4 @@
-"""A command as it would be typed, out of its options."""
+"""Reconstruction of the command line from options."""
 
 import shlex
 
@@ -6,7 +6,7 @@ from regtta.commands.options.adapt import AdaptOptions
 
 
 def command_line(options: AdaptOptions) -> str:
-    """The command line that these options are.
+    """Return the command line that corresponds to ``options``.
 
     Example:
         >>> from pathlib import Path

@@ -1,4 +1,4 @@
-"""Files of diagnostics: one JSON object a line, one line a step."""
+"""Diagnostics files: JSON lines with one object per step."""
 
 import json
 import math
@@ -12,35 +12,35 @@ from regtta.steps import Step
 
 
 class DiagnosticsWriter:
-    """Writes steps to ``file`` as they come."""
+    """Writer of steps as JSON lines to ``file``."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
 
     def write(self, step: Step) -> None:
-        """Add a step."""
+        """Append a step."""
         self._file.write(json.dumps(diagnostics_of(step), allow_nan=False) + "\n")
 
 
 @contextmanager
 def diagnostics_file(path: Path) -> Iterator[DiagnosticsWriter]:
-    """A writer of diagnostics to ``path``, which appears whole when the block ends well."""
+    """Yield a writer to ``path``; the file appears once the block has succeeded."""
     with written_whole(path) as draft, draft.open("w", encoding="utf-8") as file:
         yield DiagnosticsWriter(file)
 
 
 def diagnostics_of(step: Step) -> dict[str, object]:
-    """What is told of a step, in values that JSON has: numbers that are not finite are ``None``."""
-    told = step.diagnostics
+    """Return the diagnostics of ``step`` as JSON-compatible values; non-finite numbers become ``None``."""
+    diagnostics = step.diagnostics
     return {
         "index": step.index,
         "samples": len(step.predictions),
         "excluded": len(step.excluded_rows),
-        "loss": _finite(told.loss),
-        "gradient_norm": _finite(told.gradient_norm),
-        "displacement": _finite(told.displacement),
-        "learned": told.verdict.learned,
-        "reason": told.verdict.reason,
+        "loss": _finite(diagnostics.loss),
+        "gradient_norm": _finite(diagnostics.gradient_norm),
+        "displacement": _finite(diagnostics.displacement),
+        "learned": diagnostics.verdict.learned,
+        "reason": diagnostics.verdict.reason,
     }
 
 

@@ -1,4 +1,4 @@
-"""Errors out of the user's own code, told in one line."""
+"""One-line messages for exceptions raised by user code."""
 
 import sysconfig
 import traceback
@@ -14,11 +14,11 @@ _LONGEST = 400
 
 @contextmanager
 def explaining(doing: Callable[[], str], advice: str = "") -> Iterator[None]:
-    """Turn whatever the user's model, factory or loader raises inside the block into one clear line.
+    """Convert any exception of the user's model, factory or loader into a ModelError with a one-line message.
 
     Args:
-        doing: what was being done, asked for only once something has gone wrong.
-        advice: what to do about it.
+        doing: returns a description of what failed; called only on failure.
+        advice: what to do about it, appended to the message.
 
     Example:
         >>> with explaining(lambda: "The factory failed"):
@@ -30,12 +30,12 @@ def explaining(doing: Callable[[], str], advice: str = "") -> Iterator[None]:
         yield
     except RegttaError:
         raise
-    except Exception as error:  # the user's code may raise anything at all
+    except Exception as error:  # user code may raise anything
         raise ModelError(f"{doing()}: {told(error)}. {advice}".strip()) from error
 
 
 def told(error: BaseException) -> str:
-    r"""An error's kind, its text on one line, and the last line of the user's own code it came through.
+    r"""Return the type of an error, its message on one line and the last line of user code in its traceback.
 
     Example:
         >>> told(ValueError("too\nmany"))
@@ -50,7 +50,7 @@ def told(error: BaseException) -> str:
 
 
 def _is_users(filename: str) -> bool:
-    """Whether a file is neither regtta's, nor Python's, nor an installed package's."""
+    """Return True if a file belongs neither to regtta, nor to Python, nor to an installed package."""
     if filename.startswith("<"):
         return False
     path = Path(filename)

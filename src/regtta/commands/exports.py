@@ -1,4 +1,4 @@
-"""The adapted model's files: what ``--adapted-weights`` and ``--export`` name."""
+"""Output files of the adapted model: ``--adapted-weights`` and ``--export``."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,10 +14,10 @@ _EXAMPLE_ROWS = 8
 
 
 class ModelFiles:
-    """Writes the adapted model, and says early where that will not be possible.
+    """Writer of the adapted model that detects unwritable formats early.
 
     Args:
-        named: the files by the option that names each; ``None`` where it was not given.
+        named: output paths by option; ``None`` if the option was not given.
     """
 
     def __init__(self, named: Mapping[str, Path | None]) -> None:
@@ -26,28 +26,33 @@ class ModelFiles:
         self._example: Tensor | None = None
 
     def check_names(self) -> None:
-        """Raise where an ending is of no format, or of one whose packages are missing."""
+        """Raise if a suffix names no format, or one whose packages are not installed."""
         for option, path in self._paths.items():
-            # Weights are told from other files by their ending when they are loaded again.
+            # The suffix identifies weights when they are loaded.
             check_suffix(option, path, SUFFIXES if option == "--export" else (STATE_DICT,))
             check_packages(path.suffix)
 
     def check_model(self, model: nn.Module) -> None:
-        """Raise where the model has more in its state than a file of weights can hold."""
+        """Raise if the state dict holds values other than tensors, which safetensors cannot store."""
         others = [name for name, value in model.state_dict().items() if not isinstance(value, Tensor)]
         for option, path in self._paths.items():
             if others and path.suffix == STATE_DICT:
-                raise ModelError(f"{option} holds tensors alone, but {others[0]!r} in the model is none.")
+                raise ModelError(
+                    f"{option} stores tensors only, but {others[0]!r} in the state dict of the model is not a tensor."
+                )
 
     def see(self, adapter: Adapter, inputs: Tensor) -> None:
-        """Keep the form of the first batch; raise after it, not after the last, where the model cannot be traced."""
+        """Keep rows of the first batch as an example input, and raise if the model cannot be traced.
+
+        Checking on the first batch avoids an adaptation whose result could not be exported.
+        """
         if self._example is None:
             self._example = inputs[:_EXAMPLE_ROWS].clone()
             if self._traced:
                 check_exportable(adapter.export(), self._example)
 
     def write(self, adapter: Adapter) -> None:
-        """Write every file; whether one may be replaced was asked at the start."""
+        """Write every file; permission to replace existing ones was checked at the start."""
         if self._paths:
             model, provenance = adapter.export(), adapter.provenance()
             for path in self._paths.values():

@@ -1,4 +1,4 @@
-"""The steps of a stream so far, kept beside its checkpoint so that a resumed command writes all of them."""
+"""History of the steps of a stream, stored with its checkpoint so that a resumed command can write all of them."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -19,13 +19,13 @@ from regtta.steps import Diagnostics, Step, Verdict
 
 
 class StepHistory:
-    """Remembers every step: predictions and numbers as tensors, for there may be many.
+    """Steps of a stream, serialised as tensors.
 
     Args:
-        about: what the stream is of, in plain values by option; a history of another stream is refused.
+        about: options that identify the stream, as plain values; a history with other options is rejected.
 
     Attributes:
-        steps: so far, in order.
+        steps: steps so far, in order.
     """
 
     def __init__(self, about: Mapping[str, object]) -> None:
@@ -33,15 +33,17 @@ class StepHistory:
         self.steps: list[Step] = []
 
     def see(self, step: Step) -> None:
-        """Add a step."""
-        # On the CPU, and a copy: a batch's predictions may be a view of more.
+        """Append a step."""
+        # A copy on the CPU, as the predictions may be a view of a larger tensor.
         self.steps.append(replace(step, predictions=step.predictions.detach().cpu().clone()))
 
     def state_dict(self) -> dict[str, Any]:
-        """All of it, as tensors and plain values."""
-        told = [step.diagnostics for step in self.steps]
-        verdicts = {verdict: number for number, verdict in enumerate(dict.fromkeys(each.verdict for each in told))}
-        numbers = [(each.loss, each.gradient_norm, each.displacement) for each in told]
+        """Return the history as tensors and plain values."""
+        diagnostics = [step.diagnostics for step in self.steps]
+        verdicts = {
+            verdict: number for number, verdict in enumerate(dict.fromkeys(each.verdict for each in diagnostics))
+        }
+        numbers = [(each.loss, each.gradient_norm, each.displacement) for each in diagnostics]
         return {
             "about": self.about,
             "indices": torch.tensor([step.index for step in self.steps], dtype=torch.int64),
@@ -52,17 +54,17 @@ class StepHistory:
             "numbers": torch.tensor([[0.0 if n is None else n for n in row] for row in numbers], dtype=torch.float64),
             "known": torch.tensor([[n is not None for n in row] for row in numbers], dtype=torch.bool),
             "verdicts": [(verdict.learned, verdict.reason, verdict.returned) for verdict in verdicts],
-            "verdict": torch.tensor([verdicts[each.verdict] for each in told], dtype=torch.int64),
+            "verdict": torch.tensor([verdicts[each.verdict] for each in diagnostics], dtype=torch.int64),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from :meth:`state_dict`, which must be of the same stream."""
+        """Restore from :meth:`state_dict`, or raise MismatchError if it is of another stream."""
         state = _validated(state)
         for option, value in self.about.items():
             if state["about"].get(option) != value:
                 raise MismatchError(
                     f"The checkpoint is of a stream with another {option}: expected {value}, found "
-                    f"{state['about'].get(option)}. Run the command as it was begun, or begin anew with --force."
+                    f"{state['about'].get(option)}. Run the original command, or start over with --force."
                 )
         verdicts = [Verdict(*verdict) for verdict in state["verdicts"]]
         rows = zip(state["numbers"].tolist(), state["known"].tolist(), strict=True)
@@ -90,9 +92,9 @@ _EXCLUDED = ("excluded", "excluded_counts")
 
 
 def _validated(state: object) -> dict[str, Any]:
-    """Return ``state``, or raise a StateError unless it is one that a history could have given."""
+    """Return ``state`` as a dict, or raise StateError unless :meth:`StepHistory.state_dict` could have returned it."""
     found = dict(require_mapping("companion", state))
-    if not any(name in found for name in _EXCLUDED):  # version 0.1.0 left no samples out
+    if not any(name in found for name in _EXCLUDED):  # version 0.1.0 excluded no samples
         rows = len(found["indices"]) if isinstance(found.get("indices"), torch.Tensor) else 0
         found |= {"excluded": torch.empty(0, dtype=torch.int64), "excluded_counts": torch.zeros(rows).long()}
     require_mapping("companion", found, (*_KEYS, *_EXCLUDED))
@@ -120,7 +122,7 @@ def _validated(state: object) -> dict[str, Any]:
     shape = (count, 3) if count else (0,)
     for name, dtype in {"numbers": torch.float64, "known": torch.bool}.items():
         values = found[name]
-        # A loss that was refused may be NaN.
+        # Values are not checked: the loss of a rejected step may be NaN.
         if not isinstance(values, torch.Tensor) or values.shape != shape or values.dtype != dtype:
             raise invalid(f"companion/{name}", f"a tensor of shape {shape} and {dtype}", values)
     return found

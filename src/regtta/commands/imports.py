@@ -1,4 +1,4 @@
-"""Python objects named on the command line, as ``package.module:name``."""
+"""Import of Python objects named on the command line as ``package.module:name``."""
 
 import importlib
 import sys
@@ -11,7 +11,7 @@ from regtta.options import did_you_mean
 
 
 def is_import_name(text: str) -> bool:
-    """Whether ``text`` has the form ``package.module:name``.
+    """Return True if ``text`` has the form ``package.module:name``.
 
     Example:
         >>> is_import_name("models.resnet:make"), is_import_name("data/target.csv")
@@ -22,11 +22,11 @@ def is_import_name(text: str) -> bool:
 
 
 def import_name(text: str, option: str) -> object:
-    """The object called ``package.module:name``, looked for in the working directory too.
+    """Import the object ``package.module:name``; the working directory is searched as well.
 
     Args:
-        text: what the user typed.
-        option: the option it was typed for, such as ``--model``.
+        text: value of the option.
+        option: name of the option, such as ``--model``, for error messages.
 
     Example:
         >>> import_name("math:floor", "--model")(2.5)
@@ -45,7 +45,7 @@ def import_name(text: str, option: str) -> object:
 
 
 def _import_module(name: str, option: str) -> object:
-    # A console script has its own folder on the path, not the one the user stands in.
+    # For a console script, sys.path holds the folder of the script instead of the working directory.
     here = str(Path.cwd())
     added = here not in sys.path
     if added:
@@ -56,14 +56,14 @@ def _import_module(name: str, option: str) -> object:
         if error.name is not None and f"{name}.".startswith(f"{error.name}."):
             raise OptionError(
                 f"{option}: there is no module {error.name!r} here or among the installed packages. Run "
-                "regtta from the folder that holds it."
+                "regtta from the folder that contains it."
             ) from error
         raise OptionError(f"{option}: {name!r} cannot be imported: {told(error)}.") from error
-    except Exception as error:  # a module may raise anything while it is imported
+    except Exception as error:  # a module may raise anything on import
         raise OptionError(f"{option}: {name!r} cannot be imported: {told(error)}.") from error
     finally:
         if added and here in sys.path:
-            # What the user named came from here first. From now on a file that happens to lie here and is called
-            # pandas.py stands in for nothing that regtta itself imports later.
+            # The working directory comes first for the user's module only: a file such as pandas.py in it must not
+            # shadow the packages that regtta imports later.
             sys.path.remove(here)
             sys.path.append(here)

@@ -1,4 +1,4 @@
-"""``regtta inspect``: what a file of source statistics says, or where an exported model comes from."""
+"""``regtta inspect``: describe a file of source statistics, or the provenance of an exported model."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -13,7 +13,7 @@ SHARES = (0.9, 0.95, 0.99, 0.999)
 
 @dataclass(frozen=True)
 class Direction:
-    """One eigenvalue of the source's covariance, its share of the variance, and the share up to it."""
+    """An eigenvalue of the source covariance, its share of the variance and the cumulative share."""
 
     variance: float
     share: float
@@ -22,18 +22,18 @@ class Direction:
 
 @dataclass(frozen=True)
 class StatisticsReport:
-    """What a file of source statistics says.
+    """Description of source statistics.
 
     Attributes:
-        samples: collected over so many.
-        head: whose inputs the features are.
-        fingerprint: of the model.
-        dimensions: D, the width of the features.
-        valid_dimensions: raw dimensions that vary at all.
-        rank: dimensions of the subspace they span.
-        directions_for: how many leading directions carry a share of the variance.
-        spectrum: all D directions, falling.
-        extras: what single methods keep beyond the moments.
+        samples: number of samples.
+        head: layer whose inputs are the features.
+        fingerprint: fingerprint of the model.
+        dimensions: width D of the features.
+        valid_dimensions: number of raw dimensions with non-zero variance.
+        rank: dimension of the subspace spanned by the features.
+        directions_for: number of leading directions that explain each share of the variance.
+        spectrum: all D directions, in descending order of variance.
+        extras: names of the statistics stored for single methods beyond the moments.
     """
 
     samples: int
@@ -47,13 +47,13 @@ class StatisticsReport:
     extras: tuple[str, ...]
 
     def plain(self) -> dict[str, object]:
-        """As JSON has it: shares are texts where they are keys."""
+        """Return JSON-compatible values; shares that are keys become strings."""
         shares = {str(share): count for share, count in self.directions_for.items()}
         return asdict(self) | {"directions_for": shares}
 
 
 def inspect_file(path: Path) -> StatisticsReport | Provenance:
-    """Read a file, whichever of regtta's it is."""
+    """Describe source statistics, or return the provenance of an exported model."""
     traced = path.suffix in SUFFIXES and path.suffix != STATE_DICT
     if traced or PROVENANCE in read_metadata(path):
         return read_provenance(path)
@@ -61,7 +61,7 @@ def inspect_file(path: Path) -> StatisticsReport | Provenance:
 
 
 def inspect_statistics(path: Path) -> StatisticsReport:
-    """Read the file and describe it."""
+    """Load source statistics and describe them."""
     source = SourceStatistics.load(path)
     return StatisticsReport(
         samples=source.count,
@@ -77,7 +77,7 @@ def inspect_statistics(path: Path) -> StatisticsReport:
 
 
 def _spectrum(source: SourceStatistics) -> tuple[Direction, ...]:
-    total = float(source.variances.sum()) or 1.0  # features that never vary have shares of nothing
+    total = float(source.variances.sum()) or 1.0  # avoid 0 / 0 for constant features
     shares = source.variances / total
     columns = zip(source.variances.tolist(), shares.tolist(), shares.cumsum(0).tolist(), strict=True)
     return tuple(Direction(*values) for values in columns)

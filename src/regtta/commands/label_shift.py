@@ -1,4 +1,4 @@
-"""``regtta label-shift``: what can be told about moved labels without labels, on shifts made of held-out data."""
+"""``regtta label-shift``: label-free detection of label shift, evaluated on shifts constructed from held-out data."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -26,17 +26,17 @@ BEST_SHOWN = 2
 
 @dataclass(frozen=True)
 class LabelShiftOptions:
-    """What to study, and how.
+    """Options of ``regtta label-shift``.
 
     Attributes:
-        name: of the data set.
-        out: folder to write to.
-        data: folder of data sets; None for the one that the environment names.
-        models: folder of source models; None for one inside ``out``.
-        source_seeds: source models.
-        quick: a smoke run.
-        tables_only: make tables and figure from the lines that are there.
-        force: write into a folder that holds other files.
+        name: name of the data set.
+        out: output folder.
+        data: folder of data sets; ``None`` for the one given by the environment.
+        models: folder of source models; ``None`` for one inside ``out``.
+        source_seeds: number of source models.
+        quick: do a smoke run.
+        tables_only: make tables and figure from existing results.
+        force: write into a folder that is not empty.
     """
 
     name: str
@@ -51,12 +51,12 @@ class LabelShiftOptions:
 
 @dataclass(frozen=True)
 class LabelShiftReport:
-    """What came of it.
+    """Report of ``regtta label-shift``.
 
     Attributes:
-        cases: constructed shifts.
-        best: signals with the largest areas on each question, over all source models.
-        written: files.
+        cases: number of constructed shifts.
+        best: signals with the largest area under the ROC curve for each question, over all source models.
+        written: output files.
     """
 
     cases: int
@@ -71,19 +71,21 @@ def study_label_shift(
     training: Told | None = None,
     make: Callable[[int], Bench] | None = None,
 ) -> LabelShiftReport:
-    """Measure (unless told to make tables only) and write lines, tables and figure.
+    """Run the study (unless ``tables_only``) and write its results, tables and figure.
 
     Args:
-        options: what to study.
-        told: told after each source model.
-        training: told of trainings: name, epochs done, epochs in all.
-        make: a source model of a seed, if not that of the data set.
+        options: the data set and the output folder.
+        told: callback with a message after each source model.
+        training: callback ``(name, epochs_done, epochs)`` for trainings.
+        make: returns the bench of a seed; by default that of the data set.
     """
     check_choice("the data set", options.name, DATA)
     path = options.out / f"{options.name}.jsonl"
     if options.tables_only:
         if not path.is_file():
-            raise MissingFileError(f"Expected lines in {path}, found none. Run without --tables-only first.")
+            raise MissingFileError(
+                f"Expected results in {path}, but there is no such file. Run without --tables-only first."
+            )
         lines = read_lines(path)
     else:
         check_folder(options.out, force=options.force)

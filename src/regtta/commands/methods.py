@@ -1,4 +1,4 @@
-"""Methods by what the user typed; and ``regtta methods``: what they are, what they need, and what can be set."""
+"""``regtta methods``: describe the methods, their requirements and their options; parsing of ``--method``."""
 
 import dataclasses
 import inspect
@@ -14,7 +14,7 @@ from regtta.options import check_choice, describe, field_types
 
 @dataclass(frozen=True)
 class OptionReport:
-    """One hyperparameter: ``key=value`` for ``--set``."""
+    """Description of a hyperparameter, as set by ``--set key=value``."""
 
     name: str
     type: str
@@ -24,14 +24,14 @@ class OptionReport:
 
 @dataclass(frozen=True)
 class MethodReport:
-    """One method.
+    """Description of a method.
 
     Attributes:
-        name: for ``--method``.
+        name: name, as passed to ``--method``.
         summary: one line.
-        needs: ``source statistics``, what is gathered beyond them, ``head``, ``labels``; empty for nothing.
-        paper: where it comes from.
-        options: its hyperparameters.
+        needs: requirements: ``source statistics``, statistics beyond the moments, ``head``, ``labels``.
+        paper: reference.
+        options: hyperparameters.
     """
 
     name: str
@@ -41,12 +41,12 @@ class MethodReport:
     options: tuple[OptionReport, ...]
 
     def plain(self) -> dict[str, object]:
-        """As JSON has it."""
+        """Return JSON-compatible values."""
         return dataclasses.asdict(self)
 
 
 def chosen_method(name: str, settings: tuple[str, ...] = ()) -> Method:
-    """The method or sum of methods called ``name``, with ``settings`` such as ``k=25``.
+    """Return the method or sum of methods ``name``, with ``settings`` such as ``k=25``.
 
     Example:
         >>> chosen_method("ssa", ("k=25", "metric=w2")).metric
@@ -58,12 +58,12 @@ def chosen_method(name: str, settings: tuple[str, ...] = ()) -> Method:
 
 
 def list_methods() -> tuple[MethodReport, ...]:
-    """All methods, in the order of the table."""
+    """Return descriptions of all methods, in the order of the registry."""
     return tuple(describe_method(name) for name in METHODS)
 
 
 def describe_method(name: str) -> MethodReport:
-    """The method called ``name``.
+    """Return the description of the method ``name``.
 
     Example:
         >>> describe_method("source").needs
@@ -80,17 +80,17 @@ def describe_method(name: str) -> MethodReport:
     return MethodReport(
         name=name,
         summary=_plain(inspect.cleandoc(cls.__doc__ or "").split("\n")[0]),
-        needs=tuple(what for what, needed in needs.items() if needed),
+        needs=tuple(need for need, needed in needs.items() if needed),
         paper=cls.paper,
         options=_options(cls),
     )
 
 
 def argument_meanings(docstring: str) -> dict[str, str]:
-    """What the ``Args:`` of a docstring say of each argument, on one line.
+    """Parse the ``Args:`` section of a docstring into a one-line description per argument.
 
     Example:
-        >>> argument_meanings('''Does it.
+        >>> argument_meanings('''Return the result.
         ...
         ...     Args:
         ...         k: how many,
@@ -110,7 +110,7 @@ def argument_meanings(docstring: str) -> dict[str, str]:
 def _options(cls: type[Method]) -> tuple[OptionReport, ...]:
     defaults = cls()
     meanings: dict[str, str] = {}
-    for ancestor in reversed(cls.__mro__):  # a class speaks of its own options last, and so wins
+    for ancestor in reversed(cls.__mro__):  # a class overrides the descriptions of its bases
         meanings |= argument_meanings(ancestor.__doc__ or "")
     return tuple(
         OptionReport(name, _typed_by_hand(kind), getattr(defaults, name), meanings.get(name, ""))
@@ -119,7 +119,7 @@ def _options(cls: type[Method]) -> tuple[OptionReport, ...]:
 
 
 def _typed_by_hand(kind: object) -> str:
-    """The type of an option, without what only Python can pass."""
+    """Return the type of an option without alternatives that cannot be typed, such as callables."""
     alternatives = [part for part in get_args(kind) if get_origin(part) is not Callable]
     if get_origin(kind) is None or len(alternatives) == len(get_args(kind)):
         return describe(kind)
@@ -127,5 +127,5 @@ def _typed_by_hand(kind: object) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text without reStructuredText's marks: code in double backticks, and roles."""
+    """Remove reStructuredText markup: double backticks and roles."""
     return re.sub(r":\w+:`~?([^`]*)`", r"\1", text.replace("``", ""))

@@ -1,4 +1,4 @@
-"""The model named on the command line, with its weights."""
+"""Loading of the model named on the command line and of its weights."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,13 +15,12 @@ _NAMED_AT_MOST = 3
 
 
 def load_model(factory: str, weights: Path | None = None, device: str | None = None) -> nn.Module:
-    """The model that ``factory`` makes, with ``weights`` loaded, on ``device``.
+    """Return the model that ``factory`` creates, with ``weights`` loaded, on ``device``.
 
     Args:
-        factory: ``package.module:name`` of a function without arguments that returns a module, or of
-            a module itself.
-        weights: a state dict, in safetensors or from ``torch.save``.
-        device: such as ``cuda:0``; by default where the factory put it.
+        factory: ``package.module:name`` of a ``torch.nn.Module``, or of a function without arguments that returns one.
+        weights: state dict, in safetensors or from ``torch.save``.
+        device: such as ``cuda:0``; by default the one the factory chose.
     """
     model = _make(factory)
     if weights is not None:
@@ -32,7 +31,7 @@ def load_model(factory: str, weights: Path | None = None, device: str | None = N
 
 
 def floating_dtype(model: nn.Module) -> torch.dtype:
-    """The precision of the model's first floating-point parameter; float32 without one.
+    """Return the data type of the model's first floating-point parameter; float32 if it has none.
 
     Example:
         >>> floating_dtype(nn.Linear(2, 1).double())
@@ -55,9 +54,9 @@ def _make(factory: str) -> nn.Module:
     return made
 
 
-def _fill(model: nn.Module, weights: Mapping[str, Tensor], complaint: str) -> None:
+def _fill(model: nn.Module, weights: Mapping[str, Tensor], message: str) -> None:
     wanted = {name: value for name, value in model.state_dict().items() if isinstance(value, Tensor)}
-    # The batch counter of BatchNorm came late to checkpoints, and torch does without it as well.
+    # Older checkpoints lack the batch counter of BatchNorm, and torch accepts that as well.
     missing = [n for n in wanted if n not in weights and not n.endswith("num_batches_tracked")]
     unexpected = [name for name in weights if name not in wanted]
     misshapen = [
@@ -69,8 +68,8 @@ def _fill(model: nn.Module, weights: Mapping[str, Tensor], complaint: str) -> No
     problems += [f"unexpected {_some(unexpected)}"] if unexpected else []
     problems += misshapen[:_NAMED_AT_MOST]
     if problems:
-        raise MismatchError(f"{complaint}: {'; '.join(problems)}. {_remedy(unexpected)}")
-    with explaining(lambda: complaint):
+        raise MismatchError(f"{message}: {'; '.join(problems)}. {_remedy(unexpected)}")
+    with explaining(lambda: message):
         model.load_state_dict(dict(weights), strict=False)
 
 
@@ -82,11 +81,11 @@ def _some(names: list[str]) -> str:
 def _remedy(unexpected: list[str]) -> str:
     if unexpected and all(name.startswith("module.") for name in unexpected):
         return "They come from a DataParallel wrapper: save model.module.state_dict() instead."
-    return "Pass the weights of this very architecture, or the factory that they were trained with."
+    return "Pass the weights of this architecture, or the factory of the model that the weights belong to."
 
 
 def _move(model: nn.Module, device: str) -> None:
     try:
         model.to(torch.device(device))
-    except (RuntimeError, AssertionError, NotImplementedError) as error:  # torch raises each of them here
+    except (RuntimeError, AssertionError, NotImplementedError) as error:  # torch raises any of these
         raise OptionError(f"Cannot use --device {device}: {told(error)}. Leave it out to run on the CPU.") from error

@@ -1,4 +1,4 @@
-"""What ``--monitor``, ``--prometheus`` and ``--tensorboard`` ask for."""
+"""The monitor of ``regtta adapt``: ``--monitor``, ``--prometheus`` and ``--tensorboard``."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,17 +7,17 @@ from regtta.adapter import Adapter
 from regtta.commands.outputs import check_folder
 from regtta.errors import OptionError
 from regtta.monitor import JsonLines, Monitor, PrometheusText, TensorBoard, Writer
-from regtta.monitor.extras import extra_package
+from regtta.optional_imports import import_optional
 
 
 @dataclass(frozen=True)
 class MonitorFiles:
-    """Where signals and alarms are written to.
+    """Output files of the monitor.
 
     Attributes:
-        lines: JSON lines.
-        prometheus: a text file for Prometheus.
-        tensorboard: a folder for TensorBoard.
+        lines: JSON lines of signals and alarms.
+        prometheus: text file for Prometheus.
+        tensorboard: folder for TensorBoard.
     """
 
     lines: Path | None = None
@@ -25,20 +25,20 @@ class MonitorFiles:
     tensorboard: Path | None = None
 
     def check(self, stats: Path | None, *, force: bool) -> None:
-        """Raise, before any work is done, where there can be no monitor; the files are checked with the others."""
+        """Raise if the monitor cannot run; output files other than TensorBoard's are checked elsewhere."""
         named = {"--monitor": self.lines, "--prometheus": self.prometheus, "--tensorboard": self.tensorboard}
         given = [option for option, path in named.items() if path is not None]
         if given and stats is None:
-            raise OptionError(f"{given[0]} compares with the source. Pass --stats FILE, made with regtta collect.")
+            raise OptionError(f"{given[0]} needs source statistics. Pass --stats FILE, written by regtta collect.")
         if self.tensorboard is not None:
             check_folder(self.tensorboard, force=force)
-            extra_package("tensorboard", "--tensorboard")
+            import_optional("tensorboard", "monitor", "--tensorboard")
 
     def monitor(self, adapter: Adapter) -> Monitor | None:
-        """The monitor that writes them; ``None`` where none was asked for."""
+        """Return the monitor that writes these files, or ``None`` if there are none."""
         writers: list[Writer] = []
         if self.lines is not None:
-            self.lines.unlink(missing_ok=True)  # whether it may be replaced was asked at the start
+            self.lines.unlink(missing_ok=True)  # permission to replace it was checked at the start
             writers.append(JsonLines(self.lines))
         if self.prometheus is not None:
             writers.append(PrometheusText(self.prometheus))
@@ -48,7 +48,7 @@ class MonitorFiles:
 
 
 def alarms_of(monitor: Monitor | None) -> tuple[str, ...]:
-    """A line for each alarm that was raised and for each writer that failed; none without a monitor."""
+    """Return a line for each alarm raised and each writer that failed; empty without a monitor."""
     if monitor is None:
         return ()
     actions = {alarm.name: alarm.action for alarm in monitor.alarms}

@@ -1,4 +1,4 @@
-"""Passes over target data, and what is counted on the way."""
+"""Passes over the target data, and the counts and scores accumulated in them."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -24,14 +24,20 @@ def adapting(
     watch: Callable[[Tensor], None] | None = None,
     adapt: Callable[[Tensor, Tensor | None], Step] | None = None,
 ) -> Iterator[tuple[Step, LabelledBatch]]:
-    """One pass of ``adapt``: each step with the batch it was made on.
+    """Adapt to each batch of ``data`` and yield the step with its batch.
 
-    No label reaches the adapter, but for a method that says that it learns from them. ``watch`` is shown the
-    inputs of each batch before the step; ``adapt`` takes the place of the adapter's.
+    Labels are passed to the adapter only if its method learns from them.
+
+    Args:
+        adapter: the adapter.
+        data: target data.
+        progress: callback ``(samples_seen, total)``.
+        watch: callback with the inputs of each batch before its step.
+        adapt: called instead of ``adapter.adapt``.
     """
     adapt = adapt or adapter.adapt
     supervised = adapter.method.takes_targets
-    for index, batch in enumerate(_told(data, progress)):
+    for index, batch in enumerate(_reporting(data, progress)):
         with model_errors_explained(index, batch.inputs, data.advice):
             if watch is not None:
                 watch(batch.inputs)
@@ -40,8 +46,8 @@ def adapting(
 
 
 def predicting(adapter: Adapter, data: Data, progress: Progress | None) -> Iterator[tuple[Tensor, LabelledBatch]]:
-    """One pass of ``predict``: predictions with the batch they were made on."""
-    for index, batch in enumerate(_told(data, progress)):
+    """Predict each batch of ``data`` without adapting and yield the predictions with their batch."""
+    for index, batch in enumerate(_reporting(data, progress)):
         with model_errors_explained(index, batch.inputs, data.advice):
             predictions = adapter.predict(batch.inputs)
         yield predictions, batch
@@ -49,17 +55,17 @@ def predicting(adapter: Adapter, data: Data, progress: Progress | None) -> Itera
 
 @contextmanager
 def model_errors_explained(index: int, inputs: Tensor, advice: str) -> Iterator[None]:
-    """Whatever the model raises on batch ``index`` becomes one line that names the shape it was given."""
+    """Convert exceptions of the model on batch ``index`` into a one-line ModelError with the shape of the inputs."""
     shape = tuple(inputs.shape)
     with explaining(lambda: f"The model cannot take batch {index}, of shape {shape}", advice):
         yield
 
 
 class Tally:
-    """Counts batches and predictions, and scores these next to the unadapted model's.
+    """Counts of batches and predictions, and scores of the predictions and of the unadapted model.
 
     Args:
-        baseline: predicts as the unadapted model does; ``None`` where there are no labels to score by.
+        baseline: adapter of the unadapted model; ``None`` without labels, which disables the scores.
     """
 
     def __init__(self, baseline: Adapter | None) -> None:
@@ -74,7 +80,7 @@ class Tally:
         self.unscored = 0
 
     def stepped(self, step: Step) -> None:
-        """Count a batch that was adapted to."""
+        """Count an adaptation step."""
         verdict = step.diagnostics.verdict
         self.visited += len(step.predictions)
         self.excluded += len(step.excluded_rows)
@@ -84,11 +90,11 @@ class Tally:
             self.refused[verdict.reason] += 1
 
     def answered(self, predictions: Tensor, batch: LabelledBatch) -> None:
-        """Count and score predictions that are an answer to the user."""
+        """Count and score the predictions of a batch."""
         self.predicted += len(predictions)
         self.not_finite += int((~torch.isfinite(predictions)).sum())
         if self._baseline is not None and batch.targets is not None:
-            # Only what the data lacks is left out: predictions that go wrong on their own count.
+            # Rows with missing data are excluded; non-finite predictions on complete rows count.
             whole = _finite_rows(batch.inputs) & _finite_rows(batch.targets)
             self.unscored += int((~whole).sum())
             unadapted = self._baseline.predict(batch.inputs)
@@ -96,19 +102,19 @@ class Tally:
             self._before.update(unadapted.cpu()[whole], batch.targets.cpu()[whole])
 
     def scores(self) -> tuple[Scores, Scores] | None:
-        """Of the unadapted model and of the predictions; none without a row to score."""
+        """Return the scores of the unadapted model and of the predictions; ``None`` without scored rows."""
         if self._baseline is None or self.predicted == self.unscored:
             return None
         return self._before.compute(), self._after.compute()
 
 
 def _finite_rows(values: Tensor) -> Tensor:
-    """(B,) on the CPU, true where nothing of a sample is NaN or infinite."""
+    """Return a mask ``(B,)`` on the CPU of the rows without NaN or infinite values."""
     finite: Tensor = torch.isfinite(values).cpu()
     return finite.flatten(1).all(dim=1) if finite.ndim > 1 else finite
 
 
-def _told(data: Data, progress: Progress | None) -> Iterator[LabelledBatch]:
+def _reporting(data: Data, progress: Progress | None) -> Iterator[LabelledBatch]:
     seen = 0
     for batch in data.batches():
         yield batch

@@ -1,4 +1,4 @@
-"""Files of predictions, CSV or Parquet, written as they come."""
+"""Prediction files, CSV or Parquet, written batch by batch."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -19,10 +19,10 @@ _ROWS_AT_ONCE = 65_536
 
 
 class PredictionSink(Protocol):
-    """Takes predictions batch by batch."""
+    """Interface of objects that accept predictions batch by batch."""
 
     def write(self, predictions: Tensor, targets: Tensor | None) -> None:
-        """Add a batch: predictions (B,) or (B, O), and labels where there are any."""
+        """Add a batch: predictions ``(B,)`` or ``(B, O)``, and labels if available."""
 
 
 class _Appender(Protocol):
@@ -30,7 +30,7 @@ class _Appender(Protocol):
 
 
 class PredictionWriter:
-    """One row a sample: ``prediction`` (or ``prediction_0``, …), and the labels under their names."""
+    """Buffered writer of one row per sample: ``prediction`` (or ``prediction_0``, …) and the labels by name."""
 
     def __init__(self, appender: _Appender, target_names: tuple[str, ...]) -> None:
         self._appender = appender
@@ -46,7 +46,7 @@ class PredictionWriter:
             self.flush()
 
     def flush(self) -> None:
-        """Write what has gathered."""
+        """Write the buffered rows."""
         import pandas as pd
 
         if self._waiting:
@@ -67,11 +67,11 @@ class _Reordered:
 
 @contextmanager
 def reordered(sink: PredictionSink, order: Tensor) -> Iterator[PredictionSink]:
-    """Takes predictions of rows visited in another order, and passes them on in their own at the end.
+    """Yield a sink that collects predictions of shuffled rows and passes them on in their original order at the end.
 
     Args:
-        sink: what takes them in the end.
-        order: (N,) which row was visited when.
+        sink: receives the reordered predictions.
+        order: indices ``(N,)`` of the rows in the order of their predictions.
     """
     kept = _Reordered()
     yield kept
@@ -83,7 +83,7 @@ def reordered(sink: PredictionSink, order: Tensor) -> Iterator[PredictionSink]:
 
 @contextmanager
 def prediction_file(path: Path, target_names: tuple[str, ...]) -> Iterator[PredictionWriter]:
-    """A writer of predictions to ``path``, which appears whole when the block ends well."""
+    """Yield a writer to ``path``; the file appears once the block has succeeded."""
     with written_whole(path) as draft, ExitStack() as stack:
         appender: _Appender
         if path.suffix == ".parquet":
@@ -96,7 +96,7 @@ def prediction_file(path: Path, target_names: tuple[str, ...]) -> Iterator[Predi
 
 
 def prediction_frame(predictions: Tensor, targets: Tensor | None, target_names: tuple[str, ...]) -> "DataFrame":
-    """A batch as a frame.
+    """Return the predictions and labels of a batch as a data frame.
 
     Example:
         >>> prediction_frame(torch.zeros(1, 2), torch.ones(1), ("age",)).columns.tolist()
@@ -112,7 +112,7 @@ def prediction_frame(predictions: Tensor, targets: Tensor | None, target_names: 
         own = target_names if len(target_names) == labels.shape[1] else _names(target_names[0], labels.shape[1])
         clash = next((name for name in own if name in data), None)
         if clash is not None:
-            raise OptionError(f"The label {clash!r} would hide the predictions. Rename it in the data.")
+            raise OptionError(f"The label {clash!r} has the name of a prediction column. Rename it in the data.")
         data |= {name: labels[:, i].numpy() for i, name in enumerate(own)}
     return pd.DataFrame(data)
 
@@ -123,7 +123,7 @@ class _Csv:
         self._begun = False
 
     def append(self, frame: "DataFrame") -> None:
-        # A model that answered NaN is told apart from a cell that was never filled.
+        # Write NaN explicitly, to distinguish NaN predictions from empty cells.
         frame.to_csv(self._file, index=False, header=not self._begun, na_rep="nan", lineterminator="\n")
         self._begun = True
 
@@ -144,7 +144,7 @@ class _Parquet:
 
 
 def _columns(values: Tensor) -> Tensor:
-    """(B, O) on the CPU, in a precision that numpy knows."""
+    """Return values as ``(B, O)`` on the CPU, in a data type that NumPy supports."""
     values = values.detach().cpu()
     if not 1 <= values.ndim <= 2:
         raise ModelError(

@@ -1,17 +1,17 @@
-"""Choices that are made by name on the command line."""
+"""Enumerations of command-line choices."""
 
 from enum import StrEnum
 
 
 class Protocol(StrEnum):
-    """Which predictions count: those made while adapting, or those of the adapted model."""
+    """Evaluation protocol: predictions made while adapting (online) or by the adapted model (offline)."""
 
     online = "online"
     offline = "offline"
 
 
 class PrecisionName(StrEnum):
-    """The arithmetic of the model's passes, as :class:`regtta.Execution` has it."""
+    """Precision of the forward passes, see :class:`regtta.Execution`."""
 
     float32 = "float32"
     tf32 = "tf32"

@@ -1,4 +1,4 @@
-"""The record of an adaptation: everything that ``regtta report`` shows of it, as one JSON file."""
+"""Record of an adaptation for ``regtta report``, written as one JSON file."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -38,16 +38,16 @@ BEFORE, AFTER = "before", "after"
 MOST_ROWS = 2000
 MOST_BYTES = 256 * 2**20
 RESAMPLES = 2000
-_AT_ONCE = 256  # rows of a forward pass
+_AT_ONCE = 256  # rows per forward pass
 
 
 class Recorder:
-    """Follows an adaptation and keeps what its report needs, in bounded memory.
+    """Recorder of an adaptation that collects the data of its report in bounded memory.
 
     Args:
-        model: as it was before adapting.
-        adapter: that adapts it.
-        seed: of the rows that are looked at more closely.
+        model: the unadapted model.
+        adapter: the adapter.
+        seed: of the sample of rows that is analysed in detail.
     """
 
     def __init__(self, model: nn.Module, adapter: Adapter, *, seed: int = 0) -> None:
@@ -58,11 +58,11 @@ class Recorder:
         self._labelled = False
 
     def watch(self, inputs: Tensor) -> None:
-        """A batch is about to be adapted to."""
+        """Record the inputs of a batch before its step."""
         self._stream.watch(inputs)
 
     def see(self, step: Step, inputs: Tensor, labels: Tensor | None) -> None:
-        """A batch was adapted to."""
+        """Record a step with its inputs and labels."""
         self._stream.see(step, labels)
         if len(inputs) == 0:
             return
@@ -75,11 +75,11 @@ class Recorder:
         self._sample.see(*(column.cpu()[whole] for column in columns))
 
     def record(self, about: Mapping[str, object], *, online: bool) -> dict[str, Any]:
-        """Everything, as JSON has it.
+        """Return the record as JSON-compatible values.
 
         Args:
-            about: what was run and what came of it.
-            online: whether the answers were the predictions of the stream, not those made after it.
+            about: command and results of the run.
+            online: True if the predictions were made while adapting, False if by the adapted model.
         """
         content: dict[str, Any] = {"format": ADAPTATION, **about, "environment": self._environment()}
         content["stream"] = self._stream.record().plain()
@@ -105,7 +105,7 @@ class Recorder:
         return {BEFORE: _over(unadapted.predict, inputs), AFTER: _over(self._adapter.predict, inputs)}
 
     def _of_features(self, inputs: Tensor, predictions: dict[str, Tensor]) -> dict[str, object]:
-        """What needs the statistics of the source; nothing without them, or where the features went wrong."""
+        """Return the analyses that need source statistics; empty without them, incomplete for non-finite features."""
         source, name = self._adapter.source, self._adapter.head
         if source is None or name is None:
             return {}
@@ -126,9 +126,9 @@ class Recorder:
             "normality": lambda: normality_report(source, before),
             "histograms": lambda: feature_histograms(source, before, seed=self._seed),
         }
-        for what, analysis in analyses.items():
+        for key, analysis in analyses.items():
             try:
-                found[what] = analysis().plain()
+                found[key] = analysis().plain()
             except BatchError as error:
                 found.setdefault("unmeasured", str(error))
         return found
@@ -138,13 +138,13 @@ def _rows(values: Tensor) -> Tensor:
     return values.reshape(len(values), -1)
 
 
-def _over(ask: Callable[[Tensor], Tensor], inputs: Tensor) -> Tensor:
-    """What ``ask`` gives for all rows, some at a time: as many at once as were drawn might be too many."""
-    return torch.cat([ask(rows).cpu() for rows in torch.split(inputs, _AT_ONCE)])
+def _over(predict: Callable[[Tensor], Tensor], inputs: Tensor) -> Tensor:
+    """Return ``predict(inputs)``, computed in chunks to bound memory."""
+    return torch.cat([predict(rows).cpu() for rows in torch.split(inputs, _AT_ONCE)])
 
 
 def _of_labels(predictions: Mapping[str, Tensor], answers: Tensor, labels: Tensor) -> dict[str, object]:
-    """Predictions against labels on the rows looked at, and how sure the gain of the answers is."""
+    """Return the comparison of predictions with labels on the sampled rows, and the gain with its interval."""
     known = labels.isfinite().all(dim=1)
     if int(known.sum()) < 2:
         return {}
@@ -161,12 +161,12 @@ def _of_labels(predictions: Mapping[str, Tensor], answers: Tensor, labels: Tenso
 def gain_interval(
     before: np.ndarray, after: np.ndarray, labels: np.ndarray, *, seed: int = 0
 ) -> dict[str, float | None]:
-    """By how much R² rose, and its bootstrap interval of 95 % over samples.
+    """Return the gain in R² and its 95 % bootstrap interval over samples.
 
     Args:
-        before: (N, O) squared errors of the unadapted model.
-        after: (N, O) squared errors of the adapted one.
-        labels: (N, O).
+        before: squared errors of the unadapted model, ``(N, O)``.
+        after: squared errors of the adapted model, ``(N, O)``.
+        labels: labels, ``(N, O)``.
         seed: of the bootstrap.
     """
     drawn = np.random.default_rng(seed).integers(len(labels), size=(RESAMPLES, len(labels)))
@@ -184,6 +184,6 @@ def gain_interval(
 
 
 def write_record(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a record in one move; what is not finite becomes null, as JSON has no word for it."""
+    """Write a record atomically; non-finite numbers become null, as JSON cannot represent them."""
     with written_whole(path) as draft:
         draft.write_text(json.dumps(plain_of(content), allow_nan=False, ensure_ascii=False) + "\n", encoding="utf-8")

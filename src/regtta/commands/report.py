@@ -1,4 +1,4 @@
-"""``regtta report``: runs as one page to send to a colleague."""
+"""``regtta report``: render runs as a self-contained HTML page."""
 
 import shlex
 from collections.abc import Sequence
@@ -12,19 +12,19 @@ from regtta.experiments.report.opening import page_of
 
 @dataclass(frozen=True)
 class WrittenReport:
-    """What came of it: the verdict, and where the page lies."""
+    """Headline and path of a written report."""
 
     headline: str
     path: Path
 
 
 def make_report(runs: Sequence[Path], out: Path, *, force: bool = False) -> WrittenReport:
-    """Write the page of ``runs`` to ``out``.
+    """Write a report on ``runs`` to ``out``.
 
     Args:
         runs: records of ``regtta adapt``, or the folder of ``regtta demo`` or ``regtta reproduce``.
-        out: an HTML file.
-        force: replace it if it is there.
+        out: output HTML file.
+        force: replace it if it exists.
     """
     check_suffix("--out", out, (".html",))
     check_outputs({"--out": out}, inputs=[run for run in runs if run.is_file()], force=force)

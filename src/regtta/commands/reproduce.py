@@ -1,4 +1,4 @@
-"""``regtta reproduce``: the paper's experiments, run and shown as its tables."""
+"""``regtta reproduce``: run the experiments of the paper and write its tables."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -32,13 +32,13 @@ SEEDS = 3
 
 @dataclass(frozen=True)
 class Reproduced:
-    """One experiment, done.
+    """Result of one experiment.
 
     Attributes:
-        name: of the experiment.
-        sheets: its tables in words.
-        written: files.
-        notes: what was found missing, such as weights to start from.
+        name: name of the experiment.
+        sheets: its tables, formatted.
+        written: output files.
+        notes: remarks for the user, such as missing pretrained weights.
     """
 
     name: str
@@ -48,14 +48,14 @@ class Reproduced:
 
 
 def list_experiments() -> tuple[tuple[str, str, str], ...]:
-    """Name, data sets and summary of each."""
+    """Return the name, data sets and summary of each experiment."""
     return tuple((e.name, ", ".join(s.name for s in e.settings), e.summary) for e in EXPERIMENTS.values())
 
 
 def reproduce(options: ReproduceOptions, listener: Listener) -> tuple[Reproduced, ...]:
-    """Run what is missing for the experiments, and write their tables.
+    """Run the missing runs of the experiments and write their tables.
 
-    Everything that can be wrong with the options, the data and the folders is found before the first run.
+    Options, data and folders are validated before the first run.
     """
     weights = dict(model_files(options.weights))
     if not options.names:
@@ -77,7 +77,7 @@ def reproduce(options: ReproduceOptions, listener: Listener) -> tuple[Reproduced
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise ForeignFileError(
             f"{options.out / RUNS} holds a run that is damaged, or that another version made "
-            f"({type(error).__name__}: {error}). Begin a new folder by --out."
+            f"({type(error).__name__}: {error}). Name a new folder with --out."
         ) from error
 
 
@@ -88,9 +88,9 @@ def _plan(options: ReproduceOptions, weights: Mapping[str, Path]) -> Plan:
 
 
 def added_arm(text: str) -> ArmMaker:
-    """A row of the user's as typed: ``NAME``, ``NAME:key=value,...``, or ``MODULE:NAME`` of their own.
+    """Parse an additional row: ``NAME``, ``NAME:key=value,...`` or ``MODULE:NAME`` of a method of the user.
 
-    A method of ours is run as the paper runs methods there, but for the options given; one of the user's as it is.
+    A method of regtta runs with the paper's settings and the given options; a method of the user runs unchanged.
 
     Example:
         >>> from regtta.experiments.reproduce.settings import SETTINGS
@@ -102,7 +102,7 @@ def added_arm(text: str) -> ArmMaker:
         given = options_of(METHODS, name, [part for part in settings.split(",") if part])
         return lambda setting, task: arm_of(setting, name, given, task=task) if fits(setting, name, task) else None
     method = _imported(text)
-    return lambda setting, task: Arm(method, task)  # noqa: ARG005 - every maker is asked alike
+    return lambda setting, task: Arm(method, task)  # noqa: ARG005 - signature of ArmMaker
 
 
 def _imported(text: str) -> Method:
@@ -110,26 +110,26 @@ def _imported(text: str) -> Method:
     if not isinstance(found, Method) and callable(found):
         try:
             found = found()
-        except Exception as error:  # what a user's function may raise is not ours to know
+        except Exception as error:  # user code may raise anything
             raise OptionError(f"--method {text} could not be called without arguments: {told(error)}.") from error
     if not isinstance(found, Method):
-        raise OptionError(f"Expected --method {text} to be a method or to make one, found {type(found).__name__}.")
+        raise OptionError(f"Expected --method {text} to be a method or to return one, found {type(found).__name__}.")
     return found
 
 
 def _check_added(methods: Iterable[str], layouts: Mapping[str, tuple[Layout, ...]]) -> None:
-    """Raise if a method of the user's has no row anywhere."""
+    """Raise if an additional method has no row in any table."""
     rows = {row.name for mine in layouts.values() for layout in mine for row in layout.rows}
     for text in methods:
         if text not in rows:
             raise OptionError(
-                f"--method {text} fits no table of {', '.join(layouts)}: they have no row for each method, or it needs "
-                "what they do not have (images, classes, BatchNorm)."
+                f"--method {text} fits no table of {', '.join(layouts)}: the tables have no row per method, or the "
+                "method needs images, classes or BatchNorm, which their settings lack."
             )
 
 
 def model_files(assignments: Iterable[str]) -> tuple[tuple[str, Path], ...]:
-    """Files by the name of the architecture, out of texts like ``"resnet50=weights.pth"``.
+    """Parse assignments such as ``"resnet50=weights.pth"`` into pairs of architecture and file.
 
     Example:
         >>> model_files(["resnet50=weights.pth"])[0][0]
@@ -174,7 +174,7 @@ def _written(
     records: Mapping[str, Mapping[str, Any]],
     options: ReproduceOptions,
 ) -> Reproduced:
-    """Fill the tables of an experiment and write them in every format."""
+    """Fill the tables of an experiment and write them as Markdown, CSV and LaTeX."""
     tables = [fill(layout, plan, records.values()) for layout in layouts]
     sheets = tuple(sheet for table in tables for sheet in sheets_of(table, smoke=options.quick))
     keys = (key_of(spec.plain()) for spec in plan.all_runs(layouts))
@@ -195,7 +195,7 @@ def _written(
 
 
 def _heading(name: str, used: Iterable[Mapping[str, Any]], options: ReproduceOptions) -> str:
-    """What made the numbers: the command, and the versions and devices that the lines of the runs name."""
+    """Return the heading with the command, the versions and the devices of the runs."""
     runs = list(used)
     devices = sorted({str(run["result"]["device"]) for run in runs})
     versions = sorted({", ".join(f"{k} {v}" for k, v in run["result"]["versions"].items()) for run in runs})
@@ -213,7 +213,7 @@ def _heading(name: str, used: Iterable[Mapping[str, Any]], options: ReproduceOpt
 
 
 def command(name: str, options: ReproduceOptions) -> str:
-    """What to type for the same numbers, but for folders."""
+    """Return the command line that reproduces the numbers, without folders."""
     words = ["regtta", "reproduce", name]
     if options.source_seeds is not None:
         words += ["--source-seeds", str(options.source_seeds)]

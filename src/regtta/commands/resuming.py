@@ -1,4 +1,4 @@
-"""``--checkpoint``: where an adaptation stands, in a file, so that one that was killed can go on with ``--resume``."""
+"""``--checkpoint`` and ``--resume``: checkpoints from which an interrupted adaptation resumes."""
 
 import hashlib
 from collections.abc import Mapping
@@ -17,36 +17,38 @@ from regtta.steps import Step
 
 
 def check_resumable(options: AdaptOptions) -> None:
-    """Raise where the options about checkpoints have no meaning together."""
+    """Raise if the options contradict those about checkpoints."""
     if options.checkpoint is None:
         if options.resume or options.checkpoint_every != AdaptOptions.checkpoint_every:
             option = "--resume" if options.resume else "--checkpoint-every"
-            raise OptionError(f"{option} has no meaning without --checkpoint. Name a file with it, or leave it out.")
+            raise OptionError(f"{option} requires --checkpoint. Pass --checkpoint FILE, or omit {option}.")
         return
     check_suffix("--checkpoint", options.checkpoint, (".safetensors",))
     if options.protocol is not Protocol.online:
-        raise OptionError("--checkpoint is for --protocol online: offline predicts after all data. Leave one out.")
+        raise OptionError("--checkpoint works only with --protocol online: offline predicts after all data. Omit one.")
     if options.record is not None:
-        raise OptionError("--record follows a run from its first batch to its last. Leave out it or --checkpoint.")
+        raise OptionError(
+            "--record needs an uninterrupted run from the first batch to the last. Omit it or --checkpoint."
+        )
     watched = {"--monitor": options.monitor, "--prometheus": options.prometheus, "--tensorboard": options.tensorboard}
     for option, path in watched.items():
         if path is not None:
             raise OptionError(
-                f"{option} writes as the stream goes and cannot be taken back to a checkpoint. Leave out one of them; "
-                "in Python, regtta.Checkpoints(..., monitor=monitor) keeps both."
+                f"{option} appends to its output and cannot be rolled back to a checkpoint. Omit it or --checkpoint; "
+                "in Python, regtta.Checkpoints(..., monitor=monitor) supports both."
             )
 
 
 class ResumableStream:
-    """An adapter that goes on where a killed command stopped. The steps before that come out of the file.
+    """Stream with checkpoints; on resuming, steps before the checkpoint are replayed from the file.
 
     Args:
-        adapter: that adapts.
-        path: of the checkpoint.
-        every: batches between two writes.
-        about: what the stream is of.
-        resume: go on from the file, where there is one.
-        force: begin anew over a file that exists.
+        adapter: the adapter.
+        path: path of the checkpoint.
+        every: batches between two checkpoints.
+        about: options that identify the stream.
+        resume: resume from the checkpoint if it exists.
+        force: start over and replace an existing checkpoint.
     """
 
     def __init__(
@@ -60,7 +62,7 @@ class ResumableStream:
         self._visited = 0
 
     def adapt(self, inputs: Tensor, targets: Tensor | None = None) -> Step:
-        """The step that the stream took on this batch before it was killed, or else one more."""
+        """Return the recorded step of this batch, or adapt to it if the checkpoint does not cover it."""
         self._visited += 1
         if self._visited > len(self._past):
             return self._keeper.adapt(inputs, targets)
@@ -68,26 +70,26 @@ class ResumableStream:
         if len(step.predictions) != len(inputs):
             raise MismatchError(
                 f"Batch {step.index} has {len(inputs)} rows, but the checkpoint {self._keeper.path} holds "
-                f"{len(step.predictions)} predictions of it. Give the data that the stream was begun with."
+                f"{len(step.predictions)} predictions of it. Pass the data that the stream was started with."
             )
         return step
 
     def finish(self) -> None:
-        """The data is over: keep where the stream stands, so that it can go on when there is more."""
+        """Write a checkpoint at the end of the data, so that the stream can resume when there is more."""
         if self._visited < len(self._past):
             raise MismatchError(
-                f"The data has {self._visited} batches, but the checkpoint {self._keeper.path} stands after "
-                f"{len(self._past)}. Give the data that the stream was begun with."
+                f"The data has {self._visited} batches, but the checkpoint {self._keeper.path} covers "
+                f"{len(self._past)}. Pass the data that the stream was started with."
             )
         self._keeper.try_save()
 
 
 def resumable(options: AdaptOptions, adapter: Adapter, batch_size: int) -> ResumableStream | None:
-    """The stream that ``options`` ask for; none without a checkpoint."""
+    """Return the stream that ``options`` describe, or ``None`` without a checkpoint."""
     if options.checkpoint is None:
         return None
     stats = options.stats
-    # Model, method and guards the adapter checks itself.
+    # The adapter validates model, method and guards itself.
     about = {
         "--data": options.data,
         "--columns": ",".join(options.columns) or None,

@@ -1,4 +1,4 @@
-"""An adapter that several processes share batch by batch, and that looks like one that has each batch to itself."""
+"""Adapter that shards each batch between processes and returns the results of the whole batch."""
 
 from collections.abc import Callable
 
@@ -12,16 +12,16 @@ from regtta.steps import Step
 
 
 class SharedAdapter(Adapter):
-    """Takes whole batches, the same ones in every process, and gives whole steps.
+    """Adapter that takes the same whole batch in every process and returns the step of the whole batch.
 
-    Each process runs the model on its share of the rows, one below the other by rank, and all predictions are brought
-    together. So whatever follows the stream (scores, files, a monitor, checkpoints) follows it in every process alike.
+    Each process runs the model on its shard of the rows, in the order of ranks, and the predictions are gathered.
+    Scores, files, monitors and checkpoints therefore see the same stream in every process.
     """
 
     def adapt(
         self, x: object, targets: Tensor | None = None, *, look: Callable[[StepView], None] | None = None
     ) -> Step:
-        """:meth:`Adapter.adapt` of the whole batch ``x`` (B, ...)."""
+        """Adapt to the whole batch ``x`` ``(B, ...)``, see :meth:`Adapter.adapt`."""
         share = _Share(self._processes, x)
         own_targets = None if targets is None else share.of(targets)
         seen: list[StepView] = []
@@ -33,15 +33,15 @@ class SharedAdapter(Adapter):
         return step
 
     def predict(self, x: object) -> Tensor:
-        """:meth:`Adapter.predict` of the whole batch ``x`` (B, ...); all processes ask at the same time."""
+        """Predict the whole batch ``x`` ``(B, ...)``; a collective call, which every process must make."""
         share = _Share(self._processes, x)
-        # A model need not be able to run on no rows at all.
+        # A model may not support an empty batch.
         rows = share.inputs if len(share.inputs) else share.whole[:1]
         return share.joined(super().predict(rows)[: len(share.inputs)])
 
 
 class _Share:
-    """The part of a batch that this process has."""
+    """Shard of a batch that belongs to this process."""
 
     def __init__(self, processes: Processes, x: object) -> None:
         if not isinstance(x, Tensor):
@@ -53,15 +53,15 @@ class _Share:
         self._counts = [len(part) for part in parts]
 
     def of(self, rows: Tensor) -> Tensor:
-        """Those of ``rows`` (B, ...) that belong to it."""
+        """Return the shard of ``rows`` ``(B, ...)``."""
         return self._processes.own(rows, self._counts)
 
     def joined(self, rows: Tensor) -> Tensor:
-        """The rows of all processes, where this one has ``rows``."""
+        """Gather the rows of all processes; ``rows`` are those of this one."""
         return self._processes.gather(rows.detach(), self._counts)
 
     def joined_rows(self, rows: tuple[int, ...]) -> tuple[int, ...]:
-        """The indices in the whole batch of the rows of all processes, where this one has ``rows`` of its part."""
+        """Gather row indices of all processes and convert them to indices in the whole batch."""
         marked = torch.zeros(len(self.inputs), dtype=torch.uint8)
         marked[list(rows)] = 1
         return tuple(self.joined(marked).nonzero().flatten().tolist())

@@ -1,4 +1,4 @@
-"""``regtta stress``: adaptation on streams that are not i.i.d., with guards and without."""
+"""``regtta stress``: benchmark of adaptation on non-i.i.d. streams, with and without guards."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -35,12 +35,12 @@ _FIGURES = (".png", ".svg")
 
 @dataclass(frozen=True)
 class Stressed:
-    """A benchmark, done.
+    """Result of the benchmark.
 
     Attributes:
-        sheets: what is asked, and whether it is met, in short.
-        written: files.
-        notes: what a reader must know.
+        sheets: summary tables, formatted.
+        written: output files.
+        notes: remarks for the user.
     """
 
     sheets: tuple[Sheet, ...]
@@ -49,9 +49,9 @@ class Stressed:
 
 
 def stress(options: StressOptions, listener: Listener) -> Stressed:
-    """Run what is missing, and write tables and figure from all runs of the setting that the folder holds.
+    """Run the missing runs, and write tables and a figure from all runs of the setting in the folder.
 
-    Everything that can be wrong with the options, the data and the folder is found before the first run.
+    Options, data and folder are validated before the first run.
     """
     check_choice("NAME", options.name, SETTINGS.keys())
     setting = SETTINGS[options.name]
@@ -70,7 +70,7 @@ def stress(options: StressOptions, listener: Listener) -> Stressed:
 
 
 def plan_of(options: StressOptions, setting: StressSetting) -> Plan:
-    """The runs that the options ask for, or the error that says which of them cannot be."""
+    """Return the plan of the runs, or raise OptionError for an invalid option."""
     for option, given, known in (
         ("--kinds", options.kinds, tuple(KINDS)),
         ("--methods", options.methods, (SOURCE, *ADAPTING)),
@@ -97,7 +97,7 @@ def plan_of(options: StressOptions, setting: StressSetting) -> Plan:
 def _check_own(runs: Path) -> None:
     for record in RunStore(runs):
         if not is_run(record["specification"]):
-            raise ForeignFileError(f"{runs} holds runs of another command. Name another folder by --out.")
+            raise ForeignFileError(f"{runs} holds runs of another command. Name another folder with --out.")
 
 
 def _run(options: StressOptions, plan: Plan, listener: Listener) -> None:

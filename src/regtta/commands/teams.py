@@ -1,4 +1,4 @@
-"""The processes that run one command together, where torchrun has started several."""
+"""Process groups of commands started by torchrun."""
 
 import random
 import signal
@@ -18,20 +18,20 @@ from regtta.errors import ProcessError, RegttaError
 from regtta.features import model_device
 from regtta.processes import ALONE, Processes, processes_of
 
-# How long one waits for another. Processes that have ended are noticed at once; this is for one that hangs.
+# Timeout for a process that hangs; processes that have ended are detected at once.
 PATIENCE = timedelta(minutes=30)
-# An error that all have is told by the first. It ends then, and torchrun ends the others while they still wait.
+# An error common to all processes is reported by the first. The others wait for so long until torchrun ends them.
 SECONDS_FOR_THE_FIRST = 3
 
 
 @dataclass(frozen=True)
 class Team:
-    """The processes of one command. The first speaks and writes for all.
+    """Processes that run one command; the first prints and writes files.
 
     Attributes:
-        processes: all of them, through memory.
-        group: the same, as torch.distributed has it; ``None`` for one process alone.
-        local_rank: the number of this one among those on this machine.
+        processes: collective operations on CPU tensors.
+        group: the process group of torch.distributed; ``None`` for a single process.
+        local_rank: rank of this process on its machine.
     """
 
     processes: Processes = ALONE
@@ -40,11 +40,11 @@ class Team:
 
     @property
     def first(self) -> bool:
-        """Whether this process speaks and writes."""
+        """True if this process prints and writes files."""
         return self.processes.rank == 0
 
     def device(self, asked: str | None) -> str | None:
-        """Where this process is to run, given what the user asked for: each has a GPU of its own.
+        """Return the device of this process: its own GPU if ``asked`` is a GPU and there are several processes.
 
         Example:
             >>> Team(local_rank=3).device("cpu")
@@ -54,9 +54,9 @@ class Team:
         return f"cuda:{self.local_rank}" if wants_gpu and self.processes.size > 1 else asked
 
     def group_for(self, model: nn.Module) -> "dist.ProcessGroup | None":
-        """The group in which ``model`` is worked on: through the GPUs where it lies on one, else through memory.
+        """Return the process group for ``model``: NCCL if it is on a GPU, else gloo.
 
-        A model that its factory has put on a GPU is moved to the one of this process.
+        A model that its factory put on a GPU is moved to the GPU of this process.
         """
         kind = model_device(model).type
         self.processes.check_same("kind of device", kind)
@@ -72,7 +72,7 @@ ONE = Team()
 
 @contextmanager
 def joined() -> Iterator[Team]:
-    """The team that torchrun has started this process for; one process alone without torchrun."""
+    """Yield the process group started by torchrun; a single process without torchrun."""
     here = place()
     if here is None:
         yield ONE
@@ -81,18 +81,18 @@ def joined() -> Iterator[Team]:
         dist.init_process_group("gloo", timeout=PATIENCE)
     except (RuntimeError, ValueError) as error:  # torch raises either
         raise ProcessError(
-            f"The processes that torchrun started cannot meet: {str(error).splitlines()[0]}. Start them again."
+            f"The processes that torchrun started cannot connect: {str(error).splitlines()[0]}. Start them again."
         ) from error
     group = dist.group.WORLD
     processes = processes_of(group)
-    _draw_alike(processes)
+    _seed_alike(processes)
     try:
-        with _told_when_ended(processes):
+        with _termination_reported(processes):
             yield Team(processes, group, here.local_rank)
     except BaseException as error:
         if isinstance(error, RegttaError) and not isinstance(error, ProcessError) and processes.rank > 0:
             time.sleep(SECONDS_FOR_THE_FIRST)
-        # Leaving a group of GPUs waits for what is under way in it, and that may be waiting for this process.
+        # Destroying an NCCL group waits for pending operations, which may in turn wait for this process.
         if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
             dist.destroy_process_group()
         raise
@@ -100,13 +100,13 @@ def joined() -> Iterator[Team]:
 
 
 @contextmanager
-def _told_when_ended(processes: Processes) -> Iterator[None]:
-    """While the block runs, an end that comes from torchrun is an error that the first process tells."""
+def _termination_reported(processes: Processes) -> Iterator[None]:
+    """Convert SIGTERM from torchrun into a ProcessError in the first process while the block runs."""
 
     def end(*_: object) -> None:
         raise ProcessError(
-            "torchrun has ended this process, since another one has ended. That one's error, or what torchrun says "
-            "below, says why."
+            "torchrun has terminated this process because another one has ended. See the error of that process, or the "
+            "output of torchrun below."
         )
 
     if processes.rank > 0:
@@ -119,8 +119,8 @@ def _told_when_ended(processes: Processes) -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _draw_alike(processes: Processes) -> None:
-    """Random numbers are the same in all processes, so that a loader that shuffles does it alike in each."""
+def _seed_alike(processes: Processes) -> None:
+    """Seed all processes alike, so that a loader that shuffles yields the same batches in each."""
     seed = int(processes.first(str(torch.initial_seed())) or 0)
     torch.manual_seed(seed)
     random.seed(seed)

@@ -1,4 +1,4 @@
-"""What torchrun says about this process, read without loading torch, since the command line must answer at once."""
+"""Rank of this process under torchrun, read without importing torch to keep the command line fast."""
 
 import os
 from collections.abc import Mapping
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Place:
-    """Where a process stands among those that torchrun has started.
+    """Position of a process among those that torchrun has started.
 
     Attributes:
-        rank: its number, from 0.
-        size: how many there are.
-        local_rank: its number among those on this machine.
+        rank: rank, from 0.
+        size: number of processes.
+        local_rank: rank on this machine.
     """
 
     rank: int
@@ -21,7 +21,7 @@ class Place:
 
 
 def place(environment: Mapping[str, str] = os.environ) -> Place | None:
-    """Where torchrun has put this process; ``None`` without torchrun, or where it started this one alone.
+    """Return the position of this process; ``None`` without torchrun or with a single process.
 
     Example:
         >>> place({"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1"})
@@ -37,6 +37,6 @@ def place(environment: Mapping[str, str] = os.environ) -> Place | None:
 
 
 def is_first(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether this process speaks and writes for all."""
+    """Return True if this process prints and writes files."""
     found = place(environment)
     return found is None or found.rank == 0

@@ -1,4 +1,4 @@
-"""One writer among several processes: what the others write goes into a folder that is thrown away."""
+"""Output paths in a process group: only the first process writes the user's files."""
 
 import shutil
 import tempfile
@@ -11,15 +11,15 @@ from regtta.commands.options.adapt import FILES, AdaptOptions
 from regtta.commands.teams import Team
 from regtta.failing import failing_together
 
-WRITTEN = (*FILES, "tensorboard", "checkpoint")  # all that an adaptation writes, by the name of its option
+WRITTEN = (*FILES, "tensorboard", "checkpoint")  # fields of AdaptOptions that name an output
 
 
 @contextmanager
 def own_files(options: AdaptOptions, team: Team) -> Iterator[AdaptOptions]:
-    """The options as they are for the first process; for the others with paths of their own.
+    """Yield ``options`` unchanged in the first process, and with temporary output paths in the others.
 
-    All processes follow a stream in the same way, writing included, and the user gets the files of one. A checkpoint to
-    go on from is copied by the others before the first can write to it.
+    All processes run the same code, writing included; the files of the others are deleted. They copy a checkpoint to
+    resume from before the first process can overwrite it.
     """
     with ExitStack() as stack:
         with failing_together(team.processes):
@@ -27,12 +27,12 @@ def own_files(options: AdaptOptions, team: Team) -> Iterator[AdaptOptions]:
             if not team.first:
                 folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="regtta-"))
                 own = _redirected(options, Path(folder))
-        team.processes.check_same("checkpoint to go on from", _size(own) if options.resume else "none")
+        team.processes.check_same("checkpoint to resume from", _size(own) if options.resume else "none")
         yield own
 
 
 def _redirected(options: AdaptOptions, folder: Path) -> AdaptOptions:
-    """The options with every path that is written to inside ``folder``, each with its ending."""
+    """Return ``options`` with every output path inside ``folder``, keeping the suffixes."""
     given: dict[str, Path] = {name: path for name in WRITTEN if (path := getattr(options, name)) is not None}
     moved = {name: folder / f"{name}{path.suffix}" for name, path in given.items()}
     if options.resume and "checkpoint" in given and given["checkpoint"].is_file():

@@ -1,4 +1,4 @@
-"""Every method by name. A method is one file here and one line in ``METHODS``."""
+"""Adaptation methods, one per module, and the registry ``METHODS`` that maps their names to classes."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -47,10 +47,14 @@ METHODS: Mapping[str, type[Method]] = MappingProxyType(
 
 
 def method(name: str, **options: object) -> Method:
-    """A method by its name, with hyperparameters other than the defaults; or a sum of methods.
+    """Return the method ``name``, or a weighted sum of methods such as ``"tent+0.5*ssa"``.
 
-    In a sum, ``lr``, ``optimizer``, ``batch_norm``, ``trainable`` and ``steps`` are the sum's own (by default its
-    first term's), and any other option goes to every term that has it. A term may have a weight.
+    In a sum, ``lr``, ``optimizer``, ``batch_norm``, ``trainable`` and ``steps`` apply to the sum as a whole and default
+    to the values of its first term. Any other option is passed to every term that has it.
+
+    Args:
+        name: key in ``METHODS``, or names with optional weights joined by ``+``.
+        options: hyperparameters that override the defaults.
 
     Example:
         >>> method("ssa", k=25).k

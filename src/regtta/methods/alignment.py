@@ -1,4 +1,4 @@
-"""What SSA and the naive feature alignment share: the loss on Gaussian moments, and its options."""
+"""Base classes of SSA and naive feature alignment: the loss on Gaussian moments and its options."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
@@ -17,13 +17,13 @@ from regtta.state_validation import invalid, require_mapping, require_tensor
 
 @dataclass(frozen=True)
 class Alignment:
-    """What a batch is compared with, in float64: k dimensions of the source.
+    """Source moments of the k aligned dimensions, in float64.
 
     Attributes:
-        view: takes features (B, D) to the k dimensions compared, (B, k).
-        mean: (k,) the source's mean there.
-        variance: (k,) the source's variance there.
-        effect: (O, k) how much a step along each dimension moves each output.
+        view: maps features ``(B, D)`` to the aligned dimensions ``(B, k)``.
+        mean: source mean, ``(k,)``.
+        variance: source variance, ``(k,)``.
+        effect: derivative of each output with respect to each aligned dimension, ``(O, k)``.
     """
 
     view: Callable[[Tensor], Tensor]
@@ -34,10 +34,10 @@ class Alignment:
 
 @dataclass(frozen=True, kw_only=True)
 class AlignmentMethod(GradientMethod):
-    """A method that aligns means and variances of k dimensions with the source's. Abstract.
+    """Abstract base of methods that align the means and variances of k dimensions with the source.
 
-    With a ``window`` the moments are those of the last so many samples, batches before this one included, so that
-    batches too small to have moments of their own can be aligned.
+    With ``window > 0`` the moments are estimated over the last ``window`` samples of the stream instead of the batch
+    alone, so that batches too small for an estimate of their own can be aligned.
     """
 
     window: int = 0
@@ -57,24 +57,24 @@ class AlignmentMethod(GradientMethod):
             check_bool(name, getattr(self, name))
         check_whole("window", self.window)
         if self.window == 1:
-            raise OptionError("Expected a window of 2 samples or more, or 0 for none: one sample has no variance.")
+            raise OptionError("Expected window to be 0 (disabled) or at least 2, found 1: one sample has no variance.")
 
     @property
     def learns_from_one(self) -> bool:
-        """A window remembers the samples before."""
+        """True if a window retains previous samples."""
         return self.window > 0
 
     @abstractmethod
     def alignment(self, context: MethodContext) -> Alignment:
-        """The dimensions to compare."""
+        """Return the dimensions to align and their source moments."""
 
     def start(self, context: MethodContext) -> Rule:
-        """Weigh the dimensions and get ready for batches."""
+        """Return the rule of a new stream."""
         return AlignmentRule(self, context)
 
 
 class AlignmentRule(Rule):
-    """``L = Σ_d α_d · D(N(μ_d, σ²_d), N(μˢ_d, λ_d))`` on each batch."""
+    """Alignment loss ``L = Σ_d α_d · D(N(μ_d, σ²_d), N(μˢ_d, λ_d))`` of each batch."""
 
     def __init__(self, method: AlignmentMethod, context: MethodContext) -> None:
         target = method.alignment(context)
@@ -89,14 +89,14 @@ class AlignmentRule(Rule):
 
     @property
     def repeats(self) -> bool:
-        """Without a window it remembers nothing."""
+        """True without a window: the rule is then stateless."""
         return self.method.window == 0
 
     def update(self, batch: Batch) -> Tensor | Remember:
-        """The alignment loss of the batch and the window before it."""
+        """Return the alignment loss of the batch together with the window, or ``Remember`` while the window fills."""
         method = self.method
         values = self.view(batch.features.to(self.dtype))
-        past = self.past  # nothing, without a window
+        past = self.past  # empty without a window
         if method.window:
             past = self._past(values, again=batch.again)
             self.past = torch.cat([values.detach(), past])[: method.window]
@@ -111,16 +111,19 @@ class AlignmentRule(Rule):
         return (self.alpha * METRICS[method.metric](mean, variance, self.mean, self.variance)).sum()
 
     def _past(self, values: Tensor, *, again: bool) -> Tensor:
-        """What the window holds beside ``values``, which it holds already where they come again."""
+        """Return the window without ``values``, ``(n, k)``, so that no sample counts twice.
+
+        A further step on the same batch (``again``) finds its samples at the front of the window.
+        """
         past = self.past[len(values) :] if again else self.past
         return past[: max(0, self.method.window - len(values))]
 
     def state_dict(self) -> dict[str, Any]:
-        """The window, the newest first."""
+        """Return the window, newest samples first."""
         return {"past": self.past} if self.method.window else {}
 
     def validate_state(self, state: object, path: str) -> None:
-        """Raise a StateError unless ``state`` holds a window of at most as many samples as this one."""
+        """Raise StateError unless ``state`` holds a window of at most ``window`` samples."""
         found = require_mapping(path, state, ("past",) if self.method.window else ())
         if found:
             past = require_tensor(f"{path}/past", found["past"], (None, len(self.mean)), self.mean.dtype)
@@ -128,13 +131,16 @@ class AlignmentRule(Rule):
                 raise invalid(f"{path}/past", f"at most {self.method.window} samples", past)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on with that window."""
+        """Restore the window from :meth:`state_dict`."""
         if self.method.window:
             self.past = state["past"].to(self.mean)
 
 
 def significance(effect: Tensor) -> Tensor:
-    """(k,) weights ``α_d = 1 + ‖effect_d‖₂`` of dimensions that move the outputs by ``effect`` (O, k).
+    """Return the weights ``α_d = 1 + ‖effect_d‖₂``, ``(k,)``.
+
+    Args:
+        effect: derivative of each output with respect to each dimension, ``(O, k)``.
 
     Example:
         >>> significance(torch.tensor([[3.0, 0.0], [4.0, 0.0]]))

@@ -1,8 +1,8 @@
-"""What every method is made of.
+"""Base classes of adaptation methods.
 
-A method is a frozen dataclass of hyperparameters. ``start`` returns the :class:`Rule` of one stream:
-a batch goes in, and out comes a loss to descend, a new head, or nothing. The adapter does the rest.
-Methods inherit from the two abstract classes here and from no other method.
+A method is a frozen dataclass of hyperparameters. :meth:`Method.start` returns the :class:`Rule` of one stream, which
+maps each batch to a loss, a new head or no update; the adapter runs the model and the optimizer. Methods derive from
+the abstract classes here and never from each other.
 """
 
 import functools
@@ -29,7 +29,7 @@ OptimizerName = Literal["adam", "adamw", "sgd", "rmsprop"]
 
 OPTIMIZERS: Mapping[str, OptimizerFactory] = MappingProxyType(
     {
-        # Fused: the whole update is one kernel.
+        # Fused implementations run the whole update in one kernel.
         "adam": functools.partial(torch.optim.Adam, fused=True),
         "adamw": functools.partial(torch.optim.AdamW, fused=True),
         "sgd": functools.partial(torch.optim.SGD, fused=True),
@@ -40,17 +40,17 @@ OPTIMIZERS: Mapping[str, OptimizerFactory] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Batch:
-    """One batch as a rule sees it.
+    """A batch and its forward pass, as passed to :meth:`Rule.update`.
 
     Attributes:
-        inputs: (B, ...) on the model's device. Where samples lie in several processes, those of this one; features,
-            outputs and targets are of all.
-        features: (B, D) what enters the head; (B, 0) where the method needs no head.
-        outputs: what the model gave, of its own shape.
-        targets: labels, for the one method that takes them.
-        forward: runs the model again on other inputs, in the same mode; moves no running statistics of BatchNorm.
-        again: whether this is a further step on the samples of the step before.
-        everywhere: takes values (B, ...), one a row of ``inputs``, to those of all processes; differentiable.
+        inputs: ``(B, ...)`` on the model's device. In a process group, the rows of this process; features, outputs
+            and targets are those of all processes.
+        features: inputs of the head, ``(B, D)``; ``(B, 0)`` if the method needs no head.
+        outputs: outputs of the model.
+        targets: labels, if the method takes them.
+        forward: runs the model on other inputs in the same mode, without updating BatchNorm's running statistics.
+        again: True if this is a further step on the same samples.
+        everywhere: gathers values ``(B, ...)``, one per row of ``inputs``, from all processes; differentiable.
     """
 
     inputs: Tensor
@@ -62,7 +62,7 @@ class Batch:
     everywhere: Callable[[Tensor], Tensor] = lambda values: values
 
     def require_targets(self) -> Tensor:
-        """The labels of a method that cannot do without (the adapter has seen to it)."""
+        """Return the labels, or raise BatchError if there are none."""
         if self.targets is None:
             raise BatchError("This method learns from labels: call adapt(x, targets=y).")
         return self.targets
@@ -70,7 +70,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class NewHead:
-    """A rule's answer that replaces the head: ``weight`` (O, D), and ``bias`` (O,) or as it is."""
+    """Update that replaces the head: ``weight`` ``(O, D)`` and ``bias`` ``(O,)``; ``None`` keeps the bias."""
 
     weight: Tensor
     bias: Tensor | None = None
@@ -78,14 +78,14 @@ class NewHead:
 
 @dataclass(frozen=True)
 class Skip:
-    """A rule's answer that it can learn nothing from this batch, and why."""
+    """Update that leaves the model unchanged because the batch is unsuitable, with the reason."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class Remember:
-    """A rule's answer that it has taken the batch into its memory and needs more before a step, and why."""
+    """Update that stores the batch and takes no step yet, with the reason."""
 
     reason: str
 
@@ -94,44 +94,44 @@ Update = Tensor | NewHead | Skip | Remember | None
 
 
 class Rule(ABC):
-    """A method at work on one stream. What it remembers of the stream lives here."""
+    """Update rule of a method on one stream; holds all state of the method."""
 
     @property
     def repeats(self) -> bool:
-        """Whether every update does the same to tensors and remembers nothing, so that it can be replayed."""
+        """True if the rule is stateless and runs the same operations on every batch, so that it can be replayed."""
         return False
 
     @abstractmethod
     def update(self, batch: Batch) -> Update:
-        """A loss to descend, a new head, ``None`` for no change of parameters, :class:`Skip` or :class:`Remember`."""
+        """Return a loss to minimise, :class:`NewHead`, :class:`Skip`, :class:`Remember`, or ``None`` for no update."""
 
     def state_dict(self) -> dict[str, object]:
-        """What the rule remembers, as tensors and plain values; by default nothing."""
+        """Return the state of the rule as tensors and plain values; empty by default."""
         return {}
 
     def validate_state(self, state: object, path: str) -> None:
-        """Raise a StateError unless ``state`` is one that :meth:`state_dict` could have given; by default, nothing.
+        """Raise StateError unless :meth:`state_dict` could have returned ``state``; by default it must be empty.
 
-        Called before anything is loaded. A rule that overrides ``state_dict`` and not this is not asked.
+        Called before anything is loaded. Not called on a rule that overrides ``state_dict`` but not this method.
         """
         require_mapping(path, state, ())
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:  # noqa: B027 - most rules forget
-        """Go on from what :meth:`state_dict` gave; by default from nothing."""
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:  # noqa: B027 - most rules are stateless
+        """Restore from :meth:`state_dict`; no-op by default."""
 
 
 class RandomRule(Rule):
-    """A rule that draws: its generator, on the CPU, is all that it remembers. Abstract."""
+    """Abstract base of rules with random draws; their state is a generator on the CPU."""
 
     def __init__(self, seed: int) -> None:
         self.generator = torch.Generator().manual_seed(seed)
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the drawing stands."""
+        """Return the state of the generator."""
         return {"generator": self.generator.get_state()}
 
     def validate_state(self, state: object, path: str) -> None:
-        """Raise a StateError unless a generator of torch takes the state."""
+        """Raise StateError unless ``state`` is a valid generator state."""
         value = require_mapping(path, state, ("generator",))["generator"]
         own = self.generator.get_state()
         require_tensor(f"{path}/generator", value, own.shape, own.dtype)
@@ -141,18 +141,18 @@ class RandomRule(Rule):
             raise invalid(f"{path}/generator", "the state of a random generator", value) from error
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on drawing from there."""
+        """Restore the generator from :meth:`state_dict`."""
         self.generator.set_state(state["generator"])
 
 
 @dataclass(frozen=True)
 class MethodContext:
-    """What a stream begins with.
+    """Model and source statistics at the start of a stream.
 
     Attributes:
-        model: the adapter's own copy; for looking at, not for changing.
-        head: its head, where the method needs one.
-        source: the source's statistics, where there are any.
+        model: the adapter's copy of the model; must not be modified.
+        head: head of the model, if the method needs one.
+        source: source statistics, if given.
     """
 
     model: nn.Module
@@ -160,44 +160,44 @@ class MethodContext:
     source: SourceStatistics | None
 
     def require_source(self) -> SourceStatistics:
-        """The statistics of a method that cannot do without (the adapter has seen to it)."""
+        """Return the source statistics, or raise StatisticsError if there are none."""
         if self.source is None:
             raise StatisticsError("This method needs source statistics: regtta.collect(model, loader).")
         return self.source
 
     def require_head(self) -> nn.Linear:
-        """The head of a method that cannot do without (the adapter has seen to it)."""
+        """Return the head, or raise HeadError if there is none."""
         if self.head is None:
             raise HeadError("This method needs the model's head. Pass head=<name>.")
         return self.head
 
     def extra(self, method: str, key: str) -> Tensor:
-        """What ``collect(..., methods=[...])`` stored for a method, or the error that says how to get it."""
+        """Return the tensor ``key`` that ``collect(..., methods=[...])`` stored for ``method``."""
         stored = {} if self.source is None else self.source.extras
         if f"{method}/{key}" not in stored:
             raise StatisticsError(
-                f"{method} needs more of the source than its moments, and the statistics do not hold it. Collect again "
-                f"with it: regtta.collect(model, loader, methods=[regtta.method({method!r})])."
+                f"{method} needs source statistics beyond the moments, which the given ones do not contain. Collect "
+                f"them with regtta.collect(model, loader, methods=[regtta.method({method!r})])."
             )
         return stored[f"{method}/{key}"]
 
     @property
     def dtype(self) -> torch.dtype:
-        """Precision for a rule's own arithmetic: the head's, but float32 at the least."""
+        """Data type of the rule's arithmetic: that of the head, at least float32."""
         return torch.promote_types(self.require_head().weight.dtype, torch.float32)
 
     @property
     def device(self) -> torch.device:
-        """Where the head lies."""
+        """Device of the head."""
         return self.require_head().weight.device
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """How the adapter is to carry a method out: what moves, by which optimizer, how often.
+    """Trainable parameters, optimizer and number of steps with which the adapter runs a method.
 
-    An ``elementwise`` optimizer treats every number alike, whichever parameter it belongs to. Without an optimizer the
-    rule may answer with a :class:`NewHead`.
+    An ``elementwise`` optimizer updates every element independently of the parameter it belongs to. Without an
+    optimizer the rule may return a :class:`NewHead`.
     """
 
     trainable: Trainable | None = None
@@ -209,23 +209,22 @@ class Schedule:
 
     @property
     def may_replace_head(self) -> bool:
-        """Whether a step can put another head in place of the model's."""
+        """True if a step can replace the head of the model."""
         return self.optimizer is None
 
 
 class Method(ABC):
-    """A way of adapting. Abstract; concrete methods are frozen dataclasses.
+    """Abstract base of adaptation methods; concrete methods are frozen dataclasses.
 
     Class attributes:
-        name: what users type.
-        paper: where it comes from.
-        needs_source: whether it works only with source statistics.
-        needs_head: whether it looks at features or at the head.
-        takes_targets: whether it learns from labels.
-        gathers: what it needs of the source beyond the moments, in words.
-        adapts: whether it can ever change the model; where not, batches are predicted and nothing else is done.
-        revision: increase when the method's numbers change: runs of experiments that an older one made are then made
-            again.
+        name: key in the registry and on the command line.
+        paper: reference.
+        needs_source: True if source statistics are required.
+        needs_head: True if the method uses the features or the head.
+        takes_targets: True if the method learns from labels.
+        gathers: description of the source statistics required beyond the moments.
+        adapts: False if the method never changes the model; batches are then only predicted.
+        revision: increased when the method's results change, so that experiment runs of an older revision are repeated.
     """
 
     name: ClassVar[str]
@@ -240,25 +239,25 @@ class Method(ABC):
     @property
     @abstractmethod
     def schedule(self) -> Schedule:
-        """What the adapter moves, and how."""
+        """Trainable parameters, optimizer and number of steps."""
 
     @property
     def learns_from_one(self) -> bool:
-        """Whether a batch of one sample teaches it anything: only where it remembers others."""
+        """True if the method can learn from a batch of one sample, as it retains previous ones."""
         return False
 
     @abstractmethod
     def start(self, context: MethodContext) -> Rule:
-        """The rule for one new stream."""
+        """Return the rule of a new stream."""
 
     def gatherers(self) -> Mapping[str, Gatherer]:
-        """What to gather from the source beyond its moments, by method; by default nothing."""
+        """Return the gatherers of source statistics beyond the moments, by method name; empty by default."""
         return {}
 
 
 @dataclass(frozen=True, kw_only=True)
 class GradientMethod(Method):
-    """A method that descends a loss. Abstract; every such method has these options beside its own.
+    """Abstract base of methods that minimise a loss by gradient steps.
 
     Args:
         lr: learning rate.
@@ -266,12 +265,13 @@ class GradientMethod(Method):
             ``(parameters, lr=...) -> torch.optim.Optimizer``, such as
             ``functools.partial(torch.optim.SGD, momentum=0.9)``.
         batch_norm: ``"batch"`` normalises by the batch and updates running statistics with each layer's momentum;
-            ``"debiased"`` does so with nothing of the source left in them; ``"blended"`` normalises by source and
-            target weighted by their counts, for small batches; ``"source"`` leaves BatchNorm as trained.
-        prior: how many samples the source's statistics count as where they are blended.
-        trainable: ``"affine"`` moves scale and shift of normalisation layers, ``"extractor"`` all but the head,
-            ``"all"`` everything.
-        steps: gradient steps a batch.
+            ``"debiased"`` estimates the running statistics from the target alone; ``"blended"`` normalises by source
+            and target statistics weighted by their sample counts, for small batches; ``"source"`` keeps BatchNorm as
+            trained.
+        prior: number of samples that the source statistics count as with ``batch_norm="blended"``.
+        trainable: ``"affine"`` trains scale and shift of normalisation layers, ``"extractor"`` everything except the
+            head, ``"all"`` every parameter.
+        steps: gradient steps per batch.
     """
 
     lr: float = 1e-3
@@ -293,7 +293,7 @@ class GradientMethod(Method):
 
     @property
     def schedule(self) -> Schedule:
-        """The fields every such method has."""
+        """Schedule given by the options above."""
         factory = self.optimizer if callable(self.optimizer) else OPTIMIZERS[self.optimizer]
         return Schedule(
             trainable=self.trainable,

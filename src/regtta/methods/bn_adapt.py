@@ -1,7 +1,7 @@
-"""BN-adapt: BatchNorm statistics from the target.
+"""BN-adapt: BatchNorm statistics estimated on the target.
 
 Benz, Zhang, Karjauv and Kweon, "Revisiting Batch Normalization for Improving Corruption Robustness",
-WACV 2021. Nothing had to change for regression: no label and no output is looked at.
+WACV 2021. Applies to regression unchanged, since it uses neither labels nor outputs.
 """
 
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ from regtta.options import check_choice, check_count
 
 @dataclass(frozen=True, kw_only=True)
 class BNAdapt(Method):
-    """Normalises by each batch and moves BatchNorm's running statistics to the target's.
+    """Normalisation by each batch, with BatchNorm's running statistics updated on the target.
 
     Args:
-        batch_norm: ``"batch"`` updates them with each layer's own momentum; ``"debiased"`` leaves
-            nothing of the source in them, however short the stream; ``"blended"`` normalises by source and target
-            weighted by their counts, for small batches (Schneider et al., NeurIPS 2020).
-        prior: how many samples the source's statistics count as where they are blended.
+        batch_norm: ``"batch"`` updates the running statistics with each layer's momentum; ``"debiased"`` estimates
+            them from the target alone, however short the stream; ``"blended"`` normalises by source and target
+            statistics weighted by their sample counts, for small batches (Schneider et al., NeurIPS 2020).
+        prior: number of samples that the source statistics count as with ``batch_norm="blended"``.
     """
 
     batch_norm: Literal["batch", "debiased", "blended"] = "batch"
@@ -37,20 +37,20 @@ class BNAdapt(Method):
 
     @property
     def schedule(self) -> Schedule:
-        """Running statistics move, parameters do not."""
+        """Schedule that updates running statistics and no parameters."""
         return Schedule(batch_norm=self.batch_norm, prior=self.prior)
 
     @property
     def learns_from_one(self) -> bool:
-        """A blend remembers the samples before."""
+        """True if the statistics are blended, as these cover previous samples."""
         return self.batch_norm == "blended"
 
     def start(self, context: MethodContext) -> Rule:
-        """A rule that asks for nothing beyond the forward pass itself."""
+        """Return a rule without updates of its own, or raise ModelError if there are no running statistics."""
         if not any(layer.track_running_stats for layer in batch_norms(context.model)):
             raise ModelError(
-                f"{type(context.model).__name__} has no BatchNorm layer with running statistics, and "
-                "bn_adapt moves nothing else. Take a method that fits, such as ssa."
+                f"{type(context.model).__name__} has no BatchNorm layer with running statistics, which are all that "
+                "bn_adapt updates. Use another method, such as ssa."
             )
         return _ForwardOnly()
 
@@ -58,8 +58,8 @@ class BNAdapt(Method):
 class _ForwardOnly(Rule):
     @property
     def repeats(self) -> bool:
-        """It does nothing, every time."""
+        """True: the rule is stateless."""
         return True
 
     def update(self, batch: Batch) -> None:
-        """Nothing: the forward pass has already moved the running statistics."""
+        """Return no update: the forward pass has already updated the running statistics."""

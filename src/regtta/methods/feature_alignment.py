@@ -1,8 +1,7 @@
-"""Feature alignment: the naive form, on raw feature dimensions.
+"""Naive feature alignment: Gaussian moments of each raw feature dimension, without a subspace.
 
-The form that test-time adaptation of classifiers uses and that Adachi et al., "Test-time Adaptation for
-Regression by Subspace Alignment", ICLR 2025, start from and ablate against: no subspace, Gaussian
-moments of each raw dimension.
+The form known from test-time adaptation of classifiers, and the ablation baseline of Adachi et al., "Test-time
+Adaptation for Regression by Subspace Alignment", ICLR 2025.
 """
 
 import logging
@@ -22,18 +21,17 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class FeatureAlignment(AlignmentMethod):
-    """Aligns mean and variance of raw feature dimensions with the source's.
+    """Alignment of the mean and variance of raw feature dimensions with the source.
 
-    ``L = Σ_d α_d · D(N(μ_d, σ²_d), N(μˢ_d, σˢ²_d))`` over the chosen dimensions d.
+    ``L = Σ_d α_d · D(N(μ_d, σ²_d), N(μˢ_d, σˢ²_d))`` over the selected dimensions d.
 
     Args:
-        k: how many raw dimensions, those of largest source variance; ``None`` for all.
+        k: number of raw dimensions, selected by largest source variance; ``None`` selects all.
         weighting: ``α_d = 1 + ‖W_{:,d}‖₂`` (the paper's ``1 + |w_d|`` for one output), else 1.
         metric: ``"kl"`` (both directions, the paper's), ``"w2"`` or ``"l1"``.
         unbiased: divide the batch's variance by B−1 (the paper's equations divide by B).
-        clip: leave out dimensions whose source variance is zero; without it they make the loss
-            diverge.
-        window: align the moments of the last so many samples rather than those of the batch alone; 0 for none.
+        clip: exclude dimensions with zero source variance, which would make the loss diverge.
+        window: number of most recent samples to estimate the moments from; 0 uses the batch alone.
 
     Example:
         >>> FeatureAlignment(k=10, weighting=False).metric
@@ -52,7 +50,7 @@ class FeatureAlignment(AlignmentMethod):
             check_count("k", self.k)
 
     def alignment(self, context: MethodContext) -> Alignment:
-        """The chosen raw dimensions, each moving the output by its own weight."""
+        """Return the selected raw dimensions; the effect of each on the outputs is its column of the head's weight."""
         source = context.require_source()
         chosen = chosen_dimensions(source, self.k, clip=self.clip)
         at_device = chosen.to(context.device)
@@ -65,14 +63,14 @@ class FeatureAlignment(AlignmentMethod):
 
 
 def chosen_dimensions(source: SourceStatistics, k: int | None, *, clip: bool) -> Tensor:
-    """(k,) indices of the raw dimensions of largest source variance, falling."""
+    """Return the indices ``(k,)`` of the raw dimensions with the largest source variance, in descending order."""
     if k is not None and k > source.dimensions and not clip:
         raise OptionError(
-            f"Expected k between 1 and {source.dimensions}, the width of the features, found {k}. k=None takes all."
+            f"Expected k between 1 and {source.dimensions}, the width of the features, found {k}. k=None selects all."
         )
     order = source.feature_variances.argsort(descending=True, stable=True)
     if clip:
         order = order[source.valid_mask[order]]
         if k is not None and k > len(order):
-            logger.warning("k=%d is beyond the %d valid dimensions: using those.", k, len(order))
+            logger.warning("k=%d exceeds the %d valid dimensions; using all of these.", k, len(order))
     return order[:k]

@@ -1,13 +1,12 @@
-"""Feature restoration: histograms of every feature dimension and of the outputs.
+"""Feature restoration: alignment of histograms of all feature dimensions and outputs.
 
 Eastwood, Mason, Williams and Schölkopf, "Source-Free Adaptation to Measurement Shift via Bottom-Up Feature
-Restoration", ICLR 2022, as Adachi et al., ICLR 2025, use it. Changed for regression: the outputs take the place of
-the logits.
+Restoration", ICLR 2022, as used by Adachi et al., ICLR 2025. Changed for regression: outputs replace logits.
 
-Our readings, where the paper is silent: Adam on affine parameters; equal bins between the source's least and greatest
-value of each dimension, to which values are scaled so that the temperature means the same in every dimension; the
-symmetric KL divergence between bin probabilities, with ``epsilon`` added to each, summed over dimensions and outputs;
-dimensions whose range on the source is below float32's epsilon of the widest one's are left out, for they have no bins.
+Choices where the paper gives no details: Adam on affine parameters; bins of equal width over the source range of each
+dimension, with values scaled to that range so that the temperature is comparable between dimensions; symmetric KL
+divergence between bin probabilities, with ``epsilon`` added to each, summed over dimensions and outputs. Dimensions
+whose source range is below float32's epsilon times the largest range are excluded, as bins of zero width are undefined.
 """
 
 from collections.abc import Mapping
@@ -28,14 +27,14 @@ from regtta.processes import Processes
 
 @dataclass(frozen=True, kw_only=True)
 class FeatureRestoration(GradientMethod):
-    """Aligns soft-binned histograms of all features and outputs with the source's.
+    """Alignment of soft-binned histograms of all features and outputs with the source.
 
-    ``L = Σ_d KL(p_d ‖ q_d) + KL(q_d ‖ p_d)`` over bin probabilities p of the batch and q of the source.
+    ``L = Σ_d KL(p_d ‖ q_d) + KL(q_d ‖ p_d)`` with bin probabilities p of the batch and q of the source.
 
     Args:
-        bins: bins a dimension.
-        temperature: of the soft binning, as a share of the dimension's range on the source.
-        epsilon: added to each bin's probability, since an empty bin has no logarithm.
+        bins: number of bins per dimension.
+        temperature: of the soft binning, as a fraction of the source range of the dimension.
+        epsilon: added to every bin probability to avoid the logarithm of zero.
 
     Example:
         >>> FeatureRestoration().bins
@@ -61,11 +60,11 @@ class FeatureRestoration(GradientMethod):
         check_positive("epsilon", self.epsilon)
 
     def gatherers(self) -> Mapping[str, Gatherer]:
-        """Ranges in a first pass over the source, histograms in a second."""
+        """Return the gatherer of ranges (first pass over the source) and histograms (second pass)."""
         return {self.name: _Histograms(self.bins, self.temperature)}
 
     def start(self, context: MethodContext) -> Rule:
-        """Take the source's histograms of the dimensions that vary."""
+        """Return the rule of a new stream, after validating the source histograms."""
         low, high, source, made_with = (
             context.extra(self.name, key) for key in ("low", "high", "probabilities", "temperature")
         )
@@ -77,10 +76,10 @@ class FeatureRestoration(GradientMethod):
                 f"methods=[{self!r}]."
             )
         if not bool((high - low).isfinite().all()):
-            raise StatisticsError(f"The source's ranges are not finite. Collect again with methods=[{self!r}].")
+            raise StatisticsError(f"The source ranges are not finite. Collect again with methods=[{self!r}].")
         if source.shape[1] != self.bins or made_with.item() != self.temperature:
             raise StatisticsError(
-                f"The source's histograms have {source.shape[1]} bins at temperature {made_with.item()}, not "
+                f"The source histograms have {source.shape[1]} bins at temperature {made_with.item()}, not "
                 f"{self.bins} at {self.temperature}. Collect again with methods=[{self!r}]."
             )
         return _Restoration(self, context, low, high, source)
@@ -96,7 +95,7 @@ class _Histograms(Gatherer):
         self.count = 0
 
     def see(self, forward: Forward, number: int) -> None:
-        """Widen the range, or add to the histogram."""
+        """Update the range in the first pass and the histogram in the second."""
         values = restored_values(forward.features, forward.outputs).double()
         if number == 0:
             low, high = values.aminmax(dim=0)
@@ -109,7 +108,7 @@ class _Histograms(Gatherer):
         self.count += len(values)
 
     def merge(self, processes: Processes, number: int) -> None:
-        """The widest range, or the sum of the histograms."""
+        """Merge the ranges or the histograms of all processes."""
         if number == 0:
             width = int(processes.reduce(torch.tensor(len(self.low)), "max"))
             if len(self.low) == 0:
@@ -123,7 +122,7 @@ class _Histograms(Gatherer):
         self.count = int(processes.reduce(torch.tensor(self.count)))
 
     def result(self) -> dict[str, Tensor]:
-        """Ranges (D+O,) and bin probabilities (D+O, bins)."""
+        """Return ranges ``(D+O,)`` and bin probabilities ``(D+O, bins)``."""
         return {
             "low": self.low,
             "high": self.high,
@@ -139,23 +138,24 @@ class _Restoration(Rule):
         ranges = high - low
         varies = ranges > torch.finfo(torch.float32).eps * ranges.max()
         self.method = method
-        self.varies = varies.nonzero().squeeze(1).to(context.device)  # a mask would have to be read from the device
+        # Indices rather than a mask, which would have to be copied from the device at every step.
+        self.varies = varies.nonzero().squeeze(1).to(context.device)
         self.low, self.high, self.source = (
             values[varies].to(context.device, context.dtype) for values in (low, high, source)
         )
 
     @property
     def repeats(self) -> bool:
-        """It looks at nothing but the batch."""
+        """True: the rule is stateless."""
         return True
 
     def update(self, batch: Batch) -> Tensor:
-        """The divergence of the batch's histograms from the source's."""
+        """Return the divergence between the histograms of batch and source."""
         values = restored_values(batch.features, batch.outputs)[:, self.varies].to(self.low.dtype)
         histogram = soft_histogram(values, self.low, self.high, self.method.bins, self.method.temperature)
         return histogram_divergence(histogram, self.source, self.method.epsilon).sum()
 
 
 def restored_values(features: Tensor, outputs: Tensor) -> Tensor:
-    """(B, D+O): features and outputs side by side."""
+    """Return features and outputs concatenated, ``(B, D+O)``."""
     return torch.cat([features, outputs.reshape(len(features), -1)], dim=1)

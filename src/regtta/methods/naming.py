@@ -1,4 +1,4 @@
-"""Methods out of what users type: a name, or a sum of names with weights."""
+"""Parsing of method names and of weighted sums such as ``"tent+0.5*ssa"``."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -12,7 +12,7 @@ _SHARED = frozenset(field_types(GradientMethod))
 
 
 def read_method(table: Mapping[str, type[Method]], text: str, options: Mapping[str, object]) -> Method:
-    """The method or sum that ``text`` names in ``table``, with ``options``."""
+    """Return the method or sum that ``text`` names in ``table``, with ``options`` set."""
     weights, classes = _terms(table, text)
     if len(classes) == 1 and weights == (1.0,):
         return replace(classes[0](), options)
@@ -23,13 +23,13 @@ def read_method(table: Mapping[str, type[Method]], text: str, options: Mapping[s
     terms = tuple(replace(cls(), {n: v for n, v in options.items() if n in field_types(cls)}) for cls in classes)
     first = terms[0]
     if not isinstance(first, GradientMethod):
-        raise OptionError(f"{first.name} descends no loss, so it cannot be part of a sum.")
+        raise OptionError(f"{first.name} has no loss to minimise, so it cannot be part of a sum.")
     shared = {name: getattr(first, name) for name in _SHARED}
     return Sum(terms=terms, weights=weights, **shared)  # type: ignore[arg-type]
 
 
 def options_of(table: Mapping[str, type[Method]], text: str, assignments: Iterable[str]) -> dict[str, object]:
-    """Options of the method or sum ``text`` out of texts like ``"k=25"``."""
+    """Parse assignments such as ``"k=25"`` into options of the method or sum ``text``."""
     return parse_as(text, _known(_terms(table, text)[1]), assignments)
 
 

@@ -1,8 +1,8 @@
-"""Oracle: fine-tuning on the target's labels, the upper bound of every table.
+"""Oracle: fine-tuning on target labels, the upper bound of test-time adaptation.
 
-Adachi et al., "Test-time Adaptation for Regression by Subspace Alignment", ICLR 2025, compare with it and do
-not say what it moves. Our reading: the same parameters, optimizer and schedule as SSA, with the task's loss on
-labels; ``trainable="all"`` is the second line of our tables.
+Adachi et al., "Test-time Adaptation for Regression by Subspace Alignment", ICLR 2025, compare with it without stating
+which parameters are trained. Here: parameters, optimizer and schedule of SSA with the task loss on labels;
+``trainable="all"`` is the second oracle in the tables of this project.
 """
 
 import logging
@@ -23,9 +23,9 @@ Task = Literal["regression", "classification"]
 
 @dataclass(frozen=True, kw_only=True)
 class Oracle(GradientMethod):
-    """Learns from the target's labels: no test-time adaptation, but its upper bound.
+    """Supervised fine-tuning on target labels: an upper bound, not test-time adaptation.
 
-    ``L = mean (f(x) − y)²``, or the cross-entropy of a classifier.
+    ``L = mean (f(x) − y)²`` for regression, the cross-entropy for classification.
 
     Args:
         task: ``"regression"`` or ``"classification"``.
@@ -46,9 +46,11 @@ class Oracle(GradientMethod):
         super().__post_init__()
         check_choice("task", self.task, ("regression", "classification"))
 
-    def start(self, context: MethodContext) -> Rule:  # noqa: ARG002 - every method is asked the same way
-        """Say loudly what this is."""
-        logger.warning("The oracle learns from the target's labels: an upper bound, not an adaptation.")
+    def start(self, context: MethodContext) -> Rule:  # noqa: ARG002 - signature of the base class
+        """Return the rule of a new stream, and log a warning that labels are used."""
+        logger.warning(
+            "The oracle learns from target labels: its scores are an upper bound, not a result of adaptation."
+        )
         return _Supervised(self.task)
 
 
@@ -57,28 +59,28 @@ class _Supervised(Rule):
         self.task = task
 
     def update(self, batch: Batch) -> Tensor:
-        """The task's loss on the labels."""
+        """Return the task loss on the labels."""
         outputs, targets = batch.outputs, batch.require_targets().to(batch.outputs.device)
         if self.task == "classification":
             return _cross_entropy(outputs, targets)
         if targets.numel() != outputs.numel() or len(targets) != len(outputs):
             raise BatchError(
                 f"Targets of shape {tuple(targets.shape)} do not fit outputs of shape {tuple(outputs.shape)}. "
-                "Give one row a sample and one column an output."
+                "Pass one row per sample and one column per output."
             )
         return functional.mse_loss(outputs, targets.reshape(outputs.shape).to(outputs.dtype))
 
 
 def _cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
-    """The mean cross-entropy of logits (B, C) against class numbers (B,) or probabilities (B, C)."""
+    """Return the mean cross-entropy of logits ``(B, C)`` and class indices ``(B,)`` or probabilities ``(B, C)``."""
     numbers = not targets.is_floating_point()
     expected = outputs.shape[:1] + outputs.shape[2:] if numbers else outputs.shape
     try:
         if targets.shape == expected:
             return functional.cross_entropy(outputs, targets.long() if numbers else targets.to(outputs.dtype))
-    except IndexError:  # a number beyond the classes; told below
+    except IndexError:  # class index out of range; reported below
         pass
     raise BatchError(
         f"Targets of shape {tuple(targets.shape)} and {targets.dtype} do not fit logits of shape "
-        f"{tuple(outputs.shape)}, (B, C). Give class numbers (B,) as integers from 0 to C - 1, or probabilities (B, C)."
+        f"{tuple(outputs.shape)}, (B, C). Pass class indices (B,) as integers from 0 to C - 1, or probabilities (B, C)."
     )

@@ -1,12 +1,12 @@
-"""Prototype: the head's weight as a single prototype, moved to the mean of the target's features.
+"""Prototype: the head's weight as a single prototype, updated to the mean of the target features.
 
 After T3A: Iwasawa and Matsuo, "Test-Time Classifier Adjustment Module for Model-Agnostic Domain
 Generalization", NeurIPS 2021, in the form that Adachi et al., ICLR 2025, compare with. Changed for regression:
-one prototype, no entropy filter, since a regressor has neither classes nor entropy.
+one prototype and no entropy filter, since a regressor has neither classes nor entropy.
 
-Our reading, where the paper gives no formula: the weight becomes the mean of itself and of all target features
-seen so far, scaled to the norm it had; the bias stays. Unscaled (``rescale=False``) it diverges on every data
-set, as the paper's Biwi row does.
+Choice where the paper gives no formula: the weight becomes the mean of itself and all target features seen so far,
+rescaled to its original norm; the bias is unchanged. Without rescaling (``rescale=False``) the method diverges on every
+data set, as it does on Biwi in the paper.
 """
 
 from collections.abc import Mapping
@@ -22,12 +22,12 @@ from regtta.weight_assignment import check_assignable
 
 @dataclass(frozen=True, kw_only=True)
 class Prototype(Method):
-    """Moves the head's weight to the running mean of the target's features.
+    """Replacement of the head's weight by the running mean of the target features.
 
-    ``w ← ‖w₀‖ · m / ‖m‖``, ``m = (w₀ + Σ z_i) / (1 + n)`` over all n samples so far.
+    ``w ← ‖w₀‖ · m / ‖m‖``, ``m = (w₀ + Σ z_i) / (1 + n)`` over all n samples seen so far.
 
     Args:
-        rescale: keep the norm that the weight was trained to; without it ``w ← m``.
+        rescale: keep the norm of the trained weight; otherwise ``w ← m``.
 
     Example:
         >>> Prototype().rescale
@@ -46,16 +46,16 @@ class Prototype(Method):
 
     @property
     def schedule(self) -> Schedule:
-        """Only the head moves, and by no gradient."""
+        """Schedule without an optimizer: the rule replaces the head."""
         return Schedule()
 
     def start(self, context: MethodContext) -> Rule:
-        """Begin with the trained weight as the only sample."""
+        """Return the rule of a new stream, with the trained weight as the first sample of the mean."""
         outputs = context.require_head().out_features
         if outputs > 1:
             raise ModelError(
-                f"{type(context.model).__name__} has no single prototype: it gives {outputs} outputs, and all of "
-                "them would be moved to the same weight. Take a method that fits, such as ssa."
+                f"{type(context.model).__name__} has no single prototype: it gives {outputs} outputs, which would all "
+                "get the same weight. Use another method, such as ssa."
             )
         check_assignable(context.require_head(), "weight")
         return _RunningMean(self, context)
@@ -70,7 +70,7 @@ class _RunningMean(Rule):
         self.count = 1
 
     def update(self, batch: Batch) -> NewHead:
-        """Add the batch to the mean."""
+        """Add the batch to the mean and return the new head."""
         self.total = self.total + batch.features.detach().to(self.total.dtype).sum(dim=0)
         self.count += len(batch.features)
         mean = self.total / self.count
@@ -78,16 +78,16 @@ class _RunningMean(Rule):
         return NewHead(weight.unsqueeze(0))
 
     def state_dict(self) -> dict[str, Any]:
-        """The sum so far."""
+        """Return the sum of the features and their count."""
         return {"total": self.total.clone(), "count": self.count}
 
     def validate_state(self, state: object, path: str) -> None:
-        """Raise a StateError unless ``state`` is a sum of features and their count."""
+        """Raise StateError unless ``state`` is a sum of features and their count."""
         found = require_mapping(path, state, ("total", "count"))
         require_tensor(f"{path}/total", found["total"], self.total.shape, self.total.dtype)
         require_count(f"{path}/count", found["count"], least=1)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a sum."""
+        """Restore the sum from :meth:`state_dict`."""
         self.total = state["total"].to(self.total)
         self.count = state["count"]

@@ -1,18 +1,18 @@
 """RSD: representation subspace distance.
 
 Chen, Wang, Wang and Long, "Representation Subspace Distance for Domain Adaptation Regression", ICML 2021, in
-the test-time form of Adachi et al., ICLR 2025: the source's bases come from the whole source set beforehand
-instead of from a mini-batch beside the target's.
+the test-time form of Adachi et al., ICLR 2025: the source bases are computed beforehand from the whole source set
+instead of from a source mini-batch.
 
-Our readings, where the paper is silent: Adam with learning rate 1e-3 on affine parameters; as many bases as the
+Choices where the paper gives no details: Adam with learning rate 1e-3 on affine parameters; as many bases as the
 batch has samples, at most ``k``; the distance is the sum of the sines of the principal angles plus 0.1 times the
-basis mismatch. The source's bases are the leading singular vectors of its features as they are, not centred, as
-the batch's are; they follow from the mean and the covariance, so no pass over the data is needed for them.
+basis mismatch. The bases are the leading singular vectors of the uncentred features; those of the source follow from
+its mean and covariance, without a further pass over the data.
 
-Only bases that mean something are compared. Beyond the rank of the batch's or of the source's features there are none.
-And two subspaces of n out of d dimensions share at least 2n − d directions whatever the batch is: their angles are 0,
-and with two of them or more the bases P and Q are arbitrary. So n is at most (d + 1) / 2, where the most angles can
-differ from 0; for d the larger of both ranks is taken.
+Only well-defined bases are compared, at most as many as the ranks of the batch and source features. Two subspaces of
+dimension n in d dimensions share at least 2n − d directions for any batch: the corresponding angles are 0, and with two
+or more of them P and Q are arbitrary. Therefore n is at most (d + 1) / 2, which maximises the number of non-trivial
+angles, with d the larger of the two ranks.
 """
 
 from dataclasses import dataclass
@@ -30,15 +30,15 @@ from regtta.statistics import SourceStatistics
 
 @dataclass(frozen=True, kw_only=True)
 class RSD(GradientMethod):
-    """Pulls the subspace that a batch's features span to the one the source's span.
+    """Minimisation of the distance between the subspaces spanned by batch and source features.
 
     ``L = Σ sin θ_i + mismatch · ‖|P| − |Q|‖_F``, with ``U_sᵀ U_t = P cos(Θ) Qᵀ``.
 
-    A batch whose singular value decomposition does not converge, or whose features lie on one line as the source's do,
-    is skipped, and the step's verdict says so.
+    A batch is skipped, with the reason in the step's verdict, if its singular value decomposition does not converge or
+    if the features of batch and source both have rank one.
 
     Args:
-        k: at most this many bases.
+        k: maximum number of bases.
         mismatch: weight of the basis mismatch.
 
     Example:
@@ -62,25 +62,25 @@ class RSD(GradientMethod):
         check_not_negative("mismatch", self.mismatch)
 
     def start(self, context: MethodContext) -> Rule:
-        """Take the source's bases and their rank from the statistics."""
+        """Return the rule of a new stream, with the bases and rank of the source features."""
         source = context.require_source()
         bases = uncentred_bases(source)[:, : self.k]
         return _SubspaceDistance(bases.to(context.device, context.dtype), uncentred_rank(source), self.mismatch)
 
 
 def uncentred_bases(source: SourceStatistics) -> Tensor:
-    """(D, D) left singular vectors of the source's features (not centred) as columns, leading ones first."""
+    """Return the left singular vectors of the uncentred source features as columns, leading first, ``(D, D)``."""
     return source.uncentred_spectrum[1]
 
 
 def uncentred_rank(source: SourceStatistics) -> int:
-    """How many of them mean something: those of singular values above ``s₁ · D · 1.19e-7``, float32's epsilon."""
+    """Return the rank: the number of singular values above ``s₁ · D · 1.19e-7``, with float32's epsilon."""
     squares, _ = source.uncentred_spectrum
     return int((squares > squares[0] * (len(squares) * torch.finfo(torch.float32).eps) ** 2).sum())
 
 
 def numerical_rank(values: Tensor, size: int) -> int:
-    """How many singular ``values``, falling, of a matrix whose larger side is ``size`` are more than rounding."""
+    """Return how many singular ``values`` of a matrix with larger side ``size`` exceed the rounding error."""
     return int((values > values[0] * size * torch.finfo(values.dtype).eps).sum())
 
 
@@ -91,7 +91,7 @@ class _SubspaceDistance(Rule):
         self.mismatch = mismatch
 
     def update(self, batch: Batch) -> Tensor | Skip:
-        """The distance between the batch's subspace and the source's."""
+        """Return the distance between the subspaces of batch and source, or skip the batch."""
         features = batch.features.to(self.bases.dtype)
         try:
             bases, values, _ = singular_vectors(features.T)
@@ -104,8 +104,8 @@ class _SubspaceDistance(Rule):
         return sines + self.mismatch * mismatch
 
     def _comparable(self, rank: int) -> int:
-        """How many bases of a batch of features of this rank can be compared with the source's."""
+        """Return the number of comparable bases for batch features of this rank."""
         dimensions = max(rank, self.rank)
         if dimensions < 2:
-            return 0  # both are the same line
+            return 0  # both features span at most one direction
         return min(rank, self.rank, self.bases.shape[1], (dimensions + 1) // 2)

@@ -1,4 +1,4 @@
-"""Source: the model as it was trained."""
+"""Source: the unadapted model."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -8,7 +8,7 @@ from regtta.methods.base import Batch, Method, MethodContext, Rule, Schedule
 
 @dataclass(frozen=True, kw_only=True)
 class Source(Method):
-    """Predicts and never changes: the line every other method must beat."""
+    """Unadapted model: the baseline of all other methods."""
 
     name: ClassVar[str] = "source"
     paper: ClassVar[str] = "the model as trained"
@@ -16,14 +16,14 @@ class Source(Method):
 
     @property
     def schedule(self) -> Schedule:
-        """Nothing moves."""
+        """Schedule that updates nothing."""
         return Schedule()
 
-    def start(self, context: MethodContext) -> Rule:  # noqa: ARG002 - every method is asked the same way
-        """A rule that asks for nothing."""
+    def start(self, context: MethodContext) -> Rule:  # noqa: ARG002 - signature of the base class
+        """Return a rule without updates."""
         return _Stay()
 
 
 class _Stay(Rule):
     def update(self, batch: Batch) -> None:
-        """Nothing."""
+        """Return no update."""

@@ -3,8 +3,8 @@
 Adachi, Yamaguchi, Kumagai and Hamagami, "Test-time Adaptation for Regression by Subspace Alignment",
 ICLR 2025.
 
-The source features of a regressor live in a small subspace. SSA projects the target's features onto
-its leading directions and pulls their mean and variance to the source's, most of all where they move
+The source features of a regressor concentrate in a low-dimensional subspace. SSA projects the target features onto
+its leading directions and aligns their mean and variance with the source, weighted by the effect of each direction on
 the output.
 """
 
@@ -23,20 +23,20 @@ from regtta.statistics import Subspace
 
 @dataclass(frozen=True, kw_only=True)
 class SSA(AlignmentMethod):
-    """Aligns the target's features with the source's in the subspace where the source's live.
+    """Alignment of the target features with the source in the principal subspace of the source features.
 
-    ``L = Σ_{d≤k} α_d · D(N(μ̃_d, σ̃²_d), N(0, λ_d))`` over the projected batch ``(z − μ) V``.
+    ``L = Σ_{d≤k} α_d · D(N(μ̃_d, σ̃²_d), N(0, λ_d))`` with the moments of the projected batch ``(z − μ) V``.
 
     Args:
-        k: how many leading directions; ``"auto"`` takes the rank of the source features.
+        k: number of leading directions; ``"auto"`` uses the rank of the source features.
         weighting: ``α_d = 1 + ‖W v_d‖₂`` (the paper's ``1 + |wᵀv_d|`` for one output), else 1.
         metric: ``"kl"`` (both directions, the paper's), ``"w2"`` or ``"l1"``.
         unbiased: divide the batch's variance by B−1 (the paper's equations divide by B).
-        clip: cut ``k`` to the rank; without it, directions of no variance make the loss diverge.
-        window: align the moments of the last so many samples rather than those of the batch alone; 0 for none.
-        free_output: leave the directions along which the output moves as they are, and align those that are
-            uncorrelated with it on the source: for targets whose labels may have moved. BatchNorm by the batch would
-            move the output all the same; take ``batch_norm="source"`` with it.
+        clip: limit ``k`` to the rank, as directions of zero variance would make the loss diverge.
+        window: number of most recent samples to estimate the moments from; 0 uses the batch alone.
+        free_output: align only directions that are uncorrelated with the output on the source, for targets whose label
+            distribution may have shifted. Combine with ``batch_norm="source"``, since normalisation by the batch would
+            change the output distribution nevertheless.
 
     Example:
         >>> SSA(k=25, metric="w2").k
@@ -57,7 +57,7 @@ class SSA(AlignmentMethod):
         check_bool("free_output", self.free_output)
 
     def alignment(self, context: MethodContext) -> Alignment:
-        """The leading directions; the source's mean is the origin there, its variances are λ."""
+        """Return the leading directions, in which the source has mean 0 and variances λ."""
         subspace = context.require_source().top(self.k, clip=self.clip)
         weight = context.require_head().weight.detach().cpu().double()
         if self.free_output:
@@ -71,15 +71,15 @@ class SSA(AlignmentMethod):
 
 
 def _around_output(subspace: Subspace, weight: Tensor, context: MethodContext) -> Alignment:
-    """The whitened directions orthogonal to the outputs' own: uncorrelated with them on the source, of variance 1."""
+    """Return the whitened directions that are uncorrelated with the outputs on the source; their variance is 1."""
     scale = subspace.variances.sqrt()
     _, sizes, directions = torch.linalg.svd(weight @ subspace.basis * scale, full_matrices=True)
     rank = int((sizes > sizes.max() * 1e-9).sum())
     free = directions[rank:].T
     if free.shape[1] == 0:
         raise OptionError(
-            f"k={len(scale)} directions are no more than the outputs move along, and free_output leaves those out. "
-            "Pass a larger k."
+            f"Expected more directions than the {rank} along which the outputs vary, which free_output excludes, found "
+            f"k={len(scale)}. Pass a larger k."
         )
     at_device = Subspace(subspace.mean, torch.ones(free.shape[1]), subspace.basis / scale @ free)
     return Alignment(

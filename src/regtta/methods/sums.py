@@ -1,7 +1,4 @@
-"""Sums of methods: one step down a weighted sum of their losses.
-
-Tent + SSA in the paper's classification tables is such a sum; any other is made the same way.
-"""
+"""Weighted sums of methods, such as Tent + SSA in the paper's classification tables."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,13 +16,14 @@ from regtta.state_validation import require_mapping, validate_part
 
 @dataclass(frozen=True, kw_only=True)
 class Sum(GradientMethod):
-    """Descends the weighted sum of the losses of several methods.
+    """Weighted sum of the losses of several methods.
 
-    ``L = Σ_j weight_j · L_j``. What moves, by which optimizer, and what BatchNorm does are the sum's own.
+    ``L = Σ_j weight_j · L_j``. Trainable parameters, optimizer and BatchNorm mode are those of the sum; the terms' own
+    are ignored.
 
     Args:
-        terms: the methods, each one that descends a loss.
-        weights: one a term; all 1 by default.
+        terms: methods that minimise a loss.
+        weights: one per term; 1 by default.
     """
 
     terms: tuple[GradientMethod, ...]
@@ -34,19 +32,19 @@ class Sum(GradientMethod):
     paper: ClassVar[str] = "a sum of methods"
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be summed; need what any term needs."""
+        """Validate fields, and require what any term requires."""
         super().__post_init__()
         if not isinstance(self.terms, tuple | list) or not isinstance(self.weights, tuple | list):
             raise OptionError(f"Expected terms and weights as tuples, found {self.terms!r} and {self.weights!r}.")
         for term in self.terms:
             if not isinstance(term, GradientMethod):
-                raise OptionError(f"{type(term).__name__} descends no loss, so it cannot be part of a sum.")
+                raise OptionError(f"{type(term).__name__} has no loss to minimise, so it cannot be part of a sum.")
         weights = self.weights or (1.0,) * len(self.terms)
         if len(self.terms) < 2 or len(weights) != len(self.terms):
-            raise OptionError(f"Expected two terms or more and a weight each, found {self.terms} and {weights}.")
+            raise OptionError(f"Expected two terms or more and one weight per term, found {self.terms} and {weights}.")
         for weight in weights:
             check_positive("a weight", weight)
-        # Facts of the class for every other method; of the instance for a sum.
+        # Class attributes in every other method; a sum derives them from its terms.
         object.__setattr__(self, "weights", weights)
         object.__setattr__(self, "name", "+".join(term.name for term in self.terms))
         for need in ("needs_source", "needs_head", "takes_targets"):
@@ -54,15 +52,15 @@ class Sum(GradientMethod):
 
     @property
     def learns_from_one(self) -> bool:
-        """Only if every term does."""
+        """True if every term can learn from one sample."""
         return all(term.learns_from_one for term in self.terms)
 
     def gatherers(self) -> Mapping[str, Gatherer]:
-        """What any term gathers."""
+        """Return the gatherers of all terms."""
         return {name: gatherer for term in self.terms for name, gatherer in term.gatherers().items()}
 
     def start(self, context: MethodContext) -> Rule:
-        """Start every term."""
+        """Return the rule of a new stream."""
         return _SumRule([term.start(context) for term in self.terms], self.weights)
 
 
@@ -73,12 +71,12 @@ class _SumRule(Rule):
 
     @property
     def repeats(self) -> bool:
-        """If every term does."""
+        """True if every term can be replayed."""
         return all(rule.repeats for rule in self.rules)
 
     def update(self, batch: Batch) -> Update:
-        """The weighted sum; a term that takes no step makes the sum take none."""
-        answers = [rule.update(batch) for rule in self.rules]  # all of them: each has its memory to keep
+        """Return the weighted sum of the losses, or no step if any term takes none."""
+        answers = [rule.update(batch) for rule in self.rules]  # every term, as each may store the batch
         losses = [answer for answer in answers if isinstance(answer, Tensor)]
         if len(losses) < len(answers):
             others = [answer for answer in answers if not isinstance(answer, Tensor)]
@@ -86,16 +84,16 @@ class _SumRule(Rule):
         return torch.stack([weight * loss for weight, loss in zip(self.weights, losses, strict=True)]).sum()
 
     def state_dict(self) -> dict[str, Any]:
-        """Every term's."""
+        """Return the states of all terms."""
         return {str(index): rule.state_dict() for index, rule in enumerate(self.rules)}
 
     def validate_state(self, state: object, path: str) -> None:
-        """Raise a StateError where that of a term is not of its form."""
+        """Raise StateError if the state of a term is invalid."""
         found = require_mapping(path, state, [str(index) for index in range(len(self.rules))])
         for index, rule in enumerate(self.rules):
             validate_part(rule, found[str(index)], f"{path}/{index}")
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Every term's."""
+        """Restore all terms from :meth:`state_dict`."""
         for index, rule in enumerate(self.rules):
             rule.load_state_dict(state[str(index)])

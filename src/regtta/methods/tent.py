@@ -1,8 +1,8 @@
 """Tent: entropy minimisation, for classification heads.
 
 Wang, Shelhamer, Liu, Olshausen and Darrell, "Tent: Fully Test-time Adaptation by Entropy Minimization",
-ICLR 2021. A regressor's output is no distribution and has no entropy: Tent is here for classifiers, by
-itself and summed with SSA (``regtta.method("tent+ssa")``), as in the paper's classification tables.
+ICLR 2021. The output of a regressor has no entropy, so Tent applies to classifiers only, alone or summed with SSA
+(``regtta.method("tent+ssa")``) as in the classification tables of Adachi et al., ICLR 2025.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from regtta.methods.base import Batch, GradientMethod, MethodContext, Rule
 
 @dataclass(frozen=True, kw_only=True)
 class Tent(GradientMethod):
-    """Minimises the entropy of a classifier's predictions.
+    """Minimisation of the entropy of a classifier's predictions.
 
     ``L = mean_i H(softmax(f(x_i)))``
 
@@ -31,12 +31,12 @@ class Tent(GradientMethod):
     needs_head: ClassVar[bool] = True
 
     def start(self, context: MethodContext) -> Rule:
-        """Refuse a head that cannot be a classifier's."""
+        """Return the rule of a new stream, or raise ModelError if the head has fewer than two outputs."""
         outputs = context.require_head().out_features
         if outputs < 2:
             raise ModelError(
                 f"{type(context.model).__name__} has no classification head: it gives {outputs} output, and "
-                "tent needs logits of at least 2 classes. For regression take a method such as ssa."
+                "tent needs logits of at least 2 classes. For regression, use a method such as ssa."
             )
         return _Entropy()
 
@@ -44,9 +44,9 @@ class Tent(GradientMethod):
 class _Entropy(Rule):
     @property
     def repeats(self) -> bool:
-        """It looks at nothing but the batch."""
+        """True: the rule is stateless."""
         return True
 
     def update(self, batch: Batch) -> Tensor:
-        """The mean entropy of the batch."""
+        """Return the mean entropy of the predictions."""
         return entropy(batch.outputs).mean()

@@ -1,12 +1,12 @@
-"""TTT: test-time training by predicting rotations.
+"""TTT: test-time training by rotation prediction.
 
 Sun, Wang, Liu, Miller, Efros and Hardt, "Test-Time Training with Self-Supervision for Generalization under
-Distribution Shifts", ICML 2020, as Adachi et al., ICLR 2025, use it: one linear branch from the features to four
-logits, trained together with the regressor on the source, predicts by which multiple of 90° an image was turned.
-At test time the extractor descends the branch's loss; the branch itself stays.
+Distribution Shifts", ICML 2020, as used by Adachi et al., ICLR 2025: a linear branch from the features to four logits,
+trained jointly with the regressor on the source, predicts the multiple of 90° by which an image was rotated. At test
+time the extractor minimises the loss of the branch, which stays fixed.
 
-Our readings, where the paper is silent: all of the extractor moves, BatchNorm in batch mode, each image is turned
-by a random multiple of 90°.
+Choices where the paper gives no details: the whole extractor is trained, BatchNorm is in batch mode, and each image is
+rotated by a random multiple of 90°.
 """
 
 from collections.abc import Mapping
@@ -36,14 +36,14 @@ ROTATIONS = 4
 
 @dataclass(frozen=True, kw_only=True)
 class TTT(GradientMethod):
-    """Descends the loss of a branch that predicts by how much an image was turned.
+    """Minimisation of the loss of a branch that predicts image rotations.
 
     ``L = mean_i CE(branch(g(rot(x_i, r_i))), r_i)``, ``r_i`` random in {0°, 90°, 180°, 270°}.
 
     Args:
-        branch: the linear layer (4 × D) trained together with the model. ``collect(..., methods=[TTT(branch=layer)])``
-            stores it with the statistics, and ``TTT()`` finds it there.
-        seed: of the random turns.
+        branch: linear layer (4 × D) trained jointly with the model. ``collect(..., methods=[TTT(branch=layer)])``
+            stores it with the statistics, from which ``TTT()`` restores it.
+        seed: of the random rotations.
 
     Example:
         >>> TTT().optimizer
@@ -71,28 +71,28 @@ class TTT(GradientMethod):
             )
 
     def gatherers(self) -> Mapping[str, Gatherer]:
-        """The branch's weights, which need no pass over the data."""
+        """Return the gatherer that stores the weights of the branch; it needs no pass over the data."""
         if self.branch is None:
             raise ModelError(
-                "Nothing to store: TTT's branch is trained together with the model, never collected. Pass "
-                "TTT(branch=<the linear layer that was trained>)."
+                "There is no branch to store: it is trained together with the model, never collected. Pass "
+                "TTT(branch=<the trained linear layer>)."
             )
         return {self.name: Stored(_values(self.branch))}
 
     def start(self, context: MethodContext) -> Rule:
-        """Find the branch and check that it fits."""
+        """Return the rule of a new stream, after validating the shape of the branch."""
         weight, bias = self._branch(context)
         width = context.require_head().in_features
         if tuple(weight.shape) != (ROTATIONS, width):
             raise ModelError(
-                f"{type(context.model).__name__} has no place for this branch: expected a linear layer from {width} "
+                f"The branch does not fit {type(context.model).__name__}: expected a linear layer from {width} "
                 f"features to {ROTATIONS} rotations, found weights of shape {tuple(weight.shape)}."
             )
         dtype = context.require_head().weight.dtype
         return _Rotations(weight.to(context.device, dtype), bias.to(context.device, dtype), self.seed)
 
     def _branch(self, context: MethodContext) -> tuple[Tensor, Tensor]:
-        """Weight (4, D) and bias (4,): the branch given, else the one stored with the statistics."""
+        """Return weight ``(4, D)`` and bias ``(4,)`` of the given branch, else of the one in the statistics."""
         if self.branch is None:
             return context.extra(self.name, "weight"), context.extra(self.name, "bias")
         values = _values(self.branch)
@@ -111,16 +111,16 @@ class _Rotations(RandomRule):
         self.bias = bias
 
     def update(self, batch: Batch) -> Tensor:
-        """Turn every image and ask the branch by how much."""
+        """Return the rotation-prediction loss on randomly rotated images."""
         turns = torch.randint(ROTATIONS, (len(batch.inputs),), generator=self.generator)
         turns = turns.to(batch.inputs.device)
         features = batch.forward(rotated(batch.inputs, turns)).features
-        guesses = functional.linear(features, self.weight, self.bias)
-        return batch.everywhere(functional.cross_entropy(guesses, turns, reduction="none")).mean()
+        logits = functional.linear(features, self.weight, self.bias)
+        return batch.everywhere(functional.cross_entropy(logits, turns, reduction="none")).mean()
 
 
 def rotated(images: Tensor, turns: Tensor) -> Tensor:
-    """Images (B, C, S, S), each turned by its own multiple ``turns`` (B,) of 90°.
+    """Return images ``(B, C, S, S)``, each rotated by its multiple ``turns`` ``(B,)`` of 90°.
 
     Example:
         >>> rotated(torch.tensor([[[[1, 2], [3, 4]]]]), torch.tensor([1])).tolist()
@@ -128,12 +128,12 @@ def rotated(images: Tensor, turns: Tensor) -> Tensor:
     """
     if images.ndim != 4 or images.shape[-1] != images.shape[-2]:
         raise BatchError(
-            f"ttt turns images by 90°: expected inputs of shape (B, C, S, S), found {tuple(images.shape)}. Take a "
-            "method that fits any input, such as ssa."
+            f"ttt rotates square images: expected inputs of shape (B, C, S, S), found {tuple(images.shape)}. For other "
+            "inputs, use a method such as ssa."
         )
     return rotation_table(images)[turns, torch.arange(len(images), device=images.device)]
 
 
 def rotation_table(images: Tensor) -> Tensor:
-    """(4, B, C, S, S): the images turned by 0°, 90°, 180° and 270°."""
+    """Return the images rotated by 0°, 90°, 180° and 270°, ``(4, B, C, S, S)``."""
     return torch.stack([torch.rot90(images, turn, dims=(2, 3)) for turn in range(ROTATIONS)])

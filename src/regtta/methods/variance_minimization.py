@@ -1,12 +1,12 @@
-"""Variance minimisation: the same answer for every view of an input.
+"""Variance minimisation: consistent predictions over augmented views of an input.
 
 After MEMO: Zhang, Levine and Finn, "MEMO: Test Time Robustness via Adaptation and Augmentation", NeurIPS 2022, in
 the form that Adachi et al., ICLR 2025, compare with. Changed for regression: the variance of the output over
-augmented views takes the place of the entropy of their mean.
+augmented views replaces the entropy of their mean prediction.
 
-Our readings, where the paper is silent: the loss is the mean over inputs of the variance over views; all of the
-extractor moves, BatchNorm in batch mode. Nothing keeps this loss from making the output constant, and in the
-paper's tables it does.
+Choices where the paper gives no details: the loss is the mean over inputs of the variance over views; the whole
+extractor is trained, and BatchNorm is in batch mode. The loss admits constant outputs as a trivial solution, to which
+the method collapses in the paper's tables.
 """
 
 from collections.abc import Callable
@@ -27,14 +27,14 @@ Augmentation = Callable[[Tensor, torch.Generator], Tensor]
 
 @dataclass(frozen=True, kw_only=True)
 class VarianceMinimization(GradientMethod):
-    """Minimises the variance of the output over augmented views of each input.
+    """Minimisation of the output variance over augmented views of each input.
 
     ``L = mean_i Var_v f(view_v(x_i))``, summed over outputs.
 
     Args:
-        views: augmented views an input.
-        augment: ``"images"`` shifts images by up to an eighth of their side and jitters brightness and contrast by a
-            fifth (no flips and no turns, which change what a regressor should answer), or a callable
+        views: number of augmented views per input.
+        augment: ``"images"`` translates images by up to an eighth of their side and jitters brightness and contrast by
+            up to a fifth (without flips and rotations, which may change the label of a regression task), or a callable
             ``(inputs, generator) -> views`` that draws one view of each input.
         seed: of the augmentation.
 
@@ -58,12 +58,12 @@ class VarianceMinimization(GradientMethod):
         check_count("views", self.views)
         check_whole("seed", self.seed)
         if self.views < 2:
-            raise OptionError("Expected views of at least 2: one view has no variance.")
+            raise OptionError("Expected views to be at least 2, found 1: one view has no variance.")
         if not callable(self.augment):
             check_choice("augment", self.augment, ("images",))
 
-    def start(self, context: MethodContext) -> Rule:  # noqa: ARG002 - every method is asked the same way
-        """Get ready to draw views."""
+    def start(self, context: MethodContext) -> Rule:  # noqa: ARG002 - signature of the base class
+        """Return the rule of a new stream."""
         augment = self.augment if callable(self.augment) else shift_and_jitter
         return _Views(augment, self.views, self.seed)
 
@@ -75,7 +75,7 @@ class _Views(RandomRule):
         self.views = views
 
     def update(self, batch: Batch) -> Tensor:
-        """The variance over views, of all outputs of all inputs."""
+        """Return the output variance over views, summed over outputs and averaged over inputs."""
         views = [self.augment(batch.inputs, self.generator) for _ in range(self.views)]
         outputs = batch.forward(torch.cat(views)).outputs
         spread = outputs.reshape(self.views, len(batch.inputs), outputs.shape[1:].numel()).var(dim=0).sum(dim=1)

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Protocol, get_args
 
 from regtta.monitor.alarms import Alarm, AlarmWatch
-from regtta.monitor.extras import extra_package
 from regtta.monitor.signals import NUMBERS, Signals
+from regtta.optional_imports import import_optional
 from regtta.options import check_choice, check_count, check_not_negative, check_positive, check_share
 from regtta.state_validation import require_count, require_mapping, require_number, validate_part
 
@@ -48,7 +48,7 @@ class DriftAlarm(Alarm):
         check_positive("threshold", self.threshold)
         check_share("confidence", self.confidence)
         if self.detector == "adwin":
-            extra_package("river.drift", "The detector ADWIN")
+            import_optional("river.drift", "monitor", "The ADWIN detector")
 
     def start(self) -> AlarmWatch:
         """A watch that has seen nothing yet."""
@@ -116,7 +116,7 @@ class PageHinkley:
 
 class _Adwin:
     def __init__(self, confidence: float) -> None:
-        self.test = extra_package("river.drift", "The detector ADWIN").ADWIN(delta=confidence)
+        self.test = import_optional("river.drift", "monitor", "The ADWIN detector").ADWIN(delta=confidence)
 
     def changed(self, value: float) -> bool:
         self.test.update(value)

@@ -11,8 +11,8 @@ import numpy as np
 from regtta.errors import FileError
 from regtta.files import refuse_existing
 from regtta.monitor.events import Event
-from regtta.monitor.extras import extra_package
 from regtta.monitor.signals import Signals
+from regtta.optional_imports import import_optional
 
 
 @dataclass(frozen=True)
@@ -77,8 +77,9 @@ class TensorBoard(Writer):
     """
 
     def __init__(self, folder: str | Path) -> None:
-        extra_package("tensorboard", "The writer for TensorBoard")
-        self._writer = extra_package("torch.utils.tensorboard", "The writer for TensorBoard").SummaryWriter(str(folder))
+        import_optional("tensorboard", "monitor", "The TensorBoard writer")
+        module = import_optional("torch.utils.tensorboard", "monitor", "The TensorBoard writer")
+        self._writer = module.SummaryWriter(str(folder))
 
     def write(self, news: News) -> None:
         """Add a point to every curve."""

@@ -39,7 +39,7 @@ def test_another_array_by_name(tmp_path: Path):
     [
         ({"inputs": "xs"}, r"no array 'xs'; it has \['x', 'y'\]. Pass --inputs NAME. Did you mean 'x'"),
         ({"target": "age"}, r"no array 'age'; .*Pass --target NAME"),
-        ({"columns": ("a",)}, "--columns has no meaning for an .npz file. Name the array with --inputs"),
+        ({"columns": ("a",)}, "--columns does not apply to an .npz file. Name the array with --inputs"),
     ],
 )
 def test_wrong_options(tmp_path: Path, options, words):

@@ -71,7 +71,7 @@ def test_a_function_that_fails(workspace: Path):
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("number", "iterable of batches.*found int.*DataLoader"), ("table", "one tensor, not batches")],
+    [("number", "iterable of batches.*found int.*DataLoader"), ("table", "is a single tensor. Pass batches")],
 )
 def test_what_is_no_loader(workspace: Path, name, words):
     with pytest.raises(OptionError, match=words):
@@ -81,8 +81,8 @@ def test_what_is_no_loader(workspace: Path, name, words):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"columns": ("a",)}, "--columns has no meaning for a loader"),
-        ({"batch_size": 3}, "--batch-size has no meaning for a loader"),
+        ({"columns": ("a",)}, "--columns does not apply to a loader"),
+        ({"batch_size": 3}, "--batch-size does not apply to a loader"),
     ],
 )
 def test_options_of_files_are_refused(workspace: Path, options, words):

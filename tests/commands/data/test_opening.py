@@ -32,17 +32,17 @@ def test_the_models_precision_is_kept(workspace: Path):
 
 @pytest.mark.parametrize("name", ["nothing.csv", "nothing", "folder/none.npz"])
 def test_no_such_file(workspace: Path, name):
-    with pytest.raises(MissingFileError, match=rf"no file {name}. Data is a .csv.*package.module:loader"):
+    with pytest.raises(MissingFileError, match=rf"no file {name}. Expected a .csv.*package.module:loader"):
         open_data(DataOptions(name), batch_size=1)
 
 
 def test_a_kind_that_cannot_be_read(workspace: Path):
-    with pytest.raises(OptionError, match="mymodel.py is of no kind that can be read. Data is a .csv"):
+    with pytest.raises(OptionError, match="mymodel.py is of an unsupported kind. Expected a .csv"):
         open_data(DataOptions("mymodel.py"), batch_size=1)
 
 
 def test_inputs_name_no_columns(workspace: Path):
-    with pytest.raises(OptionError, match="--inputs has no meaning for a table. Pick columns with --columns"):
+    with pytest.raises(OptionError, match="--inputs does not apply to a table. Select columns with --columns"):
         open_data(DataOptions("target.csv", inputs="a"), batch_size=1)
 
 

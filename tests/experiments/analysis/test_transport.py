@@ -56,5 +56,5 @@ def test_an_unknown_cost_is_refused():
 
 def test_without_pot_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "ot", None)
-    with pytest.raises(MissingExtraError, match=r"POT.*pip install 'regtta\[analysis\]'"):
+    with pytest.raises(MissingExtraError, match=r'POT.*pip install "regtta\[analysis\]"'):
         transport_distance(torch.zeros(1, 1), torch.zeros(1, 1))

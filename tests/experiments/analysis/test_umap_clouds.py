@@ -35,5 +35,5 @@ def test_what_umap_cannot_take_is_refused(case):
 
 def test_without_umap_the_error_says_what_to_install(case, monkeypatch):
     monkeypatch.setitem(sys.modules, "umap", None)
-    with pytest.raises(MissingExtraError, match=r"umap-learn.*pip install 'regtta\[analysis\]'"):
+    with pytest.raises(MissingExtraError, match=r'umap-learn.*pip install "regtta\[analysis\]"'):
         umap_clouds(case.source, case.source_features, {})

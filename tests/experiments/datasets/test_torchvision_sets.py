@@ -130,5 +130,5 @@ def test_a_download_that_fails_is_said_to_have_failed(tmp_path, monkeypatch):
 
 def test_without_torchvision_the_error_says_so(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torchvision", None)
-    with pytest.raises(MissingExtraError, match="SVHN is read by torchvision, which is not installed"):
+    with pytest.raises(MissingExtraError, match="Reading SVHN requires torchvision, which is not installed"):
         svhn(tmp_path, "test")

@@ -1,1 +1,1 @@
-"""The user's data: tables, arrays and loaders, all as batches."""
+"""Readers of the user's data (tables, arrays and loaders) as batches."""

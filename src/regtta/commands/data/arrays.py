@@ -1,4 +1,4 @@
-"""NPZ archives: one array of inputs, and one of labels where asked for."""
+"""NPZ archives with an array of inputs and, optionally, an array of labels."""
 
 import zipfile
 from collections.abc import Iterator
@@ -21,15 +21,15 @@ DEFAULT_INPUTS = "x"
 
 @dataclass(frozen=True, eq=False)
 class Arrays:
-    """Samples along the first axis of an array in memory.
+    """Batches of an array in memory, with samples along the first axis.
 
     Attributes:
-        path: the archive it came from.
-        inputs: (N, ...).
-        targets: (N,) or (N, O), or none.
-        target_names: the name of the labels' array.
-        batch_size: samples a batch.
-        dtype: of the inputs given to the model, whole numbers included; labels are float64.
+        path: path of the archive.
+        inputs: ``(N, ...)``.
+        targets: ``(N,)`` or ``(N, O)``; ``None`` without labels.
+        target_names: name of the labels' array.
+        batch_size: samples per batch.
+        dtype: data type that inputs, integers included, are converted to; labels are float64.
     """
 
     path: Path
@@ -42,19 +42,19 @@ class Arrays:
 
     @property
     def rows(self) -> int:
-        """N."""
+        """Number of samples N."""
         return len(self.inputs)
 
     @property
     def advice(self) -> str:
-        """What shape was taken."""
+        """Advice that names the shape of the inputs."""
         return (
             f"The inputs in {self.path} have shape {self.inputs.shape}, one sample along the first axis. "
             "Name another array with --inputs."
         )
 
     def batches(self, deal: Deal = ALL) -> Iterator[LabelledBatch]:
-        """Inputs (B, ...) and labels."""
+        """Iterate over batches of inputs ``(B, ...)`` and labels."""
         for start in deal.of(range(0, len(self.inputs), self.batch_size)):
             part = slice(start, start + self.batch_size)
             yield LabelledBatch(
@@ -64,7 +64,7 @@ class Arrays:
 
 
 def open_arrays(path: Path, *, inputs: str | None, target: str | None, batch_size: int, dtype: torch.dtype) -> Arrays:
-    """Array ``inputs`` (by default ``x``) of the archive, and the one called ``target``."""
+    """Open the array ``inputs`` (default ``x``) of an archive as batches, with the array ``target`` as labels."""
     with (
         clear_errors(lambda why: FileError(f"Could not read {path} as plain arrays: {why}. Save it with numpy.savez.")),
         zipfile.ZipFile(path) as archive,

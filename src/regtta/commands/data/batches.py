@@ -1,4 +1,4 @@
-"""What every kind of data becomes: batches of inputs, with labels where they were asked for."""
+"""Interface of all data readers: batches of inputs with optional labels."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,30 +11,30 @@ from regtta.commands.data.dealing import ALL, Deal
 
 @dataclass(frozen=True)
 class LabelledBatch:
-    """``inputs`` (B, ...), and ``targets`` (B,) or (B, O) for scoring, where there are any."""
+    """Batch of ``inputs`` ``(B, ...)`` and, if available, ``targets`` ``(B,)`` or ``(B, O)``."""
 
     inputs: Tensor
     targets: Tensor | None = None
 
 
 class Data(Protocol):
-    """Batches that a command goes over, once or more often."""
+    """Data that a command iterates over, in one or more passes."""
 
     @property
     def target_names(self) -> tuple[str, ...]:
-        """What the labels are called; empty where none were asked for."""
+        """Names of the labels; empty without labels."""
 
     @property
     def rows(self) -> int | None:
-        """How many samples there are, where that is known beforehand."""
+        """Number of samples; ``None`` if unknown in advance."""
 
     @property
     def again(self) -> bool:
-        """Whether :meth:`batches` can be called more than once."""
+        """True if :meth:`batches` can be called more than once."""
 
     @property
     def advice(self) -> str:
-        """What to look at where the model cannot take these inputs."""
+        """Advice for the error message if the model rejects the inputs."""
 
     def batches(self, deal: Deal = ALL) -> Iterator[LabelledBatch]:
-        """One pass over the batches that ``deal`` takes, in the order of the rows."""
+        """Iterate once over the batches that ``deal`` selects, in the order of the rows."""

@@ -1,4 +1,4 @@
-"""Which batches of some data are taken, where several processes share them out."""
+"""Sharding of batches between processes."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True)
 class Deal:
-    """Every ``size``-th batch, from the one numbered ``rank`` on.
+    """Shard of every ``size``-th batch, starting at batch ``rank``.
 
     Example:
         >>> list(Deal(1, 3).of(range(8)))
@@ -23,11 +23,11 @@ class Deal:
     size: int = 1
 
     def takes(self, index: int) -> bool:
-        """Whether batch ``index`` is one of them."""
+        """Return True if batch ``index`` belongs to the shard."""
         return index % self.size == self.rank
 
     def of(self, items: Iterable[Item]) -> Iterator[Item]:
-        """Those of ``items``."""
+        """Return the items that belong to the shard."""
         return islice(items, self.rank, None, self.size)
 
 
@@ -35,10 +35,10 @@ ALL = Deal()
 
 
 def dealt_loader(source: Iterable[object], deal: Deal) -> Iterable[object] | None:
-    """A loader of those batches alone, so that the others are not even made; ``None`` where it must make all."""
+    """Return a loader of the shard that does not load other batches; ``None`` if ``source`` cannot be sharded."""
     if isinstance(source, list | tuple):
         return source[deal.rank :: deal.size]
-    # One of another class may do more than its attributes say.
+    # Subclasses may override more than these attributes express.
     if type(source) is DataLoader and source.batch_sampler is not None:
         return DataLoader(
             source.dataset,

@@ -1,4 +1,4 @@
-"""Data out of the user's own Python: a loader, or a function that returns one."""
+"""Data loaders in the user's Python code, or functions that return one."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,13 +18,13 @@ _END = object()
 
 @dataclass(frozen=True, eq=False)
 class Loader:
-    """Batches ``x``, ``(x, y, ...)`` or dicts, as a data loader yields them.
+    """Data loader whose batches are ``x``, ``(x, y, ...)`` or dicts.
 
     Attributes:
-        name: what the user typed.
-        source: an iterable, or a function without arguments that returns one; asked anew each pass.
-        inputs: the key of the input in dict batches.
-        target: the key of the labels in dict batches, or their position in tuples, such as ``"1"``.
+        name: value of ``--data``.
+        source: iterable, or a function without arguments that returns one and is called for each pass.
+        inputs: key of the inputs in dict batches.
+        target: key of the labels in dict batches, or their position in tuples, such as ``"1"``.
     """
 
     name: str
@@ -35,23 +35,23 @@ class Loader:
 
     @property
     def target_names(self) -> tuple[str, ...]:
-        """The key of the labels; a position is called ``target``."""
+        """Key of the labels, or ``target`` for a position."""
         if self.target is None:
             return ()
         return ("target",) if self.target.isdecimal() else (self.target,)
 
     @property
     def again(self) -> bool:
-        """Whether there is more than an iterator that is used up after one pass."""
+        """True unless the source is an iterator, which is exhausted after one pass."""
         return not isinstance(self.source, Iterator)
 
     @property
     def advice(self) -> str:
-        """Where to look."""
-        return f"Check what {self.name} yields against what the model takes."
+        """Advice that names the loader."""
+        return f"Check that {self.name} yields inputs that the model accepts."
 
     def batches(self, deal: Deal = ALL) -> Iterator[LabelledBatch]:
-        """Inputs and labels as the loader made them."""
+        """Iterate over the inputs and labels of the loader."""
         source = self._source()
         with explaining(lambda: f"--data {self.name} cannot be iterated"):
             dealt = dealt_loader(source, deal)
@@ -92,7 +92,7 @@ class Loader:
 
 
 def open_loader(name: str, *, inputs: str | None, target: str | None) -> Loader:
-    """The loader called ``package.module:name``."""
+    """Import the loader ``package.module:name``."""
     source = import_name(name, "--data")
     if callable(source) and not isinstance(source, Iterable):
         return Loader(name, source, inputs, target)
@@ -101,7 +101,7 @@ def open_loader(name: str, *, inputs: str | None, target: str | None) -> Loader:
 
 def _iterable(source: object, name: str) -> Iterable[object]:
     if isinstance(source, Tensor):
-        raise OptionError(f"--data {name} is one tensor, not batches. Give batches: tensor.split(64).")
+        raise OptionError(f"--data {name} is a single tensor. Pass batches, such as tensor.split(64).")
     if not isinstance(source, Iterable):
         raise OptionError(
             f"Expected --data {name} to be an iterable of batches or a function that returns one, found "

@@ -1,4 +1,4 @@
-"""The data named on the command line: a file, or a loader in Python."""
+"""Opening of the data named on the command line: a file or a Python loader."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,14 +22,14 @@ _KINDS = "a .csv, .csv.gz, .parquet or .npz file, or package.module:loader"
 
 @dataclass(frozen=True)
 class DataOptions:
-    """What the user said about the data.
+    """Options that describe the data.
 
     Attributes:
         data: a file or ``package.module:loader``.
-        columns: of a table, taken as inputs in this order; empty takes all but the target.
-        target: column or columns (with commas), array, key or position of the labels.
+        columns: input columns of a table, in this order; empty selects all except the target.
+        target: column or columns (separated by commas), array, key or position of the labels.
         inputs: array in an NPZ archive, or key in dict batches.
-        batch_size: rows a batch; a loader brings its own.
+        batch_size: rows per batch; loaders have their own.
     """
 
     data: str
@@ -40,34 +40,34 @@ class DataOptions:
 
     @property
     def path(self) -> Path | None:
-        """The file, where it is one."""
+        """Path of the file; ``None`` for a loader."""
         path = Path(self.data)
         return None if is_import_name(self.data) and not path.exists() else path
 
 
 def open_data(options: DataOptions, *, batch_size: int, dtype: torch.dtype = torch.float32) -> Data:
-    """The data, after checking that every option given has a meaning for its kind.
+    """Open the data, or raise OptionError if an option does not apply to its kind.
 
     Args:
-        options: what the user said.
-        batch_size: rows a batch where the user did not say.
-        dtype: of the inputs out of files.
+        options: options of the user.
+        batch_size: default number of rows per batch.
+        dtype: data type of inputs read from files.
     """
     path = options.path
     if path is None:
-        _refuse(options.columns, "--columns", "a loader", "Select them in the loader.")
-        _refuse(options.batch_size, "--batch-size", "a loader", "It brings batches of its own.")
+        _reject(options.columns, "--columns", "a loader", "Select them in the loader.")
+        _reject(options.batch_size, "--batch-size", "a loader", "Set it in the loader.")
         return open_loader(options.data, inputs=options.inputs, target=options.target)
     if not path.is_file():
-        raise MissingFileError(f"There is no file {path}. Data is {_KINDS}.")
+        raise MissingFileError(f"There is no file {path}. Expected {_KINDS}.")
     size = options.batch_size or batch_size
     if path.suffix == ".npz":
-        _refuse(options.columns, "--columns", "an .npz file", "Name the array with --inputs.")
+        _reject(options.columns, "--columns", "an .npz file", "Name the array with --inputs.")
         return open_arrays(path, inputs=options.inputs, target=options.target, batch_size=size, dtype=dtype)
     kind = next((kind for ending, kind in _TABLES.items() if path.name.endswith(ending)), None)
     if kind is None:
-        raise OptionError(f"{path} is of no kind that can be read. Data is {_KINDS}.")
-    _refuse(options.inputs, "--inputs", "a table", "Pick columns with --columns.")
+        raise OptionError(f"{path} is of an unsupported kind. Expected {_KINDS}.")
+    _reject(options.inputs, "--inputs", "a table", "Select columns with --columns.")
     targets = split_names(options.target or "")
     return open_table(path, kind, columns=options.columns, targets=targets, batch_size=size, dtype=dtype)
 
@@ -77,6 +77,6 @@ def data_options(options: AdaptOptions | CollectOptions) -> DataOptions:
     return DataOptions(options.data, options.columns, options.target, options.inputs, options.batch_size)
 
 
-def _refuse(given: object, option: str, kind: str, instead: str) -> None:
+def _reject(given: object, option: str, kind: str, instead: str) -> None:
     if given:
-        raise OptionError(f"{option} has no meaning for {kind}. {instead}")
+        raise OptionError(f"{option} does not apply to {kind}. {instead}")

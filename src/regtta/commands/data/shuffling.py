@@ -1,4 +1,4 @@
-"""Data in a seeded random order, held in memory."""
+"""Shuffled data, held in memory."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,15 +14,15 @@ from regtta.errors import BatchError
 
 @dataclass(frozen=True, eq=False)
 class Shuffled:
-    """The rows of other data, visited in another order.
+    """Rows of other data in shuffled order.
 
     Attributes:
-        inputs: (N, ...) in the order of the rows.
-        targets: (N,) or (N, O), or none.
-        order: (N,) which row is visited when.
-        batch_size: rows a batch.
-        target_names: as in the data.
-        advice: as in the data.
+        inputs: ``(N, ...)`` in the original order.
+        targets: ``(N,)`` or ``(N, O)`` in the original order; ``None`` without labels.
+        order: indices ``(N,)`` of the rows in shuffled order.
+        batch_size: rows per batch.
+        target_names: those of the original data.
+        advice: that of the original data.
     """
 
     inputs: Tensor
@@ -35,17 +35,17 @@ class Shuffled:
 
     @property
     def rows(self) -> int:
-        """N."""
+        """Number of rows N."""
         return len(self.order)
 
     def batches(self, deal: Deal = ALL) -> Iterator[LabelledBatch]:
-        """One pass in the shuffled order."""
+        """Iterate over batches in shuffled order."""
         for rows in deal.of(torch.split(self.order, self.batch_size)):
             yield LabelledBatch(self.inputs[rows], None if self.targets is None else self.targets[rows])
 
 
 def shuffle(data: Data, seed: int, batch_size: int) -> Shuffled:
-    """``data`` read into memory, its order drawn from ``seed``."""
+    """Read ``data`` into memory and shuffle it with ``seed``."""
     batches = list(data.batches())
     if not batches:
         raise BatchError("The data has no rows to shuffle.")

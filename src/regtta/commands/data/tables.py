@@ -1,4 +1,4 @@
-"""Tables: columns of numbers in a CSV or Parquet file."""
+"""Tables of numbers in CSV or Parquet files."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,16 +24,16 @@ _LISTED_AT_MOST = 12
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of a file in batches; a pass holds one chunk of the file at a time.
+    """Batches of the rows of a file, of which one chunk at a time is held in memory.
 
     Attributes:
-        path: the file.
-        format: how to read it.
-        columns: the inputs, in the order the model takes them.
-        target_names: the labels.
-        batch_size: rows a batch.
-        dtype: of the inputs; labels are float64.
-        rows: how many there are, where known.
+        path: path of the file.
+        format: reader of its format.
+        columns: input columns, in the order of the model's inputs.
+        target_names: label columns.
+        batch_size: rows per batch.
+        dtype: data type of the inputs; labels are float64.
+        rows: number of rows; ``None`` if unknown.
     """
 
     path: Path
@@ -47,14 +47,14 @@ class Table:
 
     @property
     def advice(self) -> str:
-        """Which columns were taken."""
+        """Advice that names the input columns."""
         return (
-            f"{len(self.columns)} columns were taken as inputs: {_listed(self.columns)}. Pick others with "
-            "--columns, and name the label with --target to leave it out."
+            f"{len(self.columns)} columns were used as inputs: {_listed(self.columns)}. Select others with "
+            "--columns, and name the label with --target to exclude it."
         )
 
     def batches(self, deal: Deal = ALL) -> Iterator[LabelledBatch]:
-        """Inputs (B, columns) and labels (B,) or (B, O); the rows of all batches are read, whoever takes them."""
+        """Iterate over inputs ``(B, columns)`` and labels ``(B,)`` or ``(B, O)``; every process reads all rows."""
         width = len(self.columns)
         for values in deal.of(rebatch(self._chunks(), self.batch_size)):
             targets = torch.from_numpy(values[:, width:])
@@ -66,7 +66,7 @@ class Table:
     def _chunks(self) -> Iterator[NDArray[np.float64]]:
         seen = 0
         for frame in self.format.frames(self.path, (*self.columns, *self.target_names), _ROWS_AT_ONCE):
-            if len(frame):  # a column of nothing has no type to judge
+            if len(frame):  # the data type of an empty column is undefined
                 yield _numbers(frame, self.path, seen)
             seen += len(frame)
 
@@ -80,7 +80,7 @@ def open_table(
     batch_size: int,
     dtype: torch.dtype,
 ) -> Table:
-    """The table in ``path``; without ``columns``, all but the targets are inputs."""
+    """Open the table in ``path``; by default all columns except the targets are inputs."""
     header = kind.header(path)
     for name in (*columns, *targets):
         _check_there(name, header.columns, path)
@@ -94,7 +94,7 @@ def open_table(
 
 
 def rebatch(chunks: Iterator[NDArray[np.float64]], size: int) -> Iterator[NDArray[np.float64]]:
-    """The rows of ``chunks`` in pieces of ``size`` rows, the last one shorter.
+    """Regroup the rows of ``chunks`` into pieces of ``size`` rows; the last one may be shorter.
 
     Example:
         >>> [len(piece) for piece in rebatch(iter([np.zeros((3, 1)), np.zeros((4, 1))]), 2)]
@@ -112,7 +112,7 @@ def rebatch(chunks: Iterator[NDArray[np.float64]], size: int) -> Iterator[NDArra
 
 
 def _numbers(frame: "DataFrame", path: Path, rows_before: int) -> NDArray[np.float64]:
-    """(rows, columns) float64, empty cells as NaN; an error that names a column of anything else."""
+    """Return a float64 array ``(rows, columns)``, with NaN for empty cells, or raise BatchError for other values."""
     import pandas as pd
 
     for name in frame.columns:
@@ -122,9 +122,9 @@ def _numbers(frame: "DataFrame", path: Path, rows_before: int) -> NDArray[np.flo
             where = int(unread.to_numpy().argmax())
             raise BatchError(
                 f"Column {name!r} of {path} is not numeric: row {rows_before + where + 1} holds "
-                f"{str(column.iloc[where])!r}. Leave it out with --columns, or turn it into numbers."
+                f"{str(column.iloc[where])!r}. Exclude it with --columns, or convert it to numbers."
             )
-    # A copy, since pandas' own memory is read-only and tensors are not.
+    # A copy, as the memory of pandas is read-only and tensors must be writable.
     return frame.to_numpy(dtype=np.float64, na_value=np.nan, copy=True)
 
 

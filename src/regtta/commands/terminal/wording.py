@@ -6,6 +6,7 @@ Messages of the library name Python arguments (``head=<name>``); on the command 
 import re
 
 from regtta.errors import RegttaError
+from regtta.optional_imports import extra_of, install_command
 
 _WORDS = (
     (r"(pass download=True|call fetch_california on that folder); on the command line, --download", "pass --download"),
@@ -21,14 +22,6 @@ _WORDS = (
     (r"regtta\.collect\(model, loader, methods=\[regtta\.method\('(\w+)'\)\]\)", r"regtta collect --method \1"),
     (r"\bregtta\.collect\(model, loader\)(\.save\(path\))?", "regtta collect"),
 )
-
-_EXTRAS = {
-    "cli": ("typer", "rich", "pandas", "pyarrow"),
-    "experiments": ("sklearn", "matplotlib", "scipy", "PIL", "timm", "torchvision", "jinja2"),
-    "analysis": ("ot", "umap"),
-    "export": ("onnx", "onnxscript", "onnxruntime"),
-    "monitor": ("river", "tensorboard"),
-}
 
 
 def one_line(error: RegttaError) -> str:
@@ -52,7 +45,7 @@ def missing_extra(error: ModuleNotFoundError) -> str | None:
         'rich is not installed. Install what this command needs: pip install "regtta[cli]"'
     """
     package = (error.name or "").partition(".")[0]
-    for extra, packages in _EXTRAS.items():
-        if package in packages:
-            return f'{package} is not installed. Install what this command needs: pip install "regtta[{extra}]"'
-    return None
+    extra = extra_of(package)
+    if extra is None:
+        return None
+    return f"{package} is not installed. Install what this command needs: {install_command(extra)}"

@@ -6,8 +6,8 @@ import numpy as np
 from torch import Tensor
 
 from regtta.errors import BatchError
-from regtta.experiments.analysis.extras import imported
 from regtta.experiments.analysis.reports import array
+from regtta.optional_imports import import_optional
 from regtta.options import check_choice
 
 Cost = Literal["euclidean", "sqeuclidean"]
@@ -37,7 +37,7 @@ def transport_distance(first: Tensor, second: Tensor, *, cost: Cost = "euclidean
             f"Expected points of shapes (N, C) and (M, C), found {tuple(first.shape)} and {tuple(second.shape)}. "
             "Pass one row per point, with the same columns in both."
         )
-    ot = imported("ot", "POT", "The optimal-transport distance")
+    ot = import_optional("ot", "analysis", "The optimal-transport distance")
     x, y = array(first), array(second)
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
         return float("nan")

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from regtta.errors import BatchError
 from regtta.experiments.analysis.clouds import Clouds
-from regtta.experiments.analysis.extras import imported
 from regtta.experiments.analysis.features import drawn, finite_features
 from regtta.experiments.analysis.reports import array
+from regtta.optional_imports import import_optional
 from regtta.options import check_count
 from regtta.statistics import SourceStatistics
 
@@ -52,7 +52,7 @@ def umap_clouds(
         )
     moved = {name: array(subspace.project(drawn(rows, most, seed))) for name, rows in whole.items()}
     with _torch_threads_kept():
-        umap = imported("umap", "umap-learn", "UMAP")
+        umap = import_optional("umap", "analysis", "UMAP")
         # With a seed, UMAP runs on one core anyway, and warns unless n_jobs=1.
         mapping = umap.UMAP(n_neighbors=neighbours, random_state=seed, n_jobs=1).fit(points)
         mapped = {name: mapping.transform(cloud).astype(np.float64) for name, cloud in moved.items()}

@@ -11,11 +11,12 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from regtta.errors import FileError, ForeignFileError, MissingExtraError, OptionError
+from regtta.errors import FileError, ForeignFileError, OptionError
 from regtta.experiments.datasets.catalogue import DATASETS, missing
 from regtta.experiments.datasets.cifar_batches import read_batch
 from regtta.experiments.datasets.digit_images import mnist_domain, rgb_domain
 from regtta.experiments.datasets.domains import Domain, Shift
+from regtta.optional_imports import import_optional
 
 Split = Literal["train", "test"]
 
@@ -76,12 +77,7 @@ def cifar10_arrays(folder: Path, split: Split, *, download: bool = False) -> tup
 
 def _opened(name: str, folder: Path, files: list[Path], build: Callable[[Any], Any], download: bool) -> Any:
     """Return ``build(torchvision.datasets)``; turn its failures into errors that say what to do."""
-    try:
-        from torchvision import datasets
-    except ImportError as error:
-        raise MissingExtraError(
-            f"{DATASETS[name].what} is read by torchvision, which is not installed. Run: pip install torchvision."
-        ) from error
+    datasets = import_optional("torchvision", "experiments", f"Reading {DATASETS[name].what}").datasets
     place = folder / DATASETS[name].places[0]
     try:
         return build(datasets)

@@ -71,7 +71,7 @@ def test_a_block_that_is_left_by_an_error_ends_the_connection_too(put_in_place):
 
 def test_without_ray_it_is_said_what_to_install(put_in_place):
     put_in_place(None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'regtta\[ray\]'"), hired(ray="local"):
+    with pytest.raises(MissingExtraError, match=r'pip install "regtta\[ray\]"'), hired(ray="local"):
         pytest.fail("there is no ray")
 
 

@@ -9,9 +9,9 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
-from regtta.errors import MissingExtraError, OptionError, RegttaError
+from regtta.errors import OptionError, RegttaError
+from regtta.optional_imports import import_optional
 
 LOCAL, AUTO = "local", "auto"
 PATIENCE = 30.0  # timeout in seconds for a cluster to answer
@@ -46,7 +46,7 @@ def connected(address: str, *, cpus: int | None = None) -> Iterator[None]:
     """
     _check_form(address)
     os.environ.update(_SETTINGS)  # Ray reads them when it is imported
-    ray = _imported()
+    ray = import_optional("ray", "ray", "Running on a Ray cluster")
     _check_answers(address)
     try:
         with warnings.catch_warnings():
@@ -61,16 +61,6 @@ def connected(address: str, *, cpus: int | None = None) -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
-
-
-def _imported() -> Any:
-    try:
-        import ray
-    except ImportError as error:
-        raise MissingExtraError(
-            "Sweeps on a cluster need ray, which is not installed: pip install 'regtta[ray]'."
-        ) from error
-    return ray
 
 
 def _check_form(address: str) -> None:
