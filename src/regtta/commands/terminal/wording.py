@@ -23,8 +23,8 @@ _WORDS = (
 )
 
 _EXTRAS = {
-    "cli": ("typer", "rich", "pandas", "pyarrow"),
-    "experiments": ("sklearn", "matplotlib", "scipy", "PIL", "timm", "torchvision"),
+    "cli": ("typer", "rich", "pandas", "pyarrow", "scipy"),
+    "experiments": ("sklearn", "matplotlib", "PIL", "timm", "torchvision"),
     "analysis": ("ot", "umap"),
     "export": ("onnx", "onnxscript", "onnxruntime"),
     "monitor": ("river", "tensorboard"),
