@@ -71,7 +71,7 @@ class SourceSpec:
 
     def plain(self) -> dict[str, object]:
         """As JSON has it, with the revision of the objective where there was more than one."""
-        return revised(asdict(self), REVISIONS.get(self.objective, 0))
+        return revised(asdict(self) | {"recipe": self.recipe.plain()}, REVISIONS.get(self.objective, 0))
 
     @property
     def key(self) -> str:
