@@ -50,7 +50,7 @@ def test_a_model_is_trained_once_and_found_after(tmp_path):
             assert torch.equal(second[name].state_dict()[key], value)
     assert (second["branch"].bias == 7).all()
     assert (other["branch"].bias == 8).all()
-    with pytest.raises(MismatchError, match="Remove it to train again"):
+    with pytest.raises(MismatchError, match="Remove the file to train again"):
         models.get(SPEC, {"model": zoo.mlp(width=9)}, lambda: None)
 
 
