@@ -31,8 +31,8 @@ def key_of(specification: Mapping[str, object]) -> str:
 class RunStore:
     """File of runs, each with its specification and its result.
 
-    Each run is written in one call and synced to disk. An incomplete last line, left by an interrupted write, is skipped
-    when the file is read, so that its run is repeated.
+    Each run is written in one call and synced to disk. An incomplete last line, left by an interrupted write, is
+    skipped when the file is read, so that its run is repeated.
 
     Args:
         path: path of the file; created with the first run.
