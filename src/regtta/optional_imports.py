@@ -8,8 +8,8 @@ from regtta.errors import MissingExtraError
 
 # The modules that each extra installs.
 _EXTRAS = {
-    "cli": ("typer", "rich", "pandas", "pyarrow"),
-    "experiments": ("sklearn", "matplotlib", "scipy", "PIL", "timm", "torchvision", "jinja2"),
+    "cli": ("typer", "rich", "pandas", "pyarrow", "scipy"),
+    "experiments": ("sklearn", "matplotlib", "PIL", "timm", "torchvision", "jinja2"),
     "analysis": ("ot", "umap"),
     "export": ("onnx", "onnxscript", "onnxruntime"),
     "ray": ("ray",),

@@ -48,7 +48,7 @@ def test_without_weights_a_model_says_that_it_starts_from_nothing(caplog):
 
 def test_weights_of_another_model_are_refused(tmp_path):
     save_file(torchvision.models.resnet18(num_classes=2).state_dict(), tmp_path / "w.safetensors")
-    with pytest.raises(MismatchError, match=r"are not those of ResNet-50: \d+ entries differ"):
+    with pytest.raises(MismatchError, match=r"do not fit ResNet-50: \d+ entries differ"):
         resnet50(weights=tmp_path / "w.safetensors")
 
 

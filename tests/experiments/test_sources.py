@@ -23,6 +23,10 @@ def test_every_part_of_a_specification_matters():
     assert len(keys) == 5
 
 
+def test_options_added_to_recipes_leave_the_keys_of_earlier_models_unchanged():
+    assert SPEC.key == "0c94c3d1fdd36fb1"
+
+
 def test_a_model_is_trained_once_and_found_after(tmp_path):
     models, trained = SourceModels(tmp_path / "sources"), []
 
@@ -46,7 +50,7 @@ def test_a_model_is_trained_once_and_found_after(tmp_path):
             assert torch.equal(second[name].state_dict()[key], value)
     assert (second["branch"].bias == 7).all()
     assert (other["branch"].bias == 8).all()
-    with pytest.raises(MismatchError, match="Remove it to train again"):
+    with pytest.raises(MismatchError, match="Remove the file to train again"):
         models.get(SPEC, {"model": zoo.mlp(width=9)}, lambda: None)
 
 

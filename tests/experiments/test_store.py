@@ -44,16 +44,16 @@ def test_a_file_cut_at_any_byte_of_its_last_line_loses_that_run_alone(tmp_path, 
         assert SPEC | {"seed": 1} not in cut
         cut.add(SPEC | {"seed": 1}, {"r2": 0.6})
         assert path.read_bytes() == whole
-    assert "half a line" in caplog.text
+    assert "ends in an incomplete line" in caplog.text
 
 
 def test_files_that_are_none(tmp_path):
     path = tmp_path / "runs.jsonl"
     path.write_text('{"a": 1}\n')
-    with pytest.raises(ForeignFileError, match="line 1, is not a run"):
+    with pytest.raises(ForeignFileError, match="line 1, is not a record of a run"):
         RunStore(path)
     path.write_text("what\n" + json.dumps({"key": 1}) + "\n")
-    with pytest.raises(ForeignFileError, match="line 1, is no JSON"):
+    with pytest.raises(ForeignFileError, match="line 1, is not JSON"):
         RunStore(path)
     store = RunStore(tmp_path / "absent" / "runs.jsonl")
     with pytest.raises(FileError, match="Could not write"):

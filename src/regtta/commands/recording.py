@@ -1,12 +1,14 @@
 """Record of an adaptation for ``regtta report``, written as one JSON file."""
 
 import json
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from scipy.stats import DegenerateDataWarning, bootstrap
 from torch import Tensor, nn
 
 import regtta
@@ -169,16 +171,27 @@ def gain_interval(
         labels: labels, ``(N, O)``.
         seed: of the bootstrap.
     """
-    drawn = np.random.default_rng(seed).integers(len(labels), size=(RESAMPLES, len(labels)))
 
     def gain(rows: np.ndarray) -> float:
         spread = ((labels[rows] - labels[rows].mean(axis=0)) ** 2).sum(axis=0)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return float(((before[rows] - after[rows]).sum(axis=0) / spread).mean())
+        return float(((before[rows] - after[rows]).sum(axis=0) / spread).mean())
 
-    gains = np.array([gain(rows) for rows in drawn])
-    values = {"mean": gain(np.arange(len(labels)))}
-    low, high = np.quantile(gains, [0.025, 0.975]) if np.isfinite(gains).all() else (np.nan, np.nan)
+    # Rows are resampled whole, so the errors and the labels of a sample stay together.
+    rows = np.arange(len(labels))
+    with np.errstate(invalid="ignore", divide="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", DegenerateDataWarning)  # resamples without a finite gain are handled below
+        values = {"mean": gain(rows)}
+        resampled = bootstrap(
+            (rows,),
+            gain,
+            n_resamples=RESAMPLES,
+            vectorized=False,
+            confidence_level=0.95,
+            method="percentile",
+            rng=np.random.default_rng(seed),
+        )
+    finite = np.isfinite(resampled.bootstrap_distribution).all()
+    low, high = resampled.confidence_interval if finite else (np.nan, np.nan)
     values |= {"low": float(low), "high": float(high)}
     return {name: value if np.isfinite(value) else None for name, value in values.items()}
 

@@ -1,7 +1,7 @@
-"""Whether one method beats another: paired differences over the same source models, with bootstrap intervals.
+"""Paired comparison of methods over the same source models, with bootstrap confidence intervals.
 
 Source models differ more from each other than methods do, so scores are compared only on the same source model, and
-the interval is over source models.
+source models are the unit of resampling.
 """
 
 import math
@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.stats import bootstrap
 
 from regtta.errors import OptionError
 
@@ -18,13 +19,13 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class Difference:
-    """The mean of paired differences and its interval; the interval of fewer than two pairs is unknown (NaN).
+    """Mean of paired differences with its confidence interval, which is NaN for fewer than two pairs.
 
     Attributes:
-        mean: of first less second.
+        mean: mean of ``first - second``.
         low: lower end of the interval.
-        high: upper end.
-        pairs: how many source models both were run on.
+        high: upper end of the interval.
+        pairs: number of source models both were run on.
     """
 
     mean: float
@@ -34,17 +35,24 @@ class Difference:
 
     @property
     def decided(self) -> bool:
-        """Whether the interval leaves zero out."""
+        """True if the interval excludes zero."""
         return self.low > 0 or self.high < 0
 
 
 def paired_difference(
     first: Mapping[int, float], second: Mapping[int, float], *, confidence: float = CONFIDENCE, seed: int = 0
 ) -> Difference:
-    """``first`` less ``second``, both by source model, over the source models that both have.
+    """Compute the mean of ``first - second`` over the source models that both have, with its confidence interval.
 
-    The interval is the percentile bootstrap of the mean over source models. With so few of them as experiments have, it
-    is too narrow rather than too wide: take an interval close to zero for undecided.
+    The interval is the percentile bootstrap of the mean over source models (:func:`scipy.stats.bootstrap`). With the
+    few source models of an experiment it is too narrow rather than too wide: treat an interval that ends close to zero
+    as undecided.
+
+    Args:
+        first: score by source model.
+        second: score by source model.
+        confidence: level of the interval.
+        seed: seed of the bootstrap.
 
     Example:
         >>> gap = paired_difference({0: 0.5, 1: 0.7, 2: 0.9}, {0: 0.4, 1: 0.5, 2: 0.6})
@@ -57,20 +65,25 @@ def paired_difference(
     gaps = np.array([first[key] - second[key] for key in shared], dtype=np.float64)
     if len(gaps) == 0:
         return Difference(math.nan, math.nan, math.nan, 0)
+    mean = float(gaps.mean())
     if len(gaps) == 1 or not np.isfinite(gaps).all():
-        return Difference(float(gaps.mean()), math.nan, math.nan, len(gaps))
-    drawn = np.random.default_rng(seed).integers(len(gaps), size=(RESAMPLES, len(gaps)))
-    means = gaps[drawn].mean(axis=1)
-    low, high = np.quantile(means, [(1 - confidence) / 2, (1 + confidence) / 2])
-    return Difference(float(gaps.mean()), float(low), float(high), len(gaps))
+        return Difference(mean, math.nan, math.nan, len(gaps))
+    resampled = bootstrap(
+        (gaps,), np.mean, n_resamples=RESAMPLES, method="percentile", rng=np.random.default_rng(seed)
+    ).bootstrap_distribution
+    # NumPy's quantile: scipy's interval is rounded differently in the last bit, and the tables print every digit.
+    low, high = np.quantile(resampled, [(1 - confidence) / 2, (1 + confidence) / 2])
+    return Difference(mean, float(low), float(high), len(gaps))
 
 
 def best_of(scores: Mapping[str, Mapping[int, float]], *, larger: bool = True) -> tuple[str, ...]:
-    """The method of the best mean score, and all that its intervals do not put behind it.
+    """Return the method of the best mean score, and all methods whose paired difference to it is undecided.
+
+    Methods without scores or with scores that are not finite are left out.
 
     Args:
-        scores: by method, then by source model.
-        larger: whether larger is better.
+        scores: scores by method, then by source model.
+        larger: True if larger is better.
 
     Example:
         >>> same = {0: 0.5, 1: 0.6}
@@ -78,12 +91,14 @@ def best_of(scores: Mapping[str, Mapping[int, float]], *, larger: bool = True) -
         ('ssa', 'bn_adapt')
     """
     sign = 1.0 if larger else -1.0
-    whole = {
+    finite = {
         name: {key: sign * value for key, value in values.items()}
         for name, values in scores.items()
         if values and all(map(math.isfinite, values.values()))
     }
-    if not whole:
+    if not finite:
         return ()
-    leader = max(whole, key=lambda name: float(np.mean(list(whole[name].values()))))
-    return tuple(name for name in whole if name == leader or not paired_difference(whole[leader], whole[name]).decided)
+    leader = max(finite, key=lambda name: float(np.mean(list(finite[name].values()))))
+    return tuple(
+        name for name in finite if name == leader or not paired_difference(finite[leader], finite[name]).decided
+    )

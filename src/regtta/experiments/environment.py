@@ -1,4 +1,4 @@
-"""What results were made with: versions and device, as every record of a run names them."""
+"""Software versions and device name for the records of runs."""
 
 import platform
 
@@ -8,7 +8,7 @@ from regtta._version import __version__
 
 
 def versions() -> dict[str, str]:
-    """Of regtta, torch and Python.
+    """Return the versions of regtta, torch and Python.
 
     Example:
         >>> list(versions())
@@ -18,7 +18,7 @@ def versions() -> dict[str, str]:
 
 
 def device_name(device: torch.device | str) -> str:
-    """What a device is called: a GPU by its own name.
+    """Return the type of ``device``, or the model name of a GPU.
 
     Example:
         >>> device_name("cpu")

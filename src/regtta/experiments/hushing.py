@@ -1,4 +1,4 @@
-"""Warnings that are no news where they come, left out of the log."""
+"""Suppression of expected warnings in the log."""
 
 import logging
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def hushed(*names: str) -> Iterator[None]:
-    """Within, loggers of these names tell of errors alone.
+    """Raise the level of the named loggers to ERROR within the block, and restore it afterwards.
 
     Example:
         >>> with hushed("regtta.statistics"):

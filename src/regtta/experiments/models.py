@@ -1,7 +1,7 @@
-"""The paper's models, each with a linear head of as many outputs as asked for.
+"""The paper's models, each with a linear head of configurable width.
 
-ResNet-50 and ViT-B/16 start from ImageNet's weights in the paper. They are read from a file that the user has; without
-one the model starts from random weights, and says so.
+In the paper ResNet-50 and ViT-B/16 start from ImageNet weights, which are read here from a file of the user. Without
+one the model starts from random weights and logs a warning.
 """
 
 import logging
@@ -17,7 +17,7 @@ from regtta.options import check_choice
 
 WIDTH = 100
 HIDDEN_LAYERS = 5
-# Every model by name, and its linear head.
+# Name of the linear head by name of the model.
 HEADS: Mapping[str, str] = MappingProxyType({"mlp": "15", "resnet26": "fc", "resnet50": "fc", "vit_b16": "head"})
 FROM_IMAGENET = ("resnet50", "vit_b16")
 
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 def tabular_mlp(inputs: int, outputs: int = 1) -> nn.Sequential:
-    """Five blocks of a bias-free linear layer of 100, BatchNorm and ReLU, then the head: California's model.
+    """Return California's model: five blocks of Linear(100) without bias, BatchNorm and ReLU, then the head.
 
     Example:
         >>> sum(parameter.numel() for parameter in tabular_mlp(8).parameters())
@@ -39,7 +39,7 @@ def tabular_mlp(inputs: int, outputs: int = 1) -> nn.Sequential:
 
 
 def resnet26(outputs: int = 1) -> nn.Module:
-    """The ResNet-26 of timm with 2048 features, untrained: SVHN's model."""
+    """Return SVHN's model: timm's ResNet-26 with 2048 features, untrained."""
     import timm
 
     model: nn.Module = timm.create_model("resnet26", num_classes=outputs)
@@ -47,39 +47,39 @@ def resnet26(outputs: int = 1) -> nn.Module:
 
 
 def resnet50(outputs: int = 1, weights: str | Path | None = None) -> nn.Module:
-    """The ResNet-50 of torchvision with 2048 features: UTKFace's and Biwi's model.
+    """Return the model of UTKFace and Biwi: torchvision's ResNet-50 with 2048 features.
 
     Args:
-        outputs: of the new head.
-        weights: a state dict of torchvision's ResNet-50, such as ``IMAGENET1K_V2``; its head is left out.
+        outputs: width of the new head.
+        weights: file with a state dict of torchvision's ResNet-50, such as ``IMAGENET1K_V2``; its head is ignored.
     """
     import torchvision
 
     model: nn.Module = torchvision.models.resnet50(num_classes=outputs)
-    return _started(model, weights, head="fc.", name="ResNet-50")
+    return _with_weights(model, weights, head="fc.", name="ResNet-50")
 
 
 def vit_b16(outputs: int = 1, weights: str | Path | None = None) -> nn.Module:
-    """The ViT-B/16 of timm for 224×224 images, with 768 features.
+    """Return timm's ViT-B/16 for 224×224 images, with 768 features.
 
     Args:
-        outputs: of the new head.
-        weights: a state dict of timm's ``vit_base_patch16_224``; its head is left out.
+        outputs: width of the new head.
+        weights: file with a state dict of timm's ``vit_base_patch16_224``; its head is ignored.
     """
     import timm
 
     model: nn.Module = timm.create_model("vit_base_patch16_224", num_classes=outputs)
-    return _started(model, weights, head="head.", name="ViT-B/16")
+    return _with_weights(model, weights, head="head.", name="ViT-B/16")
 
 
 def model_of(name: str, outputs: int, *, inputs: int, weights: str | Path | None = None) -> nn.Module:
-    """The model called ``name``, with random weights but for those that ``weights`` holds.
+    """Return the model called ``name``, with random weights except for those read from ``weights``.
 
     Args:
         name: one of ``HEADS``.
-        outputs: numbers or classes to predict.
-        inputs: columns of a table; of images no more than three channels are known.
-        weights: for the models that start from ImageNet's.
+        outputs: number of values or classes to predict.
+        inputs: number of columns of a table; ignored for images, which have three channels.
+        weights: file with pretrained weights, for the models in ``FROM_IMAGENET``.
     """
     check_choice("the model", name, HEADS)
     if name == "mlp":
@@ -89,19 +89,19 @@ def model_of(name: str, outputs: int, *, inputs: int, weights: str | Path | None
     return resnet50(outputs, weights) if name == "resnet50" else vit_b16(outputs, weights)
 
 
-def _started(model: nn.Module, weights: str | Path | None, *, head: str, name: str) -> nn.Module:
+def _with_weights(model: nn.Module, weights: str | Path | None, *, head: str, name: str) -> nn.Module:
     if weights is None:
-        logger.warning("%s starts from random weights: no file of ImageNet's was named, as the paper has.", name)
+        logger.warning("%s starts from random weights: unlike in the paper, no ImageNet weights were given.", name)
         return model
     body = {key: value for key, value in load_weights(weights).items() if not key.startswith(head)}
-    _check_fit(model, body, head, f"The weights {weights} are not those of {name}")
+    _check_fit(model, body, head, f"The weights in {weights} do not fit {name}")
     model.load_state_dict(body, strict=False)
     return model
 
 
-def _check_fit(model: nn.Module, body: Mapping[str, Tensor], head: str, complaint: str) -> None:
-    wanted = {key: value.shape for key, value in model.state_dict().items() if not key.startswith(head)}
+def _check_fit(model: nn.Module, body: Mapping[str, Tensor], head: str, message: str) -> None:
+    expected = {key: value.shape for key, value in model.state_dict().items() if not key.startswith(head)}
     found = {key: value.shape for key, value in body.items()}
-    apart = sorted(key for key in wanted.keys() | found.keys() if wanted.get(key) != found.get(key))
-    if apart:
-        raise MismatchError(f"{complaint}: {len(apart)} entries differ, {apart[0]!r} first.")
+    differing = sorted(key for key in expected.keys() | found.keys() if expected.get(key) != found.get(key))
+    if differing:
+        raise MismatchError(f"{message}: {len(differing)} entries differ, {differing[0]!r} first.")

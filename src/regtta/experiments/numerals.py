@@ -1,8 +1,8 @@
-"""Numbers as people read them."""
+"""Formatting of numbers for tables and text."""
 
 
 def number(value: float, *, signed: bool = False) -> str:
-    """Three decimals with a minus sign that is one.
+    """Format ``value`` with three decimals and a typographic minus sign; zero has no sign.
 
     Example:
         >>> number(-0.1), number(0.1, signed=True), number(-0.0001)
@@ -13,7 +13,7 @@ def number(value: float, *, signed: bool = False) -> str:
 
 
 def source_models(count: int) -> str:
-    """So many source models, in words.
+    """Format a number of source models.
 
     Example:
         >>> source_models(1), source_models(3)

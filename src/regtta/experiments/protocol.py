@@ -1,7 +1,7 @@
-"""The paper's two protocols on one stream, and when a run counts as diverged.
+"""The paper's offline and online protocols on one stream, and the criterion of divergence.
 
 Offline: one epoch of ``adapt``, then ``predict`` over the same set in eval mode. Online: the predictions of that epoch,
-each made by the forward pass whose loss then updates the model.
+each from the forward pass whose loss then updates the model.
 """
 
 import math
@@ -24,14 +24,14 @@ _PREDICT_BATCH = 256
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one method on one stream.
+    """Result of one method on one stream.
 
     Attributes:
-        scores: by protocol.
-        outputs: by protocol, the scores of each output, where a regressor has several; else empty.
-        learned: how many batches were learned from.
-        refused: how many were not, by reason.
-        diverged: what was not finite, or that no step could be taken; empty for a run that went well.
+        scores: scores by protocol.
+        outputs: scores of each output by protocol, for a regressor with several outputs; else empty.
+        learned: number of batches with a parameter update.
+        refused: number of batches without one, by reason.
+        diverged: sources of non-finite values, or that every step was rejected; empty for a run without divergence.
     """
 
     scores: Mapping[str, PlainScores]
@@ -41,7 +41,7 @@ class Outcome:
     diverged: str = ""
 
     def plain(self) -> dict[str, object]:
-        """As JSON has it."""
+        """Return the fields as JSON values."""
         return {
             "scores": dict(self.scores),
             "outputs": dict(self.outputs),
@@ -61,14 +61,14 @@ def evaluate(
 ) -> Outcome:
     """Adapt over ``target`` once in its order, then predict on it, and score both.
 
-    Labels reach the adapter only if its method says that it learns from them.
+    Labels are passed to the adapter only if its method takes targets.
 
     Args:
-        adapter: newly made.
-        target: in the order of the stream.
-        batch_size: samples a step.
-        task: what is predicted; the labels of classification are the numbers of classes (N, 1).
-        view: from the inputs of the domain to those of the model.
+        adapter: new adapter, without any steps taken.
+        target: samples in the order of the stream.
+        batch_size: samples per step.
+        task: regression or classification; the labels of classification are class indices ``(N, 1)``.
+        view: preprocessing from the inputs of the domain to those of the model.
     """
     view = view or (lambda inputs: inputs)
     steps = []
@@ -97,10 +97,11 @@ def _labels(targets: Tensor, task: Task) -> Tensor:
 
 
 def what_diverged(steps: Sequence[Step], predictions: Mapping[str, Tensor], adapter: Adapter) -> str:
-    """Names what is not finite among losses, weights and predictions; empty if all is.
+    """Return the reasons for which a run counts as diverged, separated by commas; empty if there are none.
 
-    The adapter refuses a step that is not finite. Such a run still counts as diverged: without the guard it would
-    be lost. So does a run of a method with something to train in which no step could be taken.
+    A run diverged if losses, weights or predictions are not finite, or if a step was rejected because it was not
+    finite: without the guard such a step would have destroyed the model. A run of a method with trainable parameters
+    also diverged if every step was rejected.
     """
     stuck = not any(step.diagnostics.verdict.learned for step in steps)
     signs = [not_finite(steps, predictions, adapter)]
@@ -109,7 +110,7 @@ def what_diverged(steps: Sequence[Step], predictions: Mapping[str, Tensor], adap
 
 
 def not_finite(steps: Sequence[Step], predictions: Mapping[str, Tensor], adapter: Adapter) -> str:
-    """Names what is not finite among the losses of ``steps``, the adapter's weights and predictions."""
+    """Return which of losses, steps, weights and predictions are not finite, separated by commas."""
     losses = [step.diagnostics.loss for step in steps if step.diagnostics.loss is not None]
     signs = {
         "loss": not all(math.isfinite(loss) for loss in losses),

@@ -1,3 +1,3 @@
-"""What records of runs are told by, for who writes them and for who reads them."""
+"""Format identifiers of run records, shared by writers and readers."""
 
 ADAPTATION = "regtta.adaptation/1"

@@ -1,4 +1,4 @@
-"""Scores of a whole set of predictions as JSON has them, for numbers and for classes."""
+"""Scores of regression and classification as JSON values."""
 
 from typing import Literal, get_args
 
@@ -14,12 +14,12 @@ PlainScores = dict[str, float | int | None]
 
 
 def scores_of(predictions: Tensor, targets: Tensor, task: Task = "regression") -> PlainScores:
-    """All scores at once; what is not finite is None.
+    """Compute all scores of ``task``; scores that are not finite are None.
 
     Args:
-        predictions: (N, O) numbers, or (N, C) logits.
-        targets: (N, O) numbers, or (N, 1) the numbers of classes.
-        task: what was predicted.
+        predictions: ``(N, O)`` values, or ``(N, C)`` logits.
+        targets: ``(N, O)`` values, or ``(N, 1)`` class indices.
+        task: regression or classification.
 
     Example:
         >>> import torch
@@ -38,6 +38,6 @@ def scores_of(predictions: Tensor, targets: Tensor, task: Task = "regression") -
 
 
 def scores_of_each_output(predictions: Tensor, targets: Tensor) -> list[PlainScores]:
-    """The scores of every one of several numbers (N, O)."""
+    """Compute the regression scores of each column of ``(N, O)`` predictions and targets."""
     columns = range(targets.shape[1])
     return [scores_of(predictions[:, [column]], targets[:, [column]]) for column in columns]

@@ -1,4 +1,4 @@
-"""Trained source models, kept by what they were trained by, so that no two tables train one twice."""
+"""Cache of trained source models, identified by their specification, so that no model is trained twice."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -17,22 +17,22 @@ from regtta.files import read_safetensors, write_safetensors
 from regtta.options import check_choice
 
 OBJECTIVES = ("regression", "rotation", "dann", "classification")
-OWN_SOURCE = ("rotation", "dann")  # trained for one method alone
-# Increased when a change of the code changes what a training gives: models of an older revision are trained again.
+OWN_SOURCE = ("rotation", "dann")  # trained for a single method
+# Incremented when a code change alters the trained models: models of an older revision are trained again.
 REVISIONS: Mapping[str, int] = MappingProxyType({"dann": 1})
 SMALL = ("mlp", "digits")  # models so small that a second thread costs more than it computes
 
 
 class KeptSource(Protocol):
-    """What a source model is found again by; told apart by its fields."""
+    """Specification that identifies a source model in the cache."""
 
     @property
     def key(self) -> str:
-        """A mark of everything that the model comes from."""
+        """Hash of the specification."""
 
     @property
     def name(self) -> str:
-        """Short, for people."""
+        """Short readable name."""
 
     @property
     def model(self) -> str:
@@ -41,18 +41,18 @@ class KeptSource(Protocol):
 
 @dataclass(frozen=True)
 class SourceSpec:
-    """Everything that a source model comes from.
+    """Complete specification of a source model and its training.
 
     Attributes:
         data: name of the data set.
         model: name of the architecture.
-        objective: what was minimised, one of ``OBJECTIVES``.
-        recipe: how it was trained.
-        seed: of its weights, its order of samples and its split.
-        variant: which of the data set's source domains; empty where there is one.
-        against: the target that DANN trains against; empty for any other.
-        start: what its weights began as: ``"random"``, or the mark of the file they were read from.
-        rows: how many samples it was trained on; 0 for all.
+        objective: training objective, one of ``OBJECTIVES``.
+        recipe: hyperparameters of the training.
+        seed: seed of the initial weights, of the sample order and of the split.
+        variant: source domain within the data set; empty if there is only one.
+        against: target domain of DANN; empty for other objectives.
+        start: ``"random"``, or the hash of the file with the initial weights.
+        rows: number of training samples; 0 for all.
     """
 
     data: str
@@ -66,35 +66,35 @@ class SourceSpec:
     rows: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be trained."""
+        """Validate the fields."""
         check_choice("the objective", self.objective, OBJECTIVES)
 
     def plain(self) -> dict[str, object]:
-        """As JSON has it, with the revision of the objective where there was more than one."""
-        return revised(asdict(self), REVISIONS.get(self.objective, 0))
+        """Return the fields as JSON values, with the revision of the objective if it was ever revised."""
+        return revised(asdict(self) | {"recipe": self.recipe.plain()}, REVISIONS.get(self.objective, 0))
 
     @property
     def key(self) -> str:
-        """A mark of it all."""
+        """Hash of the specification."""
         return key_of(self.plain())
 
     @property
     def task(self) -> Task:
-        """What the model predicts."""
+        """Task of the model."""
         return "classification" if self.objective == "classification" else "regression"
 
     @property
     def name(self) -> str:
-        """Short, for people."""
+        """Short readable name."""
         parts = (self.data, self.variant, self.model, self.objective, self.against, str(self.seed))
         return "-".join(part for part in parts if part)
 
 
 class SourceModels:
-    """A folder of trained models.
+    """Cache of trained models in a folder.
 
     Args:
-        folder: made where it is missing.
+        folder: folder of the cache; created if missing.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -102,27 +102,27 @@ class SourceModels:
         self.folder.mkdir(parents=True, exist_ok=True)
 
     def path(self, spec: KeptSource) -> Path:
-        """Where the model of ``spec`` lies, or would."""
+        """Return the path of the model of ``spec``, which may not exist yet."""
         return self.folder / f"{spec.name}-{spec.key}.safetensors"
 
     def statistics_path(self, spec: KeptSource, mark: str) -> Path:
-        """Where the statistics of its features lie, or would; ``mark`` is of what was gathered with them."""
+        """Return the path of the model's feature statistics; ``mark`` identifies the extra statistics gathered."""
         return self.folder / f"{spec.name}-{spec.key}-statistics-{mark}.safetensors"
 
     def checkpoint_path(self, spec: KeptSource) -> Path:
-        """Where its training stands, while it lasts."""
+        """Return the path of the training checkpoint, which exists only while the training is incomplete."""
         return self.folder / f"{spec.name}-{spec.key}-partial.pt"
 
     def get(self, spec: KeptSource, modules: dict[str, nn.Module], train: Callable[[], None]) -> bool:
-        """Fill ``modules`` with the trained weights of ``spec``, training them if no one has yet.
+        """Load the trained weights of ``spec`` into ``modules``, or train and store them if they are not cached.
 
         Args:
-            spec: what they are trained by.
-            modules: untrained, by name: the model, and what is trained beside it.
-            train: trains them in place.
+            spec: specification of the model.
+            modules: untrained modules by name: the model, and the modules trained with it.
+            train: callback that trains the modules in place.
 
         Returns:
-            Whether they were found rather than trained.
+            True if the weights were found in the cache.
         """
         path = self.path(spec)
         if path.exists():
@@ -145,7 +145,7 @@ def _fill(modules: dict[str, nn.Module], path: Path) -> None:
             module.load_state_dict(state)
         except RuntimeError as error:
             raise MismatchError(
-                f"{path} does not fit the model it is named for ({str(error).splitlines()[0]}). Remove it to train "
-                "again."
+                f"The weights in {path} do not fit the model of that name ({str(error).splitlines()[0]}). Remove the "
+                "file to train again."
             ) from error
         module.eval()

@@ -1,18 +1,18 @@
-"""A method as part of what a run is specified by."""
+"""Description of a method within the specification of a run."""
 
 from collections.abc import Mapping
 
 from regtta.methods import Method, Sum
 from regtta.options import described
 
-# Options that came after results had been committed. At these values a method does what it did before they were there,
-# so runs of before and after share their keys.
+# Options added after results were committed. At these values a method behaves as before, so they are left out and the
+# keys of earlier runs stay valid.
 _CAME_LATER: dict[str, object] = {"prior": 32, "window": 0, "free_output": False}
 REVISION = "revision"
 
 
 def specified(method: Method) -> dict[str, object]:
-    """The name and options of ``method`` in plain values, and its revision where there was more than one.
+    """Return the name and options of ``method`` as JSON values, with its revision if it was ever revised.
 
     Example:
         >>> from regtta.methods import RSD, SSA
@@ -32,19 +32,19 @@ def _without_later(options: Mapping[str, object]) -> dict[str, object]:
 
 
 def _within(value: object) -> object:
-    """The terms of a sum are described within its own description."""
+    """Apply :func:`_without_later` to nested descriptions, such as the terms of a sum."""
     if isinstance(value, list):
         return [_within(item) for item in value]
     return _without_later(value) if isinstance(value, dict) else value
 
 
 def revised(options: dict[str, object], revision: int) -> dict[str, object]:
-    """``options`` with the revision of what they belong to; the first one, 0, leaves the keys of runs as they are."""
+    """Return ``options`` with ``revision``; revision 0 is left out, so that keys of unrevised runs stay valid."""
     return options | {REVISION: revision} if revision else options
 
 
 def without_revisions(specification: object) -> object:
-    """A specification as it would be if nothing had ever been revised: equal for runs that differ in that alone.
+    """Return ``specification`` without any revisions, so that runs that differ only in a revision compare equal.
 
     Example:
         >>> without_revisions({"method": {"type": "RSD", "revision": 1}})

@@ -1,4 +1,4 @@
-"""Results as JSON lines: one run a line, found again by the key of its specification."""
+"""Store of results as JSON lines: one run per line, identified by the key of its specification."""
 
 import hashlib
 import json
@@ -12,13 +12,13 @@ from regtta.errors import FileError, ForeignFileError
 from regtta.reading import MOST_JSON_BYTES, parse_json, read_whole
 
 _KINDS = {"key": str, "specification": dict, "result": dict}
-_BEGINNING = '{"key": "'  # of every line: only what begins so may be the half of one that a kill left
+_BEGINNING = '{"key": "'  # of every record; a last line that begins otherwise is not an interrupted write
 
 logger = logging.getLogger(__name__)
 
 
 def key_of(specification: Mapping[str, object]) -> str:
-    """A short mark of everything that a run is specified by; the same in every process.
+    """Return a short hash of ``specification``, the same in every process.
 
     Example:
         >>> key_of({"k": 25, "lr": 1e-3}) == key_of({"lr": 0.001, "k": 25})
@@ -29,13 +29,13 @@ def key_of(specification: Mapping[str, object]) -> str:
 
 
 class RunStore:
-    """A file of runs, each with its specification and what came of it.
+    """File of runs, each with its specification and its result.
 
-    A run is written in one go and forced to the disk. A line that a kill cut off is left out when the file is read,
-    and its run is made again.
+    Each run is written in one call and synced to disk. An incomplete last line, left by an interrupted write, is
+    skipped when the file is read, so that its run is repeated.
 
     Args:
-        path: the file; made with the first run.
+        path: path of the file; created with the first run.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -43,11 +43,11 @@ class RunStore:
         self._keys = {str(record["key"]) for record in self}
 
     def __contains__(self, specification: Mapping[str, object]) -> bool:
-        """Whether this very run is there."""
+        """Return True if the store has a run of this specification."""
         return key_of(specification) in self._keys
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Every whole record, in the order they were written."""
+        """Iterate over all complete records, in the order they were written."""
         if not self.path.exists():
             return
         lines = self._lines()
@@ -56,21 +56,23 @@ class RunStore:
                 record = parse_json(line)
             except ValueError as error:
                 if number < len(lines) or not line.startswith(_BEGINNING[: len(line)]):
-                    raise ForeignFileError(f"{self.path}, line {number}, is no JSON: {error}.") from error
-                logger.warning("%s ends in half a line; that run will be made again.", self.path)
+                    raise ForeignFileError(
+                        f"{self.path}, line {number}, is not JSON: {error}. Choose another file."
+                    ) from error
+                logger.warning("%s ends in an incomplete line; its run will be repeated.", self.path)
                 return
             if not isinstance(record, dict) or not all(isinstance(record.get(key), k) for key, k in _KINDS.items()):
-                raise ForeignFileError(f"{self.path}, line {number}, is not a run. Name another file.")
+                raise ForeignFileError(f"{self.path}, line {number}, is not a record of a run. Choose another file.")
             yield record
 
     def _lines(self) -> list[str]:
         try:
             return read_whole(self.path, MOST_JSON_BYTES).decode("utf-8").splitlines()
         except UnicodeDecodeError as error:
-            raise ForeignFileError(f"{self.path} is no file of runs: {error}. Name another file.") from error
+            raise ForeignFileError(f"{self.path} is not a file of runs: {error}. Choose another file.") from error
 
     def add(self, specification: Mapping[str, object], result: Mapping[str, object]) -> None:
-        """Append a run."""
+        """Append a run and sync it to disk."""
         key = key_of(specification)
         record = {"key": key, "specification": dict(specification), "result": dict(result)}
         line = json.dumps(record, allow_nan=False) + "\n"
@@ -86,7 +88,7 @@ class RunStore:
 
 
 def _drop_half_line(path: Path) -> None:
-    """Cut off what a kill left of a line, so that the next one begins on its own."""
+    """Truncate an incomplete last line, so that the next record begins on a line of its own."""
     if not path.exists() or path.stat().st_size == 0:
         return
     with path.open("rb") as file:

@@ -47,7 +47,7 @@ def test_split_takes_as_many_targets_as_asked():
 
 @pytest.mark.parametrize(("source", "target"), [(0, None), (50, None), (40, 11), (40, 0)])
 def test_split_refuses_what_does_not_fit(source, target):
-    with pytest.raises(OptionError, match="fit into 50"):
+    with pytest.raises(OptionError, match="sum of at most 50"):
         split(numbered(50), seed=0, source=source, target=target)
 
 

@@ -217,6 +217,6 @@ def test_a_senseless_count_of_sources_is_refused(tmp_path, toy, sources):
 
 def test_a_file_in_the_way_of_the_folder_is_an_error_that_helps(tmp_path, toy):
     (tmp_path / "taken").write_text("mine")
-    with pytest.raises(FileError, match="Cannot make the folder"):
+    with pytest.raises(FileError, match="Cannot create the folder"):
         run_demo(out=tmp_path / "taken", console=Console(quiet=True), recipe=toy)
     assert (tmp_path / "taken").read_text() == "mine"

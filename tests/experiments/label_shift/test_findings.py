@@ -175,7 +175,7 @@ def test_tables_say_what_the_rows_say(lines):
 def test_another_file_is_not_read(tmp_path, content):
     path = tmp_path / "demo.jsonl"
     path.write_text(content)
-    with pytest.raises(ForeignFileError, match="does not hold the lines of regtta label-shift"):
+    with pytest.raises(ForeignFileError, match="is not a file of regtta label-shift"):
         read_lines(path)
     path.write_text(json.dumps({"record": "about"}) + "\n")
     assert read_lines(path) == [{"record": "about"}]

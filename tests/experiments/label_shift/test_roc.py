@@ -61,7 +61,7 @@ def test_signals_that_tell_all_nothing_or_the_opposite():
 
 
 def test_too_few_to_tell():
-    with pytest.raises(OptionError, match="two of each or more, found 1 and 3"):
+    with pytest.raises(OptionError, match="two of each class, found 1 positives and 3 negatives"):
         roc_of(np.zeros(1), np.zeros(3))
 
 

@@ -1,3 +1,5 @@
+import dataclasses
+
 import pytest
 import torch
 
@@ -10,6 +12,7 @@ from regtta.experiments.training.dann import AdversarialObjective
 from regtta.experiments.training.rotation import RotationObjective
 
 RECIPE = Recipe(epochs=5, batch_size=16, lr=1e-2, crop_padding=2)
+ONE_CYCLE = dataclasses.replace(RECIPE, optimizer="adamw", schedule="one_cycle")
 
 
 class StoppedError(Exception):
@@ -32,12 +35,13 @@ def trained(kind, checkpoint=None, stop_after=None):
 
     source = Domain(images, images.mean(dim=(1, 2, 3)).unsqueeze(1))
     beside = objective(kind)
-    model = train(zoo.cnn(), source, RECIPE, seed=3, objective=beside, advance=advance, checkpoint=checkpoint)
+    recipe = ONE_CYCLE if kind == "one cycle" else RECIPE
+    model = train(zoo.cnn(), source, recipe, seed=3, objective=beside, advance=advance, checkpoint=checkpoint)
     parts = [model, *(beside.modules if beside else [])]
     return [value for part in parts for value in part.state_dict().values()]
 
 
-@pytest.mark.parametrize("kind", ["regression", "rotation", "dann"])
+@pytest.mark.parametrize("kind", ["regression", "one cycle", "rotation", "dann"])
 def test_a_stopped_training_goes_on_bit_for_bit(kind, tmp_path):
     path = tmp_path / "partial.pt"
     with pytest.raises(StoppedError):
@@ -68,10 +72,10 @@ def test_nothing_is_written_before_its_time(tmp_path):
 def test_a_file_that_is_no_state_of_this_training_is_refused(tmp_path):
     path = tmp_path / "partial.pt"
     path.write_bytes(b"not a state")
-    with pytest.raises(ForeignFileError, match="Remove it to train anew"):
+    with pytest.raises(ForeignFileError, match="Remove it to train from the start"):
         trained("regression", Checkpoint(path))
     torch.save({"epochs": 2, "trained": {"modules": [zoo.mlp().state_dict()]}}, path)
-    with pytest.raises(ForeignFileError, match="Remove it to train anew"):
+    with pytest.raises(ForeignFileError, match="Remove it to train from the start"):
         trained("regression", Checkpoint(path))
 
 
@@ -83,7 +87,7 @@ class Runs:
 def test_a_pickle_in_its_place_is_refused_and_never_run(tmp_path):
     path = tmp_path / "partial.pt"
     torch.save({"epochs": 2, "trained": Runs()}, path)
-    with pytest.raises(ForeignFileError, match="Remove it to train anew"):
+    with pytest.raises(ForeignFileError, match="Remove it to train from the start"):
         trained("regression", Checkpoint(path))
 
 

@@ -31,6 +31,22 @@ def test_training_is_adam_on_the_mean_squared_error_written_out():
         torch.testing.assert_close(trained.state_dict()[name], value)
 
 
+def test_one_cycle_of_adamw_written_out():
+    source, recipe = problem(), Recipe(epochs=3, batch_size=16, lr=1e-2, optimizer="adamw", schedule="one_cycle")
+    plain = copy.deepcopy(zoo.mlp()).train()
+    optimizer = torch.optim.AdamW(plain.parameters(), lr=1e-2, weight_decay=5e-4)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1e-2, total_steps=3 * 4)
+    generator = torch.Generator().manual_seed(5)
+    for _ in range(3):
+        for rows in torch.randperm(70, generator=generator)[:64].split(16):
+            optimizer.zero_grad()
+            nn.functional.mse_loss(plain(source.inputs[rows]), source.targets[rows]).backward()
+            optimizer.step()
+            schedule.step()
+    trained = train(zoo.mlp(), source, recipe, seed=5)
+    assert all(torch.equal(trained.state_dict()[name], value) for name, value in plain.state_dict().items())
+
+
 def test_the_same_seed_twice_is_bit_identical_and_leaves_the_global_generator_alone():
     recipe = Recipe(epochs=2, batch_size=16)
     models = [zoo.mlp() for _ in range(3)]
@@ -77,12 +93,16 @@ def test_a_recipe_that_cannot_be_meant():
     for options in ({"epochs": 0}, {"batch_size": 0}, {"lr": 0}, {"weight_decay": -1}, {"crop_padding": -1}):
         with pytest.raises(OptionError):
             Recipe(**options)
+    for options in ({"optimizer": "sgd"}, {"schedule": "cosine"}):
+        with pytest.raises(OptionError):
+            Recipe(**options)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
-def test_a_captured_step_trains_like_an_eager_one():
+@pytest.mark.parametrize("schedule", ["constant", "one_cycle"])
+def test_a_step_on_a_gpu_trains_like_one_on_the_cpu(schedule):
     source = problem(640)
-    recipe = Recipe(epochs=3, batch_size=64, lr=1e-3)
+    recipe = Recipe(epochs=3, batch_size=64, lr=1e-3, schedule=schedule)
     here = train(zoo.mlp(), source, recipe, seed=0)
     there = train(zoo.mlp().cuda(), source, recipe, seed=0).cpu()
     for name, value in here.state_dict().items():

@@ -1,7 +1,7 @@
-"""The demo: handwritten digits read as numbers, while the scanner degrades.
+"""Demo: regression of handwritten digits under five image degradations.
 
-Digits that ship with scikit-learn, a small convolutional regressor trained on the spot, five
-degradations, and the methods side by side on the same streams.
+It trains a small convolutional regressor on the digits of scikit-learn, and compares the methods on the same degraded
+streams.
 """
 
 from regtta.experiments.demo.recipe import Recipe

@@ -1,4 +1,4 @@
-"""The closing words, made from the numbers."""
+"""Summary of a demo in sentences, generated from its scores."""
 
 from collections.abc import Iterable
 
@@ -12,7 +12,7 @@ _FEWEST_FOR_A_SIGN_TEST = 6
 
 
 def closing(study: Study) -> tuple[str, ...]:
-    """Sentences: what BN-adapt gains, who beats or loses to whom, harm on clean digits, caution."""
+    """Return sentences on the gain of BN-adapt, wins and losses of each method, clean digits, and significance."""
     rivals = [(arm, arm.rival) for arm in study.recipe.arms if arm.rival is not None]
     gains = [_gain(study, arm) for arm, rival in rivals if rival == SOURCE]
     duels = [_duel(study, arm, study.recipe.arm(rival)) for arm, rival in rivals if rival != SOURCE]
@@ -31,7 +31,7 @@ def _gain(study: Study, arm: Arm) -> str:
 
 
 def _duel(study: Study, arm: Arm, rival: Arm) -> str:
-    """On which degradations ``arm`` is ahead in every source model, behind in every one, or neither."""
+    """List the degradations on which ``arm`` is ahead in every source model, behind in every one, or neither."""
     outcomes: dict[str, list[str]] = {"beats": [], "loses": [], "undecided": [], "diverged": []}
     for scene in study.recipe.degradations:
         gap = study.difference(scene, arm.name, rival.name)
@@ -54,7 +54,7 @@ def _listed(scenes: Iterable[str]) -> str:
 
 
 def _clean(study: Study) -> str:
-    """How far the methods move the score of a stream on which nothing shifted."""
+    """State by how much the methods change the score of the undegraded stream."""
     parts = []
     for protocol in PROTOCOLS:
         gaps = [

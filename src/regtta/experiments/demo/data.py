@@ -1,9 +1,9 @@
-"""The digits, and how each seed parts them into source and target."""
+"""The digits, and their random split into source and target."""
 
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F  # noqa: N812 - torch's own name for it
+import torch.nn.functional as F  # noqa: N812 - torch's own alias
 from sklearn.datasets import load_digits
 
 from regtta.errors import OptionError
@@ -11,19 +11,19 @@ from regtta.experiments.datasets.domains import Domain
 from regtta.experiments.demo.seeds import generator
 
 SIZE = 32
-_INK = 16.0  # the largest value of a pixel as scikit-learn ships them
+_INK = 16.0  # largest pixel value in scikit-learn's data
 
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """What the model is trained on, and what it meets afterwards, in the order of the stream."""
+    """Training data of the source, and target data in the order of the stream."""
 
     source: Domain
     target: Domain
 
 
 def uci_digits() -> Domain:
-    """The 1,797 handwritten digits of UCI, brought from 8×8 to 32×32 pixels (bilinear).
+    """Return the 1,797 handwritten digits of UCI, resized bilinearly from 8×8 to 32×32 pixels.
 
     Example:
         >>> digits = uci_digits()
@@ -37,7 +37,7 @@ def uci_digits() -> Domain:
 
 
 def split(digits: Domain, seed: int, *, source: int, target: int | None = None) -> Split:
-    """``source`` digits drawn at random, and ``target`` of the others (all of them by default).
+    """Draw ``source`` digits at random, and ``target`` of the others (by default all of them).
 
     Example:
         >>> parts = split(uci_digits(), seed=0, source=900)
@@ -47,7 +47,7 @@ def split(digits: Domain, seed: int, *, source: int, target: int | None = None) 
     end = len(digits) if target is None else source + target
     if not 0 < source < end <= len(digits):
         raise OptionError(
-            f"Expected source and target digits that fit into {len(digits)}, found {source} and {target}."
+            f"Expected positive source and target counts, sum of at most {len(digits)}, found {source} and {target}."
         )
     order = torch.randperm(len(digits), generator=generator(seed, "split"))
     return Split(digits.take(order[:source]), digits.take(order[source:end]))

@@ -1,4 +1,4 @@
-"""A closer look at one source model and one stream of the demo: what adapting does to its features."""
+"""Detailed analyses of one source model on one stream of the demo."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -27,17 +27,17 @@ from regtta.experiments.demo.recipe import SOURCE, Recipe
 from regtta.experiments.demo.study import SourceModel, scene_images
 from regtta.features import FeatureModel
 
-CHOSEN = "ssa"  # whose stream and predictions are shown, next to the source model's
+CHOSEN = "ssa"  # method whose stream and predictions are compared with the source model's
 _BATCH = 256
 
 
 def detail(recipe: Recipe, source: SourceModel, *, umap: bool = False) -> dict[str, Any]:
-    """Every analysis of the first degradation, as JSON has it.
+    """Return all analyses of the first degradation as JSON values.
 
     Args:
-        recipe: of the demo.
-        source: the source model to look at.
-        umap: whether to learn UMAP's map too, which takes a while.
+        recipe: recipe of the demo.
+        source: source model to analyse.
+        umap: include UMAP embeddings, which take longer.
     """
     scene = next(iter(recipe.degradations))
     images = scene_images(recipe, scene, source)
@@ -73,7 +73,7 @@ def detail(recipe: Recipe, source: SourceModel, *, umap: bool = False) -> dict[s
 
 
 def _compared(source: SourceModel, features: Mapping[str, Tensor], predictions: Mapping[str, Tensor]) -> dict[str, Any]:
-    """Before and after; nothing where the method diverged and left nothing to compare."""
+    """Compare features and predictions before and after; report the reason if the method diverged."""
     head = FeatureModel(source.model, source.statistics.head).head
     try:
         return {
@@ -85,7 +85,7 @@ def _compared(source: SourceModel, features: Mapping[str, Tensor], predictions: 
 
 
 def _adapted(recipe: Recipe, source: SourceModel, images: Tensor) -> Iterator[tuple[str, Adapter]]:
-    """The methods with plain running statistics, each at the end of the stream."""
+    """Yield the methods without debiased running statistics, each adapted over the whole stream."""
     for arm in recipe.arms:
         if arm.method.schedule.batch_norm != "debiased":
             adapter = Adapter(source.model, arm.method, source.statistics)
@@ -103,7 +103,7 @@ def _stream(recipe: Recipe, source: SourceModel, images: Tensor) -> dict[str, An
 def _clouds(
     source: SourceModel, source_features: Tensor, features: Mapping[str, Tensor], *, umap: bool
 ) -> dict[str, Any]:
-    """What needs POT or umap-learn; nothing where those are not installed."""
+    """Return the analyses that need POT or umap-learn; without POT, the reason instead."""
     finite = {name: rows for name, rows in features.items() if bool(torch.isfinite(rows).all())}
     made: dict[str, Any] = {}
     try:

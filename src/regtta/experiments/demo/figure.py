@@ -1,4 +1,4 @@
-"""The picture: what each scanner does to a digit, and how each method reads what comes of it."""
+"""Figure of the demo: a digit under each degradation, and the scores of each method on it."""
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -12,9 +12,9 @@ _LEFT, _RIGHT = 0.085, 0.985
 
 
 def draw(study: Study, example: SourceModel) -> Figure:
-    """The figure of a study, with a digit of ``example``'s target for each of its streams.
+    """Draw the figure of a study, with a digit from the target of ``example`` for each stream.
 
-    Made without pyplot, whose state is the user's.
+    Does not use pyplot, whose global state belongs to the user.
     """
     figure = Figure(figsize=(WIDTH, HEIGHT), dpi=DPI, facecolor="white")
     FigureCanvasAgg(figure)
@@ -32,7 +32,7 @@ def draw(study: Study, example: SourceModel) -> Figure:
 
 
 def caption(study: Study, target: int) -> str:
-    """What is shown: data, counts, seeds, what the marks and bars are."""
+    """Return the caption: data, counts, seeds, and the meaning of marks and bars."""
     recipe = study.recipe
     one = len(study.seeds) == 1
     bars = "Marks: its scores" if one else "Large marks: mean; bars: ±1 sd; small marks: single source models"

@@ -1,4 +1,4 @@
-"""The regressor: four convolutional blocks with BatchNorm, then a linear head."""
+"""Regressor of the demo: four convolutional blocks with BatchNorm, then a linear head."""
 
 from collections import OrderedDict
 
@@ -11,7 +11,7 @@ CHANNELS = (8, 16, 32, 128)
 
 
 def digit_regressor(seed: int) -> nn.Sequential:
-    """An untrained regressor from (B, 1, 32, 32) to (B, 1), with 128 features before its head.
+    """Return an untrained regressor from ``(B, 1, 32, 32)`` to ``(B, 1)``, with 128 features before its head.
 
     Example:
         >>> import torch
@@ -37,7 +37,7 @@ def digit_regressor(seed: int) -> nn.Sequential:
 
 
 def _block(narrow: int, wide: int) -> nn.Sequential:
-    """Halves the image: (B, narrow, H, W) to (B, wide, H/2, W/2)."""
-    # BatchNorm shifts by itself: a bias before it would be subtracted again.
+    """Return a block from ``(B, narrow, H, W)`` to ``(B, wide, H/2, W/2)``."""
+    # No bias: BatchNorm would subtract it again.
     convolution = nn.Conv2d(narrow, wide, kernel_size=3, padding=1, bias=False)
     return nn.Sequential(convolution, nn.BatchNorm2d(wide), nn.ReLU(), nn.MaxPool2d(2))

@@ -1,4 +1,4 @@
-"""The panels of the picture, one function each."""
+"""Panels of the demo's figure, one function each."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,21 +14,21 @@ from regtta.experiments.numerals import number
 from regtta.methods import SSA, BNAdapt, FeatureAlignment, Method, Source
 
 SMALL, NORMAL = 8.5, 9.5  # points
-FLOOR = -0.5  # R² below it is drawn at the edge, with its value beside it
+FLOOR = -0.5  # lower R² is drawn at the edge, with its value beside it
 _GREY = "#555555"
-_GROUP = 0.74  # share of a stream's column that its marks take
+_GROUP = 0.74  # share of a stream's column covered by its marks
 
 
 @dataclass(frozen=True)
 class Look:
-    """A marker whose shape and lightness tell it apart where colours cannot."""
+    """Marker style, distinguishable by shape and lightness even without colour."""
 
     marker: str
     colour: str
     size: float
 
 
-# Colours of Okabe and Ito, which the colour-blind can tell apart.
+# Colours of Okabe and Ito, chosen for colour blindness.
 _LOOKS: dict[type[Method], Look] = {
     Source: Look("X", "#000000", 8),
     BNAdapt: Look("s", "#D55E00", 6.5),
@@ -39,14 +39,14 @@ _OTHER = Look("D", "#CC79A7", 6.5)
 
 
 def draw_digit(axes: Axes, study: Study, example: SourceModel, scene: str) -> None:
-    """One digit of the target as the scanner of ``scene`` gives it."""
+    """Draw one target digit as degraded in ``scene``."""
     images = scene_images(study.recipe, scene, example)
-    # The first two, if there is one: even in 8×8 pixels it is plainly a two.
+    # The first digit 2 if there is one: it is recognisable even in 8×8 pixels.
     shown = int((example.target.targets == 2).int().argmax())
     axes.imshow(images[shown, 0].numpy(), cmap="gray", vmin=0, vmax=1)
     degradation = study.recipe.degradations.get(scene)
     setting = "as trained on" if degradation is None else degradation.setting
-    # Two texts: the lines of a single one would shift with the height of their letters.
+    # Two texts, because the lines of a single one shift with the height of their letters.
     axes.set_title(scene, fontsize=NORMAL, fontweight="bold", pad=16)
     axes.text(0.5, 1.05, setting, transform=axes.transAxes, ha="center", fontsize=SMALL)
     axes.set_xticks([])
@@ -54,7 +54,7 @@ def draw_digit(axes: Axes, study: Study, example: SourceModel, scene: str) -> No
 
 
 def draw_scores(axes: Axes, study: Study) -> None:
-    """Offline R² of every method on every stream."""
+    """Draw the offline R² of every method on every stream."""
     _prepare(axes, study, "offline R²")
     clean = study.spread(CLEAN, SOURCE).mean
     if clean is not None:
@@ -69,7 +69,7 @@ def draw_scores(axes: Axes, study: Study) -> None:
 
 
 def draw_gains(axes: Axes, study: Study) -> None:
-    """What each method that aligns features adds to BN-adapt with the same running statistics."""
+    """Draw the gain of each feature-alignment method over BN-adapt with the same running statistics."""
     _prepare(axes, study, "ΔR² to BN-adapt")
     axes.axhline(0, color="#D55E00", linewidth=1.2, zorder=1)
     arms = [arm for arm in study.recipe.arms if arm.rival not in (None, SOURCE) and not _is_bn(arm)]
@@ -93,7 +93,7 @@ def draw_gains(axes: Axes, study: Study) -> None:
 
 
 def legend_handles(study: Study) -> list[Line2D]:
-    """One handle for each method, in the order of the marks."""
+    """Return one legend handle per method, in the order of the marks."""
     return [
         Line2D([], [], linestyle="none", label=arm.label, markersize=_look(arm).size, **_marker(arm))
         for arm in study.recipe.arms
@@ -114,7 +114,7 @@ def _draw_score(axes: Axes, x: float, spread: Spread, arm: Arm) -> None:
 
 
 def _draw_spread(axes: Axes, x: float, mean: float, spread: Spread, arm: Arm) -> None:
-    """Mean, ±1 sd, and the single source models."""
+    """Draw the mean, ±1 sd, and the individual source models."""
     look = _look(arm)
     if spread.sd is not None:
         low, high = mean - spread.sd, mean + spread.sd
@@ -137,7 +137,7 @@ def _say_diverged(axes: Axes, x: float, spread: Spread) -> None:
 
 
 def _prepare(axes: Axes, study: Study, label: str) -> None:
-    """A band for each stream, its column under its digit."""
+    """Set up the axes with one shaded column per stream, aligned with its digit."""
     count = len(study.recipe.scenes)
     axes.set_xlim(-0.5, count - 0.5)
     axes.set_xticks([])

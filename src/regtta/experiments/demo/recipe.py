@@ -1,11 +1,10 @@
-"""What the demo compares, and on how much: every constant of it in one place.
+"""Configuration of the demo: its methods, degradations and sizes.
 
-The methods run with the library's defaults, which are the SSA paper's (Adam, lr 1e-3, affine
-parameters, k = 100 of the 128 directions): none was tuned on these digits.
+The methods run with the library's defaults, which are the SSA paper's (Adam, lr 1e-3, affine parameters, k = 100 of the
+128 directions): none was tuned on these digits.
 
-BatchNorm's running statistics keep (1 − 0.1)ⁿ of the source after n batches, 5 % after the 28 of this
-short stream. Each adapting method therefore runs a second time with debiased running statistics,
-which keep nothing.
+After n batches BatchNorm's running statistics retain a weight of (1 − 0.1)ⁿ on the source, 5 % after the 28 batches of
+this short stream. Each adapting method therefore also runs with debiased running statistics, which retain none.
 """
 
 from collections.abc import Mapping
@@ -22,14 +21,14 @@ SOURCE = "source"
 
 @dataclass(frozen=True)
 class Arm:
-    """One method as it takes part.
+    """One method of the comparison.
 
     Args:
-        name: in the results.
-        label: in tables and figures.
-        method: with its hyperparameters.
-        rival: name of the arm it has to beat: BN-adapt with the same running statistics, and for
-            the debiased BN-adapt the plain one.
+        name: name in the results.
+        label: name in tables and figures.
+        method: method with its hyperparameters.
+        rival: name of the baseline arm: BN-adapt with the same running statistics, and for the debiased BN-adapt the
+            plain one.
     """
 
     name: str
@@ -56,15 +55,15 @@ ARMS: tuple[Arm, ...] = (
 
 @dataclass(frozen=True)
 class Recipe:
-    """The whole demo but for its seeds.
+    """Configuration of the demo except for its seeds.
 
     Args:
-        source_digits: how many to train on.
-        target_digits: how many to adapt to; ``None`` for all others.
-        batch_size: digits a batch of the target stream.
-        training: how source models are trained.
-        degradations: by name.
-        arms: the methods; the first is Source.
+        source_digits: number of digits to train on.
+        target_digits: number of digits to adapt to; ``None`` for all others.
+        batch_size: digits per batch of the target stream.
+        training: hyperparameters of the source models.
+        degradations: degradations by name.
+        arms: methods to compare; the first must be Source.
     """
 
     source_digits: int = 900
@@ -75,25 +74,25 @@ class Recipe:
     arms: tuple[Arm, ...] = ARMS
 
     def __post_init__(self) -> None:
-        """Refuse arms that cannot be compared."""
+        """Validate arms and degradations."""
         names = [arm.name for arm in self.arms]
         unknown = {arm.rival for arm in self.arms} - {None, *names}
         if names[:1] != [SOURCE] or len(set(names)) < len(names) or unknown:
             raise OptionError(
-                f"Expected arms of different names, {SOURCE!r} first, with rivals among them, found "
-                f"{names} with the rivals {sorted(map(str, unknown))} missing."
+                f"Expected arms with unique names, {SOURCE!r} first, whose rivals are arms too, found {names}; unknown "
+                f"rivals: {sorted(map(str, unknown))}."
             )
         if len(names) < 2 or not self.degradations or CLEAN in self.degradations:
             raise OptionError(
-                f"Expected two arms and one degradation at the least, none called {CLEAN!r} (the undegraded "
-                f"stream), found the arms {names} and the degradations {list(self.degradations)}."
+                f"Expected at least two arms and one degradation, none called {CLEAN!r} (the undegraded stream), found "
+                f"the arms {names} and the degradations {list(self.degradations)}."
             )
 
     @property
     def scenes(self) -> tuple[str, ...]:
-        """The streams: the clean one, then one for each degradation."""
+        """Names of the streams: the clean one, then one per degradation."""
         return (CLEAN, *self.degradations)
 
     def arm(self, name: str) -> Arm:
-        """The arm called ``name``."""
+        """Return the arm called ``name``."""
         return next(arm for arm in self.arms if arm.name == name)

@@ -1,4 +1,4 @@
-"""The results as JSON: every run, what it was made with, and what it comes to."""
+"""Results of the demo as JSON: all runs, their configuration, and summary statistics."""
 
 import json
 
@@ -12,7 +12,7 @@ from regtta.options import described
 
 
 def results_json(study: Study, words: tuple[str, ...]) -> str:
-    """The same text for the same seeds on one machine: no dates, no durations."""
+    """Return the JSON text; without dates or durations, so that it is reproducible on one machine."""
     content = {
         "versions": versions(),
         "device": "cpu",
@@ -23,12 +23,12 @@ def results_json(study: Study, words: tuple[str, ...]) -> str:
         "summary": _summary(study),
         "closing": list(words),
     }
-    # NaN is no JSON: what is not finite was made null on the way here.
+    # JSON has no NaN: values that are not finite are null already.
     return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def run_records(recipe: Recipe, run: Run) -> list[dict[str, object]]:
-    """A run as one record for each protocol."""
+    """Return one record of ``run`` per protocol."""
     degradation = recipe.degradations.get(run.scene)
     return [
         {
@@ -57,7 +57,7 @@ def _recipe(recipe: Recipe) -> dict[str, object]:
 
 
 def _summary(study: Study) -> list[dict[str, object]]:
-    """Each cell of the tables: spread, difference to Source, difference to the rival."""
+    """Return each cell of the tables: its spread, and its differences to Source and to the rival."""
     cells: list[dict[str, object]] = []
     for scene in study.recipe.scenes:
         for arm in study.recipe.arms:

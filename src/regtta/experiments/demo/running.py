@@ -1,4 +1,4 @@
-"""Running the demo from end to end: train, adapt, write, show."""
+"""End-to-end run of the demo: train, adapt, write the results and display them."""
 
 import json
 import shlex
@@ -27,18 +27,18 @@ from regtta.options import check_count
 
 @dataclass(frozen=True)
 class DemoResult:
-    """What came of a demo.
+    """Results of a demo and the files written.
 
     Attributes:
-        study: every run.
-        closing: what the numbers say, in sentences.
-        json_path: the runs with all options.
-        markdown_path: the tables.
-        figure_path: the picture.
-        detail_path: a closer look at one source model and one stream.
-        report_path: the page.
-        training_seconds: how long the source models took.
-        adapting_seconds: how long all methods on all streams took.
+        study: all runs.
+        closing: summary in sentences.
+        json_path: file with the runs and all options.
+        markdown_path: file with the tables.
+        figure_path: file with the figure.
+        detail_path: file with the analyses of one source model on one stream.
+        report_path: file with the HTML report.
+        training_seconds: duration of the source models' training.
+        adapting_seconds: duration of all methods on all streams.
     """
 
     study: Study
@@ -61,17 +61,17 @@ def run_demo(
     recipe: Recipe | None = None,
     umap: bool = False,
 ) -> DemoResult:
-    """Train source models, let every method adapt to every stream, and write what came of it.
+    """Train source models, adapt every method to every stream, and write the results.
 
-    Runs on the CPU, on one thread, with the same numbers every time on one machine.
+    Runs on one CPU thread, with bit-identical results on one machine.
 
     Args:
-        out: folder for the results, the picture and the report; made where it is missing.
-        console: where progress, the table and the paths are shown.
-        seed: of the first source model; the others follow it.
-        sources: how many source models.
-        recipe: what to compare and on how much, if not the whole demo.
-        umap: whether the report has a UMAP of the features, which takes longer.
+        out: folder for the results, the figure and the report; created if missing.
+        console: console for progress, the table and the paths.
+        seed: seed of the first source model; the others follow it.
+        sources: number of source models.
+        recipe: configuration of the demo; the full demo by default.
+        umap: include UMAP embeddings in the report, which take longer.
     """
     check_count("sources", sources)
     recipe = recipe or Recipe()
@@ -136,7 +136,7 @@ def _show(result: DemoResult, console: Console) -> None:
         console.print(f"• {sentence}", markup=False, highlight=False)
     console.print()
     for path in (result.figure_path, result.markdown_path, result.json_path, result.report_path):
-        # A path broken over two lines cannot be copied.
+        # No wrapping: a path over two lines cannot be copied.
         console.print(f"Wrote {path}", markup=False, highlight=False, soft_wrap=True)
     console.print(
         f"{result.training_seconds:.0f} s training, {result.adapting_seconds:.0f} s adapting.",
@@ -148,7 +148,7 @@ def _make_folder(out: Path) -> None:
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise FileError(f"Cannot make the folder {out}: {error}. Choose another.") from error
+        raise FileError(f"Cannot create the folder {out}: {error}. Choose another folder.") from error
 
 
 def _progress(console: Console) -> Progress:

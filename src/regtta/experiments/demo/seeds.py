@@ -1,4 +1,4 @@
-"""Randomness that belongs to one seed and one purpose, and to nothing else."""
+"""Independent random generators by seed and purpose."""
 
 import hashlib
 
@@ -6,7 +6,7 @@ import torch
 
 
 def generator(seed: int, purpose: str) -> torch.Generator:
-    """A generator of its own for each ``purpose``: using one does not move another.
+    """Return the generator of ``seed`` and ``purpose``; the streams of different purposes are independent.
 
     Example:
         >>> torch.rand(1, generator=generator(0, "noise")) == torch.rand(1, generator=generator(0, "noise"))
@@ -16,6 +16,6 @@ def generator(seed: int, purpose: str) -> torch.Generator:
 
 
 def number_of(seed: int, purpose: str) -> int:
-    """A seed for one purpose, hashed so that neighbouring seeds and purposes share nothing."""
+    """Return a 63-bit seed for one purpose, hashed so that neighbouring seeds and purposes are unrelated."""
     digest = hashlib.sha256(f"{purpose}:{seed}".encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1

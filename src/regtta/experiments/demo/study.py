@@ -1,7 +1,7 @@
-"""The study itself: every method on every stream, from the same source models.
+"""Runs of every method on every stream, from the same source models.
 
-Everything random about a source model (its digits, its first weights, the order of its batches, the
-noise on its target) comes from its own seed: more source models add to the results of fewer.
+All randomness of a source model (its digits, its initial weights, its sample order, the noise on its target) derives
+from its own seed, so that a run with more source models extends the results of one with fewer.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,7 +26,7 @@ _PREDICT_BATCH = 256
 
 @dataclass(frozen=True, eq=False)
 class SourceModel:
-    """A trained model with the statistics of its source, and the clean digits it will meet."""
+    """Trained model, with its source statistics and its clean target digits."""
 
     seed: int
     model: nn.Module
@@ -39,10 +39,10 @@ class Run:
     """One method on one stream from one source model.
 
     Attributes:
-        seed: of the source model.
+        seed: seed of the source model.
         scene: name of the stream.
         arm: name of the method.
-        outcome: what came of it.
+        outcome: result of the run.
     """
 
     seed: int
@@ -52,7 +52,7 @@ class Run:
 
 
 def make_source(recipe: Recipe, seed: int, *, advance: Callable[[], None] | None = None) -> SourceModel:
-    """Part the digits, train on the source's, and gather their statistics."""
+    """Split the digits, train on the source part, and collect its statistics."""
     parts = split(uci_digits(), seed, source=recipe.source_digits, target=recipe.target_digits)
     model = train(parts.source, seed, recipe.training, advance=advance)
     statistics = collect(model, torch.split(parts.source.inputs, _PREDICT_BATCH), head="head")
@@ -60,7 +60,7 @@ def make_source(recipe: Recipe, seed: int, *, advance: Callable[[], None] | None
 
 
 def run_scenes(recipe: Recipe, source: SourceModel) -> Iterator[Run]:
-    """Every method on every stream, each from the source model as trained."""
+    """Run every method on every stream, each from the unadapted source model."""
     for scene in recipe.scenes:
         stream = Domain(scene_images(recipe, scene, source), source.target.targets)
         for arm in recipe.arms:
@@ -68,7 +68,7 @@ def run_scenes(recipe: Recipe, source: SourceModel) -> Iterator[Run]:
 
 
 def scene_images(recipe: Recipe, scene: str, source: SourceModel) -> Tensor:
-    """The target's images (N, 1, 32, 32) as the scanner of ``scene`` gives them."""
+    """Return the target images ``(N, 1, 32, 32)`` with the degradation of ``scene``."""
     if scene == CLEAN:
         return source.target.inputs
     return recipe.degradations[scene].apply(source.target.inputs, generator(source.seed, scene))
@@ -83,10 +83,10 @@ def run_arm(arm: Arm, source: SourceModel, stream: Domain, *, scene: str, batch_
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Torch on one thread within, and on as many as before after.
+    """Run torch on one thread within the block, and restore the number of threads afterwards.
 
-    The networks are too small to gain from more, threads that wait for each other lose much where
-    cores are shared, and the sums come out the same however many cores there are.
+    The networks are too small to gain from more threads, synchronisation is slow on shared cores, and results do not
+    depend on the number of cores.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -1,4 +1,4 @@
-"""The numbers as tables: once for the terminal, once as Markdown."""
+"""Tables of the demo's scores, for the terminal and as Markdown."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -20,14 +20,14 @@ _EXPLAINED = (
 
 @dataclass(frozen=True)
 class Block:
-    """Rows under one title: a label and one cell for each stream."""
+    """Rows under one title, each a label and one cell per stream."""
 
     title: str
     rows: tuple[tuple[str, ...], ...]
 
 
 def score_block(study: Study, protocol: str, score: str) -> Block:
-    """One score of every method, mean ±sd over the source models."""
+    """Return one score of every method, as mean ±sd over the source models."""
     rows = [
         (
             arm.label,
@@ -39,11 +39,11 @@ def score_block(study: Study, protocol: str, score: str) -> Block:
 
 
 def difference_block(study: Study, protocol: str, score: str, against: str | None = None) -> Block:
-    """One score of every method less that of ``against``, or of its rival, paired by source model."""
+    """Return one score of every method minus that of ``against`` or of its rival, paired by source model."""
     rows = []
     for arm in study.recipe.arms:
         other = against or arm.rival
-        # A rival that is Source is the subject of the other block.
+        # Differences to Source are shown in another block.
         if other is None or other == arm.name or (against is None and other == SOURCE):
             continue
         gaps = [
@@ -55,12 +55,12 @@ def difference_block(study: Study, protocol: str, score: str, against: str | Non
 
 
 def terminal_table(study: Study, width: int) -> Table:
-    """All scores offline, R² online, and what each method adds to its rival, in ``width`` columns.
+    """Return a table of all offline scores, online R², and differences to the rivals, ``width`` characters wide.
 
-    Where a line is too short for ``mean ±sd``, the two stand under each other.
+    If ``mean ±sd`` does not fit on one line, the two are printed on two lines.
     """
     online = score_block(study, "online", "r2")
-    # A batch's own statistics normalise it online, whichever way the running ones are kept.
+    # Online, a batch is normalised by its own statistics, so debiased running statistics make no difference.
     once = {arm.label for arm in study.recipe.arms if arm.method.schedule.batch_norm != "debiased"}
     blocks = (
         replace(score_block(study, "offline", "r2"), title="R² offline"),
@@ -97,7 +97,7 @@ def _filled(study: Study, blocks: Iterable[Block], between: str) -> Table:
 
 
 def markdown(study: Study, words: tuple[str, ...]) -> str:
-    """Every score in both protocols, differences to Source and to each rival, and the closing words."""
+    """Return all scores in both protocols, differences to Source and to the rivals, and the summary sentences."""
     lines = [f"# {heading(study)}", ""]
     for protocol in PROTOCOLS:
         for score in SCORES:
@@ -113,7 +113,7 @@ def markdown(study: Study, words: tuple[str, ...]) -> str:
 
 
 def heading(study: Study) -> str:
-    """What the numbers are: mean ±sd over which source models."""
+    """Return the heading: the data, and the source models the scores are averaged over."""
     spread = "mean ±sd over " if len(study.seeds) > 1 else ""
     return f"regtta demo: UCI digits read as numbers, {spread}{study.sources()}"
 

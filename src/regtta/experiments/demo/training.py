@@ -1,35 +1,45 @@
-"""Training the source model: squared error, AdamW, one cycle of the learning rate."""
+"""Training of the demo's source model: squared error, AdamW, one cycle of the learning rate."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import torch
-import torch.nn.functional as F  # noqa: N812 - torch's own name for it
 from torch import nn
 
+from regtta.experiments import training as loop
 from regtta.experiments.datasets import Domain
 from regtta.experiments.demo.model import digit_regressor
-from regtta.experiments.demo.seeds import generator
+from regtta.experiments.demo.seeds import number_of
 
 
 @dataclass(frozen=True)
 class Training:
-    """How a source model is trained.
+    """Hyperparameters of a source model's training.
 
     The schedule and its learning rate were chosen by the score on source digits held out from training,
     among one cycle and a plain cosine, with rates from 1e-3 to 1e-2.
 
     Args:
-        epochs: passes over the source digits.
-        batch_size: digits a step.
-        lr: the learning rate at the peak of the cycle.
-        weight_decay: AdamW's.
+        epochs: passes over the source digits; an incomplete last batch of an epoch is dropped.
+        batch_size: digits per step.
+        lr: learning rate at the peak of the cycle.
+        weight_decay: weight decay of AdamW.
     """
 
     epochs: int = 30
     batch_size: int = 50
     lr: float = 1e-2
     weight_decay: float = 5e-4
+
+    def recipe(self) -> loop.Recipe:
+        """Return the recipe of the training loop."""
+        return loop.Recipe(
+            epochs=self.epochs,
+            batch_size=self.batch_size,
+            lr=self.lr,
+            weight_decay=self.weight_decay,
+            optimizer="adamw",
+            schedule="one_cycle",
+        )
 
 
 def train(
@@ -38,28 +48,19 @@ def train(
     training: Training,
     *,
     advance: Callable[[], None] | None = None,
-) -> nn.Sequential:
-    """A regressor trained on ``source``, in eval mode.
+) -> nn.Module:
+    """Return a regressor trained on ``source``, in eval mode.
 
     Args:
-        source: what to learn.
-        seed: of its first weights and of the order of its batches.
-        training: how.
-        advance: called after each epoch.
+        source: training data, with targets ``(N,)``.
+        seed: seed of the initial weights and of the sample order.
+        training: hyperparameters.
+        advance: callback after each epoch.
     """
-    model = digit_regressor(seed).train()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=training.lr, weight_decay=training.weight_decay)
-    steps = training.epochs * -(-len(source) // training.batch_size)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=training.lr, total_steps=steps)
-    order = generator(seed, "training order")
-    for _ in range(training.epochs):
-        for chosen in torch.split(torch.randperm(len(source), generator=order), training.batch_size):
-            batch = source.take(chosen)
-            loss = F.mse_loss(model(batch.inputs).squeeze(1), batch.targets)
-            optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
-            optimizer.step()
-            schedule.step()
-        if advance is not None:
-            advance()
-    return model.eval()
+    return loop.train(
+        digit_regressor(seed),
+        Domain(source.inputs, source.targets[:, None]),
+        training.recipe(),
+        seed=number_of(seed, "training order"),
+        advance=None if advance is None else lambda *_: advance(),
+    )

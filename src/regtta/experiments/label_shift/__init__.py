@@ -1,1 +1,1 @@
-"""What can be told about moved labels without labels: constructed shifts, signals, and what adapting does there."""
+"""Study of label-shift detection without labels: constructed shifts, candidate signals, and effects of adaptation."""

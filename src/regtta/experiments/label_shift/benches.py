@@ -1,4 +1,4 @@
-"""What shifts are constructed from: a trained source model, its statistics, and source samples held out from it."""
+"""Basis of constructed shifts: a trained source model, its statistics, and held-out source samples."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,20 +24,20 @@ DATA = ("demo", "california")
 
 @dataclass(frozen=True, eq=False)
 class Bench:
-    """One source model.
+    """One source model with its data.
 
     Attributes:
         data: name of the data set.
-        seed: of the source model.
-        model: trained, in eval mode.
-        statistics: of its features on what it was trained on.
-        train: what it was trained on; labels (N, 1).
-        held_out: source samples that it never saw; labels (N, 1).
-        shifts: of its inputs.
-        k: directions that SSA aligns here.
-        batch_size: of streams to adapt to.
-        classes: whether labels are whole numbers of a few classes.
-        target: the real one, for evaluation alone; None where shifts are all constructed.
+        seed: seed of the source model.
+        model: trained model, in eval mode.
+        statistics: statistics of its features on the training data.
+        train: training data; labels ``(N, 1)``.
+        held_out: source samples not trained on; labels ``(N, 1)``.
+        shifts: shifts of its inputs.
+        k: number of directions that SSA aligns.
+        batch_size: batch size of streams to adapt to.
+        classes: True if labels are a few discrete values.
+        target: real target, for evaluation only; None if all shifts are constructed.
     """
 
     data: str
@@ -54,17 +54,17 @@ class Bench:
 
     @property
     def fingerprint(self) -> str:
-        """Of the model."""
+        """Fingerprint of the model."""
         return fingerprint(self.model)
 
     def standardised(self, domain: Domain) -> Tensor:
-        """Labels (N,) of ``domain`` in the training labels' standard deviations from their mean, float64."""
+        """Return the labels of ``domain`` standardised by the training labels, ``(N,)`` in float64."""
         labels = self.train.targets[:, 0].double()
         return (domain.targets[:, 0].double() - labels.mean()) / labels.std()
 
 
 def demo_bench(seed: int, recipe: Recipe | None = None, told: Told | None = None) -> Bench:
-    """The demo's digits: those it keeps for its target, undegraded, are held out from its source."""
+    """Return a source model of the demo, with its undegraded target digits as held-out samples."""
     recipe = recipe or Recipe()
     done = [0]
 
@@ -91,7 +91,7 @@ def demo_bench(seed: int, recipe: Recipe | None = None, told: Told | None = None
 
 
 def california_bench(seed: int, *, data: Path | None, models: Path, told: Told | None = None) -> Bench:
-    """California Housing as ``regtta reproduce california`` trains on it."""
+    """Return a source model of California Housing, trained as by ``regtta reproduce california``."""
     setting = SETTINGS["california"]
     place = Place(data_folder(data))
     check_there(setting.data, place)

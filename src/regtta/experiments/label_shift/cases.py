@@ -1,4 +1,4 @@
-"""The constructed shifts: which inputs, which mix of labels, how many samples."""
+"""Constructed shifts: combinations of input shift, label mix and sample size."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,21 +13,21 @@ from regtta.experiments.label_shift.label_mixes import mixes, one_class
 
 KINDS = ("none", "covariate", "label", "mixed")
 COUNTS = (64, 256, 1024)
-PLAIN = 10  # draws without any shift, of each count
+PLAIN = 10  # draws without any shift per sample size
 _CLASSES = (0, 3, 7, 9)
 
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """One constructed target.
+    """One constructed target sample.
 
     Attributes:
-        kind: of ``KINDS``.
-        shift: of the inputs; None for none.
-        mix: name of the mix of labels; empty for the source's own.
-        weights: (N,) of the held-out samples.
-        count: samples to draw, with replacement.
-        draw: tells cases apart that are alike in all else.
+        kind: one of ``KINDS``.
+        shift: shift of the inputs; None for none.
+        mix: name of the label mix; empty for the source's own.
+        weights: ``(N,)`` sampling weights of the held-out samples.
+        count: number of samples to draw, with replacement.
+        draw: index of the draw, among cases that are otherwise equal.
     """
 
     kind: str
@@ -39,17 +39,17 @@ class Case:
 
     @property
     def inputs(self) -> str:
-        """Name of the shift of the inputs."""
+        """Name of the input shift; empty for none."""
         return self.shift.name if self.shift else ""
 
     def rows(self, seed: int) -> Tensor:
-        """The held-out samples that are drawn for a source model of ``seed``."""
+        """Draw the indices ``(count,)`` of held-out samples, for the source model of ``seed``."""
         purpose = f"label shift: {self.inputs}, {self.mix}, {self.count}, {self.draw}"
         return torch.multinomial(self.weights, self.count, replacement=True, generator=generator(seed, purpose))
 
 
 def cases_of(bench: Bench, counts: tuple[int, ...] = COUNTS) -> Iterator[Case]:
-    """Every case of a source model, those with the same inputs one after the other."""
+    """Yield all cases of a source model, grouped by input shift."""
     labels = bench.standardised(bench.held_out)
     own = torch.full_like(labels, 1 / len(labels))
     mixed = dict(mixes(labels))
@@ -65,6 +65,6 @@ def cases_of(bench: Bench, counts: tuple[int, ...] = COUNTS) -> Iterator[Case]:
     for place, shift in enumerate(bench.shifts):
         for turn, count in enumerate(counts):
             yield Case("covariate", shift, "", own, count)
-            # Each shift of the inputs meets other mixes in each source model: all pairs would be too many.
+            # All pairs would be too many: each input shift is combined with different mixes in each source model.
             mix = names[(7 * place + 3 * turn + 5 * bench.seed) % len(names)]
             yield Case("mixed", shift, mix, mixed[mix], count)

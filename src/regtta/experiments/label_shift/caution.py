@@ -1,4 +1,4 @@
-"""How cautious the cautious mode is: unguarded, cautious and guarded alignment where labels, inputs or both move."""
+"""Comparison of unguarded, cautious and guarded alignment under shifts of labels, inputs or both."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -21,19 +21,19 @@ from regtta.methods import Method
 CAUTION = "caution"
 REAL = "the real target"
 COUNT = 1024
-JUDGED = 256  # first samples of a stream, by which it is judged
+JUDGED = 256  # first samples of a stream, from which its verdict is computed
 
 
 @dataclass(frozen=True)
 class Arm:
-    """One way to meet a stream."""
+    """Method with its guards."""
 
     method: Method
     guards: tuple[Guard, ...] = DEFAULT
 
 
 def arms_of(k: int) -> Mapping[str, Arm]:
-    """By name; the first leaves the model as it is."""
+    """Return the arms by name; the first is the unadapted source model."""
     free: Any = {"k": k, "free_output": True}
     return MappingProxyType(
         {
@@ -49,7 +49,7 @@ def arms_of(k: int) -> Mapping[str, Arm]:
     )
 
 
-# Which arm a user who follows the verdict takes.
+# Arm chosen by a user who follows the verdict.
 BY_VERDICT: Mapping[str, str] = MappingProxyType(
     {
         "none": "Source",
@@ -59,7 +59,7 @@ BY_VERDICT: Mapping[str, str] = MappingProxyType(
     }
 )
 
-# The mean that labels are moved to, and the change of inputs, by the name of the stream.
+# By name of the stream: the mean that labels are shifted to, and True if inputs are shifted.
 _MOVES = MappingProxyType(
     {
         "no shift": (None, False),
@@ -75,7 +75,7 @@ _INPUTS = MappingProxyType({"demo": "contrast ×0.3", "california": "all scaled 
 
 
 def streams_of(bench: Bench, count: int = COUNT) -> Iterator[tuple[str, Tensor, Tensor]]:
-    """Name, inputs and labels of each stream; the real target comes last, whole and in a random order."""
+    """Yield name, inputs and labels of each stream; the complete real target comes last, in random order."""
     labels = bench.standardised(bench.held_out)
     shift = next(shift for shift in bench.shifts if shift.name == _INPUTS[bench.data])
     changed = shift.apply(bench.held_out.inputs, generator(bench.seed, shift.name))
@@ -89,7 +89,7 @@ def streams_of(bench: Bench, count: int = COUNT) -> Iterator[tuple[str, Tensor, 
 
 
 def compared(bench: Bench, count: int = COUNT) -> Iterator[dict[str, Any]]:
-    """A line for each arm on each stream, as JSON has it."""
+    """Yield one record of JSON values per arm and stream."""
     forward = FeatureModel(bench.model, bench.statistics.head)
     for stream, inputs, targets in streams_of(bench, count):
         features = features_of(forward, inputs[:JUDGED])

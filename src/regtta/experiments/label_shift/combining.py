@@ -1,19 +1,19 @@
-"""Signals put together by logistic regression, fitted on some source models and tested on others."""
+"""Combination of signals by logistic regression, fitted on some source models and tested on others."""
 
 import numpy as np
 
 from regtta.experiments.label_shift.roc import Array
 
-_RIDGE = 1e-2  # of standardised weights: questions that are answered perfectly have no finite ones
+_RIDGE = 1e-2  # on standardised weights, which are not finite for separable classes without it
 _STEPS = 50
 
 
 class Logistic:
-    """Logistic regression with a small ridge, by Newton's method: its optimum to the last digits, everywhere.
+    """Ridge-regularised logistic regression, fitted by Newton's method to machine precision on every platform.
 
     Args:
-        values: (N, F).
-        positive: (N,) true or false.
+        values: ``(N, F)`` features.
+        positive: ``(N,)`` labels, 0 or 1.
     """
 
     def __init__(self, values: Array, positive: Array) -> None:
@@ -21,15 +21,15 @@ class Logistic:
         inputs = self._inputs(values)
         weights = np.zeros(inputs.shape[1])
         for _ in range(_STEPS):
-            chance = _sigmoid(inputs @ weights)
-            slope = inputs.T @ (chance - positive) / len(inputs) + _RIDGE * weights
-            curve = (inputs * (chance * (1 - chance))[:, None]).T @ inputs / len(inputs)
-            step = np.linalg.solve(curve + _RIDGE * np.eye(len(weights)), slope)
+            probability = _sigmoid(inputs @ weights)
+            gradient = inputs.T @ (probability - positive) / len(inputs) + _RIDGE * weights
+            hessian = (inputs * (probability * (1 - probability))[:, None]).T @ inputs / len(inputs)
+            step = np.linalg.solve(hessian + _RIDGE * np.eye(len(weights)), gradient)
             weights = weights - step * min(1.0, 5.0 / (float(np.abs(step).max()) + 1e-300))
         self._weights = weights
 
     def __call__(self, values: Array) -> Array:
-        """Log odds (N,)."""
+        """Return the log odds ``(N,)``."""
         odds: Array = self._inputs(values) @ self._weights
         return odds
 
@@ -38,5 +38,5 @@ class Logistic:
 
 
 def _sigmoid(values: Array) -> Array:
-    chance: Array = 0.5 * (1 + np.tanh(values / 2))
-    return chance
+    probability: Array = 0.5 * (1 + np.tanh(values / 2))
+    return probability

@@ -1,4 +1,4 @@
-"""What the lines of a study come to: ROC of every signal on every question, verdicts, and what adapting did."""
+"""Evaluation of a study's records: ROC of every signal on every question, verdicts, and effects of adaptation."""
 
 import statistics
 from collections import Counter
@@ -19,7 +19,7 @@ from regtta.experiments.label_shift.signals import SIGNALS
 Line = Mapping[str, Any]
 Test = Callable[[Line], bool]
 
-MOVED = 0.25  # source standard deviations of the mean label: a label shift
+MOVED = 0.25  # change of the mean label, in source standard deviations, that counts as a label shift
 ALL, SECOND = "all", "second half"
 COMBINATION = "logistic regression"
 VERDICTS = ("none", "inputs", "labels", "both or unclear")
@@ -28,11 +28,11 @@ FOLLOWED = "by the verdict"
 
 @dataclass(frozen=True)
 class Question:
-    """What a signal is to tell.
+    """Binary classification of cases that a signal has to solve.
 
     Attributes:
-        positive: of a case.
-        negative: of a case.
+        positive: predicate of positive cases.
+        negative: predicate of negative cases.
     """
 
     positive: Test
@@ -71,7 +71,7 @@ QUESTIONS: Mapping[str, Question] = MappingProxyType(
 
 @dataclass(frozen=True)
 class RocRow:
-    """One signal on one question; ``n`` is 0 for samples of all sizes."""
+    """ROC of one signal on one question; ``n`` is the sample size, 0 for all sizes."""
 
     question: str
     signal: str
@@ -82,7 +82,7 @@ class RocRow:
 
 @dataclass(frozen=True)
 class VerdictRow:
-    """How often the library said what of one kind of shift; ``shares`` follow ``VERDICTS``."""
+    """Frequencies of the library's verdicts for one kind of shift; ``shares`` in the order of ``VERDICTS``."""
 
     kind: str
     n: int
@@ -93,7 +93,7 @@ class VerdictRow:
 
 @dataclass(frozen=True)
 class CautionRow:
-    """R² of one arm on one stream, for each source model."""
+    """R² of one arm on one stream, one value per source model."""
 
     stream: str
     arm: str
@@ -101,23 +101,26 @@ class CautionRow:
 
     @property
     def mean(self) -> float:
-        """Over source models."""
+        """Mean over source models."""
         return statistics.fmean(self.r2)
 
 
 def cases_in(lines: Iterable[Line]) -> list[Line]:
-    """The lines of constructed cases."""
+    """Return the records of constructed cases."""
     return [line for line in lines if line["record"] == CASE]
 
 
 def second_half(cases: Sequence[Line]) -> frozenset[int]:
-    """Seeds of the source models that nothing was chosen on."""
+    """Return the seeds of the source models on which no thresholds were chosen."""
     seeds = sorted({line["seed"] for line in cases})
     return frozenset(seeds[(len(seeds) + 1) // 2 :])
 
 
 def roc_rows(lines: Iterable[Line]) -> list[RocRow]:
-    """Every signal on every question; by size for the questions of kinds; the combination on the second half."""
+    """Compute the ROC of every signal on every question.
+
+    One question is also split by sample size. The combination of all signals is evaluated on the second half.
+    """
     cases = cases_in(lines)
     later = [line for line in cases if line["seed"] in second_half(cases)]
     rows = []
@@ -142,7 +145,7 @@ def _rows_of(name: str, question: Question, cases: Sequence[Line], models: str, 
 
 
 def pointing(cases: Sequence[Line], signal: str) -> Array:
-    """A signal of every case, turned so that more of it points to labels."""
+    """Return a signal of every case ``(N,)``, with its sign such that larger values indicate label shift."""
     return SIGNALS[signal] * np.array([line["signals"][signal] for line in cases], dtype=np.float64)
 
 
@@ -161,7 +164,7 @@ def _combined(question: Question, cases: Sequence[Line]) -> Roc | None:
 
 
 def _table(cases: Sequence[Line]) -> Array:
-    """(N, F) of all signals; those that grow without bound as logarithms."""
+    """Return all signals ``(N, F)``; unbounded ones as logarithms."""
     columns = [np.array([line["signals"][name] for line in cases], dtype=np.float64) for name in SIGNALS]
     grows = ("reweighting needed", "rest", "conditional", "prominence")
     table: Array = np.column_stack(
@@ -171,7 +174,7 @@ def _table(cases: Sequence[Line]) -> Array:
 
 
 def verdict_rows(lines: Iterable[Line]) -> list[VerdictRow]:
-    """How often which verdict was given, by kind and size, on all source models and on the second half."""
+    """Count the verdicts by kind and sample size, on all source models and on the second half."""
     cases = cases_in(lines)
     rows = []
     for models, seeds in ((ALL, {line["seed"] for line in cases}), (SECOND, second_half(cases))):
@@ -185,7 +188,7 @@ def verdict_rows(lines: Iterable[Line]) -> list[VerdictRow]:
 
 
 def caution_rows(lines: Iterable[Line]) -> list[CautionRow]:
-    """R² of each arm on each stream, and of the arm that follows the verdict on it."""
+    """Return the R² of each arm on each stream, and of the arm that follows the verdict on it."""
     mine = [line for line in lines if line["record"] == CAUTION]
     found: dict[tuple[str, str], list[float]] = {}
     for line in mine:
@@ -196,7 +199,7 @@ def caution_rows(lines: Iterable[Line]) -> list[CautionRow]:
 
 
 def curves(lines: Iterable[Line], question: str, signals: Sequence[str]) -> dict[str, tuple[Array, Array, float]]:
-    """False and true positive rates of each signal on a question, with its area, over all source models."""
+    """Return false and true positive rates and AUC of each signal on a question, over all source models."""
     cases = cases_in(lines)
     asked = QUESTIONS[question]
     positive, negative = ([line for line in cases if test(line)] for test in (asked.positive, asked.negative))

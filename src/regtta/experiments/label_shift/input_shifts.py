@@ -1,10 +1,10 @@
-"""Changes of inputs that leave labels as they are, each at several strengths, the mildest first."""
+"""Input shifts that do not change labels, each at several severities, the mildest first."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F  # noqa: N812 - torch's own name for it
+import torch.nn.functional as F  # noqa: N812 - torch's own alias
 from torch import Tensor
 
 from regtta.experiments.demo.degradations import Blur, Brighten, Contrast, Darken, Degradation, Noise
@@ -14,12 +14,12 @@ Change = Callable[[Tensor, torch.Generator], Tensor]
 
 @dataclass(frozen=True)
 class InputShift:
-    """One change at one strength.
+    """One input shift at one severity.
 
     Attributes:
-        name: of the change with its strength.
-        level: from 0, the mildest.
-        apply: gives the changed inputs; the generator is for those that draw at random.
+        name: name of the shift with its severity.
+        level: index of the severity, from 0, the mildest.
+        apply: function from inputs and a generator to the shifted inputs.
     """
 
     name: str
@@ -28,7 +28,7 @@ class InputShift:
 
 
 def digit_shifts() -> tuple[InputShift, ...]:
-    """The demo's degradations, moved, re-toned and partly covered digits (N, 1, H, W) in [0, 1]."""
+    """Return shifts of digits ``(N, 1, H, W)`` in [0, 1]: the demo's degradations, translation, gamma, occlusion."""
     degradations: Mapping[str, Sequence[Degradation]] = {
         "darkened": [Darken(factor) for factor in (0.9, 0.75, 0.5, 0.25)],
         "brightened": [Brighten(offset) for offset in (0.05, 0.15, 0.3, 0.5)],
@@ -47,7 +47,7 @@ def digit_shifts() -> tuple[InputShift, ...]:
 
 
 def table_shifts(columns: int) -> tuple[InputShift, ...]:
-    """Offset, rescaled, noisy, missing and dropped columns of tables (N, C) in standard deviations from the mean."""
+    """Return shifts of standardised tables ``(N, C)``: offset, scale, noise, dropped columns and missing values."""
     made = []
     for column in range(columns):
         one = F.one_hot(torch.tensor(column), columns).float()

@@ -1,4 +1,4 @@
-"""Other mixes of the same samples: weights that move the distribution of their labels and nothing else."""
+"""Label shifts by resampling: sample weights that change the label distribution p(y) and not p(x | y)."""
 
 from collections.abc import Mapping
 
@@ -12,7 +12,7 @@ _STEEPEST = 60.0
 
 
 def tilted(labels: Tensor, mean: float) -> Tensor:
-    """Weights (N,) ``∝ exp(θ t)`` whose mean label is ``mean``: the least change of mix that moves it there.
+    """Return weights ``(N,) ∝ exp(θ y)`` with mean label ``mean``: the closest to uniform in KL divergence.
 
     Example:
         >>> labels = torch.linspace(-2, 2, 401, dtype=torch.float64)
@@ -28,10 +28,10 @@ def tilted(labels: Tensor, mean: float) -> Tensor:
 
 
 def mixes(labels: Tensor) -> Mapping[str, Tensor]:
-    """Weights (N,), each summing to 1, by name: tilts of the mean, parts of the range, changes of the spread.
+    """Return normalised weights ``(N,)`` by name: tilts of the mean, parts of the range, changes of the spread.
 
     Args:
-        labels: (N,) in the source's standard deviations from its mean.
+        labels: ``(N,)`` labels standardised by the source.
     """
     made = {}
     for size in TILTS:
@@ -55,6 +55,6 @@ def mixes(labels: Tensor) -> Mapping[str, Tensor]:
 
 
 def one_class(labels: Tensor, value: float) -> Tensor:
-    """Weights (N,) of the samples whose label is ``value`` alone."""
+    """Return weights ``(N,)`` that are uniform over the samples with label ``value`` and zero elsewhere."""
     chosen = (labels == value).double()
     return chosen / chosen.sum()

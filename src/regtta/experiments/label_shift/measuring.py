@@ -1,4 +1,4 @@
-"""Runs the cases of one source model: signals, the library's verdict, and for some what adapting does."""
+"""Measurements on the cases of one source model: signals, the library's verdict, and for some the gain by adapting."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -17,7 +17,7 @@ from regtta.guards import DEFAULT, Guard
 from regtta.methods import Method
 
 CASE = "case"
-HARM_EVERY = 7  # of the longest cases: adapting is dearer than looking
+HARM_EVERY = 7  # adapt on every seventh of the longest cases only, because adaptation is expensive
 _AT_ONCE = 512
 _DIGITS = 4
 
@@ -25,7 +25,7 @@ _DIGITS = 4
 def measured(
     bench: Bench, *, counts: tuple[int, ...] = COUNTS, harm_every: int = HARM_EVERY
 ) -> Iterator[dict[str, Any]]:
-    """A line for each case of ``bench``, as JSON has it."""
+    """Yield one record of JSON values per case of ``bench``."""
     forward = FeatureModel(bench.model, bench.statistics.head)
     profile = Profile(bench.statistics, forward.head, features_of(forward, bench.train.inputs))
     labels = bench.standardised(bench.held_out)
@@ -59,7 +59,7 @@ def measured(
 
 
 def _gains(bench: Bench, inputs: Tensor, targets: Tensor) -> dict[str, float]:
-    """What unguarded alignment does to the score, with BatchNorm by the batch and by the source."""
+    """Return the score gain of unguarded alignment, with BatchNorm statistics of the batch and of the source."""
     before = score(bench, regtta.Source(), inputs, targets)
     arms = {"ssa": regtta.SSA(k=bench.k), "ssa, BN source": regtta.SSA(k=bench.k, batch_norm="source")}
     return {name: short(score(bench, method, inputs, targets) - before) for name, method in arms.items()}
@@ -68,7 +68,7 @@ def _gains(bench: Bench, inputs: Tensor, targets: Tensor) -> dict[str, float]:
 def score(
     bench: Bench, method: Method, inputs: Tensor, targets: Tensor, *, guards: tuple[Guard, ...] = DEFAULT
 ) -> float:
-    """Online ``1 − MSE / Var[source labels]``: R², but for a denominator that a narrow mix of labels leaves alone."""
+    """Return the online ``1 − MSE / Var[source labels]``: R² with a denominator independent of the label mix."""
     adapter = Adapter(bench.model, method, bench.statistics, guards=guards)
     found = torch.cat([adapter.adapt(batch).predictions for batch in torch.split(inputs, bench.batch_size)])
     error = (found.reshape(len(targets), -1).double() - targets.double()) ** 2
@@ -76,7 +76,7 @@ def score(
 
 
 def shifted_inputs(bench: Bench, case: Case) -> Tensor:
-    """All held-out inputs as the case changes them, the same for all cases of one shift."""
+    """Return all held-out inputs with the shift of ``case``, the same for all cases of one shift."""
     inputs = bench.held_out.inputs
     if case.shift is None:
         return inputs
@@ -84,11 +84,11 @@ def shifted_inputs(bench: Bench, case: Case) -> Tensor:
 
 
 def features_of(forward: FeatureModel, inputs: Tensor) -> Tensor:
-    """Features (N, D) of the model in eval mode."""
+    """Return the features ``(N, D)`` of all inputs."""
     with torch.no_grad():
         return torch.cat([forward(rows).features for rows in torch.split(inputs, _AT_ONCE)])
 
 
 def short(value: float) -> float:
-    """To four significant digits: what is beyond them is chance."""
+    """Round to four significant digits; further ones are noise."""
     return float(f"{value:.{_DIGITS}g}")

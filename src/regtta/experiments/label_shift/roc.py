@@ -1,4 +1,4 @@
-"""How well a number tells positives from negatives: the area under its ROC curve, with DeLong's interval."""
+"""ROC curves, and their AUC with DeLong's confidence interval."""
 
 import math
 from dataclasses import dataclass
@@ -20,12 +20,12 @@ class Roc:
     """One signal on one question.
 
     Attributes:
-        auc: chance that a positive lies above a negative; ties count half.
-        low: lower end of the interval of 95 %.
-        high: upper end.
-        positives: how many.
-        negatives: how many.
-        found: share of the positives above the limit that at most 5 % of the negatives exceed.
+        auc: probability that a positive ranks above a negative; ties count half.
+        low: lower end of the 95 % confidence interval.
+        high: upper end of the interval.
+        positives: number of positives.
+        negatives: number of negatives.
+        found: true positive rate at a false positive rate of at most 5 %.
     """
 
     auc: float
@@ -37,18 +37,20 @@ class Roc:
 
 
 def roc_of(positives: Array, negatives: Array) -> Roc:
-    """The area with DeLong's interval (DeLong, DeLong and Clarke-Pearson, 1988), cut to [0, 1].
+    """Compute the AUC with DeLong's interval (DeLong, DeLong and Clarke-Pearson, 1988), clipped to [0, 1].
 
-    The interval takes cases for independent. Cases that share a model and held-out samples are not quite: take it for
-    too narrow rather than too wide.
+    The interval assumes independent cases. Cases that share a model and held-out samples are correlated, so it is
+    probably too narrow.
 
     Example:
         >>> roc_of(np.array([2.0, 3.0, 4.0]), np.array([0.0, 1.0, 2.0])).auc.__round__(3)
         0.944
     """
     if len(positives) < 2 or len(negatives) < 2:
-        raise OptionError(f"Expected two of each or more, found {len(positives)} and {len(negatives)}.")
-    # Placements: for each positive the share of negatives below it, and for each negative of positives above it.
+        raise OptionError(
+            f"Expected at least two of each class, found {len(positives)} positives and {len(negatives)} negatives."
+        )
+    # Placements: the share of negatives below each positive, and of positives above each negative.
     above = _share_below(positives, negatives)
     below = 1 - _share_below(negatives, positives)
     auc = float(above.mean())
@@ -66,7 +68,7 @@ def roc_of(positives: Array, negatives: Array) -> Roc:
 
 
 def curve_of(positives: Array, negatives: Array) -> tuple[Array, Array]:
-    """False and true positive rates at every limit, from (0, 0) to (1, 1).
+    """Return false and true positive rates at every threshold, from (0, 0) to (1, 1).
 
     Example:
         >>> [rates.tolist() for rates in curve_of(np.array([1.0, 3.0]), np.array([0.0, 2.0]))]
@@ -86,6 +88,6 @@ def _share_below(values: Array, others: Array) -> Array:
 
 
 def _limit(negatives: Array, rate: float) -> float:
-    """The least of the negatives' values that at most ``rate`` of them exceed."""
+    """Return the smallest value of the negatives that at most a share ``rate`` of them exceeds."""
     ordered = np.sort(negatives)
     return float(ordered[len(ordered) - 1 - math.floor(rate * len(ordered))])

@@ -1,7 +1,7 @@
-"""Candidates for a label-free sign of moved labels: numbers from the source's features and the target's alone.
+"""Candidate signals of label shift, computed without labels from source and target features.
 
-Each is written so that what points to labels is known beforehand: ``SIGNALS`` gives +1 where more of it points to
-labels, −1 where more points to inputs. None is fitted.
+The direction of each signal is fixed beforehand: ``SIGNALS`` has +1 where larger values indicate label shift, −1 where
+they indicate input shift. No signal is fitted.
 """
 
 import math
@@ -34,16 +34,16 @@ SIGNALS: Mapping[str, int] = MappingProxyType(
 
 BINS = 10
 _NOTHING = 1e-9
-_PART = 1e-3  # of a shift too small to take a share of
+_PART = 1e-3  # added to denominators, so that shares of a negligible shift stay small
 
 
 class Profile:
-    """What is known of the source: moments, and for the conditional signals means of features by bins of the output.
+    """Source moments, and feature means by bins of the output for the conditional signals.
 
     Args:
-        statistics: of the source's features.
-        head: of the source model.
-        features: (N, D) of the source; the bins come from them, which ``SourceStatistics`` does not hold.
+        statistics: statistics of the source features.
+        head: head of the source model.
+        features: ``(N, D)`` source features, for the binned means, which ``SourceStatistics`` does not contain.
     """
 
     def __init__(self, statistics: SourceStatistics, head: nn.Linear, features: Tensor) -> None:
@@ -64,16 +64,16 @@ class Profile:
         self._energies = torch.stack([energy[bins == place].mean() for place in range(BINS)])
 
     def _seen(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """Whitened coordinates (B, k), and the first output (B,) in source standard deviations."""
+        """Return whitened coordinates ``(B, k)``, and the first output ``(B,)`` standardised by the source."""
         coordinates = (features - self._mean) @ self.whitening.map.double()
         return coordinates, (features - self._mean) @ self._weight / self._sd
 
     def evidence(self, features: Tensor) -> LabelShiftEvidence:
-        """What the library makes of features (B, D)."""
+        """Return the library's evidence of label shift for target features ``(B, D)``."""
         return evidence_of(self.whitening(features), self.whitening, self.count)
 
     def signals(self, features: Tensor) -> dict[str, float]:
-        """All candidates for features (B, D) of a target."""
+        """Compute all signals for target features ``(B, D)``."""
         features = features.double()
         coordinates, outputs = self._seen(features)
         directions = self.whitening.outputs.double()
@@ -104,7 +104,7 @@ class Profile:
 
 
 def _without_chance(values: Tensor) -> float:
-    """``‖E[y]‖²`` less the variance of the mean, at least 0."""
+    """Return ``‖E[z]‖²`` minus the variance of the sample mean, at least 0, for values ``(B, D)``."""
     return max(0.0, float((values.mean(dim=0) ** 2).sum() - values.var(dim=0).sum() / len(values)))
 
 

@@ -1,4 +1,4 @@
-"""The whole study of one data set: source models one after the other, a line for everything measured."""
+"""The study of one data set over several source models, and its file of JSON lines."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ from regtta.experiments.label_shift.tables import ABOUT
 from regtta.files import written_whole
 
 SOURCES = 6
-CAUTIOUS_SOURCES = 3  # the first of them: every arm on every stream is dear
+CAUTIOUS_SOURCES = 3  # first source models only, because every arm on every stream is expensive
 _QUICK_COUNTS, _QUICK_HARM, _QUICK_STREAM = (32, 64), 40, 64
 
 
@@ -29,18 +29,18 @@ def study_lines(
     quick: bool = False,
     told: Callable[[str], None] | None = None,
 ) -> list[dict[str, Any]]:
-    """All lines, the first of which says what made them. Runs on one thread of the CPU.
+    """Run the study on one CPU thread and return its records; the first describes the configuration.
 
     Args:
         data: name of the data set.
-        seeds: of the source models.
-        make: a source model of a seed.
-        quick: a smoke run: samples too few to mean anything.
-        told: told after each source model.
+        seeds: seeds of the source models.
+        make: function from a seed to a source model.
+        quick: smoke run, with too few samples for meaningful results.
+        told: callback with a progress message after each source model.
     """
     lines: list[dict[str, Any]] = []
     fingerprints = {}
-    # That k is cut to the rank is the same at every start, and no news.
+    # The warning that k is reduced to the rank would be repeated for every adapter.
     with one_thread(), hushed("regtta.statistics"):
         for place, seed in enumerate(seeds):
             bench = make(seed)
@@ -67,18 +67,18 @@ def study_lines(
 
 
 def write_lines(path: Path, lines: Sequence[dict[str, Any]]) -> None:
-    """One JSON object a line, in one move."""
+    """Write one JSON object per line, atomically."""
     text = "".join(json.dumps(line, allow_nan=False, ensure_ascii=False) + "\n" for line in lines)
     with written_whole(path) as draft:
         draft.write_text(text, encoding="utf-8")
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """What :func:`write_lines` wrote."""
+    """Read a file written by :func:`write_lines`."""
     try:
         lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
         if lines[0]["record"] != ABOUT:
-            raise ValueError("its first line does not say what made it")
+            raise ValueError("the first line is not a description of the study")
     except (ValueError, KeyError, IndexError, TypeError) as error:
-        raise ForeignFileError(f"{path} does not hold the lines of regtta label-shift: {error}.") from error
+        raise ForeignFileError(f"{path} is not a file of regtta label-shift: {error}.") from error
     return lines

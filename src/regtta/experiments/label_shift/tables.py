@@ -1,4 +1,4 @@
-"""The findings as Markdown and CSV, made from the lines of a study alone."""
+"""Tables of a study as Markdown and CSV, generated from its records."""
 
 import csv
 import io
@@ -27,7 +27,7 @@ ABOUT = "about"
 
 
 def tables_of(lines: Sequence[Line]) -> Mapping[str, str]:
-    """Texts of all files but the figure, by their names."""
+    """Return the text of each file except the figure, by file name."""
     about = next(line for line in lines if line["record"] == ABOUT)
     rocs, verdicts, caution = roc_rows(lines), verdict_rows(lines), caution_rows(lines)
     name = about["data"]
@@ -74,7 +74,7 @@ def _page(
 
 
 def _roc_part(rocs: Sequence[RocRow]) -> list[str]:
-    """A table for each question: AUC with its interval, counts, and what is found at 5 % false alarms."""
+    """Return one table per question: AUC with its interval, counts, and detection rate at 5 % false alarms."""
     made = []
     for question in dict.fromkeys(row.question for row in rocs):
         mine = [row for row in rocs if row.question == question and row.n == 0]
@@ -120,7 +120,7 @@ def _verdict_part(verdicts: Sequence[VerdictRow]) -> list[str]:
 
 
 def _caution_part(caution: Sequence[CautionRow]) -> list[str]:
-    """R² online, a row for each arm and a column for each stream."""
+    """Return the table of online R², with one row per arm and one column per stream."""
     streams = list(dict.fromkeys(row.stream for row in caution))
     arms = list(dict.fromkeys(row.arm for row in caution))
     if not caution:
@@ -135,7 +135,7 @@ def _caution_part(caution: Sequence[CautionRow]) -> list[str]:
         f"| | {' | '.join(streams)} |",
         "|---|" + "---|" * len(streams),
     ]
-    # Followed verdicts may differ between source models: all of them together make up the row.
+    # Verdicts may differ between source models, so this row may combine several arms.
     made += [f"| {arm} | {' | '.join(_cell(by_place.get((stream, arm))) for stream in streams)} |" for arm in arms]
     return [*made, ""]
 
@@ -153,7 +153,7 @@ def _sd(row: CautionRow) -> float:
 
 
 def _digits(value: float) -> str:
-    return "" if value != value else f"{value:.4f}"  # noqa: PLR0124 - NaN is no number to print
+    return "" if value != value else f"{value:.4f}"  # noqa: PLR0124 - NaN has no digits
 
 
 def _csv(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

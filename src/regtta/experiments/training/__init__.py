@@ -1,4 +1,4 @@
-"""Training of source models: recipes as data, one loop, and what is trained beside the regressor."""
+"""Training of source models: recipes, the training loop and the objectives."""
 
 from regtta.experiments.training.checkpoint import Checkpoint
 from regtta.experiments.training.loop import train

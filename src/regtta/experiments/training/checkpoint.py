@@ -1,4 +1,4 @@
-"""Where a training stands, so that one that was stopped goes on as if it never had been."""
+"""Checkpoints of a training, from which an interrupted one resumes bit for bit."""
 
 import time
 from collections.abc import Mapping
@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.optim.lr_scheduler import LRScheduler
 
 from regtta.errors import ForeignFileError
 from regtta.files import load_tensors, written_whole
@@ -18,32 +19,36 @@ EVERY = 60.0  # seconds between two checkpoints: seldom enough to cost nothing, 
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """Everything that a training changes as it goes.
+    """Mutable state of a training.
 
     Attributes:
-        modules: the model and what is trained beside it.
-        optimizer: of them all.
-        generator: of the order of samples and of the crops.
-        device: where it runs; what an objective draws comes from torch's own generator there.
+        modules: the model and the modules trained with it.
+        optimizer: optimizer of all modules.
+        generator: generator of the sample order and of the crops.
+        device: device of the training; random draws of an objective come from torch's global generator there.
+        schedule: schedule of the learning rate; None for a constant one.
     """
 
     modules: tuple[nn.Module, ...]
     optimizer: torch.optim.Optimizer
     generator: torch.Generator
     device: torch.device
+    schedule: LRScheduler | None = None
 
     def state(self) -> dict[str, Any]:
-        """As tensors and plain values."""
+        """Return the state as tensors and plain values."""
+        schedule = {} if self.schedule is None else {"schedule": self.schedule.state_dict()}
         return {
             "modules": [module.state_dict() for module in self.modules],
             "optimizer": self.optimizer.state_dict(),
             "generator": self.generator.get_state(),
             "drawn": torch.get_rng_state(),
             "drawn_there": torch.cuda.get_rng_state(self.device) if self.device.type == "cuda" else None,
+            **schedule,
         }
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Go back to :meth:`state`."""
+        """Restore from :meth:`state`."""
         for module, values in zip(self.modules, state["modules"], strict=True):
             module.load_state_dict(values)
         self.optimizer.load_state_dict(state["optimizer"])
@@ -51,14 +56,16 @@ class Trained:
         torch.set_rng_state(state["drawn"].cpu())
         if state["drawn_there"] is not None:
             torch.cuda.set_rng_state(state["drawn_there"].cpu(), self.device)
+        if self.schedule is not None:
+            self.schedule.load_state_dict(state["schedule"])
 
 
 class Checkpoint:
-    """A file that holds the state of a training after some epoch.
+    """File with the state of a training after some epoch.
 
     Args:
-        path: of the file; None to keep none.
-        every: seconds between two writes.
+        path: path of the file; None to write none.
+        every: minimum number of seconds between two writes.
     """
 
     def __init__(self, path: Path | None, *, every: float = EVERY) -> None:
@@ -67,19 +74,21 @@ class Checkpoint:
         self._last = time.monotonic()
 
     def resume(self, trained: Trained) -> int:
-        """Load what is there, and say how many epochs it has behind it; 0 where nothing is."""
+        """Restore ``trained`` from the file and return the number of completed epochs; 0 if there is no file."""
         if self.path is None or not self.path.exists():
             return 0
         path = self.path
         with clear_errors(
-            lambda why: ForeignFileError(f"{path} is no state of this training ({why}). Remove it to train anew.")
+            lambda why: ForeignFileError(
+                f"{path} is not a checkpoint of this training ({why}). Remove it to train from the start."
+            )
         ):
             content: Any = load_tensors(path, trained.device)
             trained.load(content["trained"])
             return int(content["epochs"])
 
     def keep(self, trained: Trained, epochs: int) -> None:
-        """Write the state after ``epochs`` epochs, if the last one is old enough."""
+        """Write the state after ``epochs`` epochs, unless the last write is too recent."""
         if self.path is None or time.monotonic() - self._last < self._every:
             return
         with written_whole(self.path) as draft:
@@ -87,6 +96,6 @@ class Checkpoint:
         self._last = time.monotonic()
 
     def clear(self) -> None:
-        """Remove the file: the training is over."""
+        """Remove the file once the training is complete."""
         if self.path is not None:
             self.path.unlink(missing_ok=True)

@@ -1,11 +1,11 @@
-"""DANN: training on the source's labels and, without labels, against telling the domains apart.
+"""DANN: supervised training on the source with an adversarial domain loss on source and target.
 
 Ganin et al., "Domain-Adversarial Training of Neural Networks", JMLR 2016. A discriminator on the last stage's pooled
-features learns to tell source from target; the gradient that reaches the features is reversed and scaled by
-``λ_p = 2/(1 + exp(−10 p)) − 1``, and the learning rate is ``lr₀/(1 + 10 p)^0.75``, p the share of the training done. It
-needs the target while training, so it is no test-time method.
+features learns to separate source and target; the gradient that reaches the features is reversed and scaled by
+``λ_p = 2/(1 + exp(−10 p)) − 1``, and the learning rate is ``lr₀/(1 + 10 p)^0.75``, with p the completed share of the
+training. DANN needs the target during training, so it is not a test-time method.
 
-Source and target go through the model one after the other, so that BatchNorm normalises each by itself and its running
+Source and target have separate forward passes, so that BatchNorm normalises each by its own statistics and the running
 statistics follow both.
 """
 
@@ -24,30 +24,30 @@ HIDDEN = 1024
 
 
 class ReverseGradient(torch.autograd.Function):
-    """The identity, whose gradient is turned round and scaled."""
+    """Identity whose gradient is reversed and scaled."""
 
     @staticmethod
     def forward(ctx: torch.autograd.function.FunctionCtx, values: Tensor, scale: Tensor) -> Tensor:
-        """Pass ``values`` on."""
+        """Return ``values`` unchanged."""
         ctx.save_for_backward(scale)
         return values.view_as(values)
 
     @staticmethod
     def backward(ctx: torch.autograd.function.FunctionCtx, *gradients: Tensor) -> tuple[Tensor, None]:
-        """``−scale`` times the gradient."""
+        """Return the gradient times ``−scale``."""
         (scale,) = ctx.saved_tensors  # type: ignore[attr-defined]
         return -scale * gradients[0], None
 
 
 class AdversarialObjective:
-    """Mean squared error on the source plus the discriminator's loss on both domains, reversed for the features.
+    """Mean squared error on the source plus the discriminator's loss on both domains, with reversed gradient.
 
     Args:
-        head: name of the model's head, whose input the discriminator looks at.
-        width: of those features.
-        target: unlabelled inputs of the target, from which each step draws as many as the source's batch.
-        recipe: whose learning rate is that of the start, and which says how the model is shown the target.
-        seed: of the discriminator's first weights.
+        head: name of the model's head, whose input is also the discriminator's.
+        width: number of those features.
+        target: unlabelled target inputs, from which each step draws as many as there are in the source batch.
+        recipe: initial learning rate, and preprocessing of the target inputs.
+        seed: seed of the discriminator's initial weights.
     """
 
     def __init__(self, head: str, width: int, target: Tensor, *, recipe: Recipe, seed: int) -> None:
@@ -59,11 +59,11 @@ class AdversarialObjective:
         self.modules: list[nn.Module] = [self.discriminator]
 
     def loss(self, model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
-        """A forward pass over a source batch, then one over a target batch.
+        """Return the sum of both losses, from one forward pass over a source batch and one over a target batch.
 
-        Both in one pass would be normalised by BatchNorm as one batch: the features of each domain then keep the offset
-        of its mean to the common one, by which the discriminator tells them apart whatever the extractor does, while at
-        test time a batch of the target is normalised by other statistics.
+        In a single pass BatchNorm would normalise both domains as one batch. The features of each domain would then
+        keep the offset of its mean from the common one, so the discriminator could always separate them, while at test
+        time a target batch is normalised by other statistics.
         """
         drawn = torch.randint(len(self._target), (len(inputs),), device=inputs.device)
         unlabelled = plain_view(self._target[drawn], self._recipe)
@@ -75,7 +75,7 @@ class AdversarialObjective:
         return regression + functional.binary_cross_entropy_with_logits(self.discriminator(seen), domain)
 
     def advance(self, progress: float, optimizer: torch.optim.Optimizer) -> None:
-        """Set the reversal's scale and the learning rate, in place so that a captured step sees them."""
+        """Update the reversal scale and the learning rate, in place so that a captured step sees them."""
         self._scale.fill_(reversal_scale(progress))
         for group in optimizer.param_groups:
             rate = decayed_rate(self._recipe.lr, progress)
@@ -86,14 +86,14 @@ class AdversarialObjective:
 
 
 def discriminator(width: int) -> nn.Sequential:
-    """Two hidden layers of 1024 and one logit, as Ganin et al. put on their image features."""
+    """Return the discriminator of Ganin et al.: two hidden layers of 1024 units and one logit."""
     return nn.Sequential(
         nn.Linear(width, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, 1)
     )
 
 
 def reversal_scale(progress: float) -> float:
-    """``λ_p``, from 0 to 1.
+    """Return ``λ_p = 2/(1 + exp(−10 p)) − 1``, which grows from 0 to 1.
 
     Example:
         >>> reversal_scale(0.0), round(reversal_scale(1.0), 4)
@@ -103,7 +103,7 @@ def reversal_scale(progress: float) -> float:
 
 
 def decayed_rate(start: float, progress: float) -> float:
-    """``lr₀/(1 + 10 p)^0.75``.
+    """Return the learning rate ``lr₀/(1 + 10 p)^0.75``.
 
     Example:
         >>> decayed_rate(0.01, 0.0), round(decayed_rate(0.01, 1.0), 6)

@@ -1,4 +1,4 @@
-"""What source models are trained for: numbers, or classes."""
+"""Losses of source models: regression and classification."""
 
 import torch
 from torch import Tensor, nn
@@ -6,25 +6,25 @@ from torch.nn import functional
 
 
 class _Constant:
-    """An objective that trains the model alone and never changes."""
+    """Base of objectives without modules or schedules of their own."""
 
     modules: list[nn.Module] = []  # noqa: RUF012 - an empty constant
 
     def advance(self, progress: float, optimizer: torch.optim.Optimizer) -> None:
-        """Nothing changes over the training."""
+        """Do nothing: the objective is constant."""
 
 
 class Regression(_Constant):
-    """Mean squared error."""
+    """Mean squared error of predictions ``(B, O)``."""
 
     def loss(self, model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
-        """``mean (f(x) − y)²``."""
+        """Return ``mean (f(x) − y)²``."""
         return functional.mse_loss(model(inputs), targets)
 
 
 class Classification(_Constant):
-    """Cross-entropy of logits (B, C) with the numbers of classes (B, 1)."""
+    """Cross-entropy of logits ``(B, C)`` and class indices ``(B, 1)``."""
 
     def loss(self, model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
-        """``mean −log softmax(f(x))_y``."""
+        """Return ``mean −log softmax(f(x))_y``."""
         return functional.cross_entropy(model(inputs), targets.squeeze(1).long())

@@ -1,7 +1,7 @@
-"""Test-time training's branch: the regressor and a rotation classifier on its features, trained together.
+"""Source objective of test-time training: the regressor and a rotation classifier on its features, trained jointly.
 
-Sun et al., ICML 2020: the sum of the regression loss on the images as they are and of the branch's cross-entropy on the
-same images, each turned by a random multiple of 90°.
+Sun et al., ICML 2020: the sum of the regression loss on the original images and of the classifier's cross-entropy on
+the same images, each rotated by a random multiple of 90°.
 """
 
 import torch
@@ -14,12 +14,12 @@ from regtta.methods.ttt import ROTATIONS, rotated
 
 
 class RotationObjective:
-    """Regression plus rotation prediction by one linear layer, which is ``branch``.
+    """Mean squared error plus the cross-entropy of a linear rotation classifier, ``branch``.
 
     Args:
         head: name of the model's head.
-        width: of its features.
-        seed: of the branch's first weights.
+        width: number of its features.
+        seed: seed of the branch's initial weights.
     """
 
     def __init__(self, head: str, width: int, *, seed: int) -> None:
@@ -28,11 +28,11 @@ class RotationObjective:
         self.modules: list[nn.Module] = [self.branch]
 
     def loss(self, model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
-        """Both losses from one forward pass over the images and their turned copies."""
+        """Return the sum of both losses, from one forward pass over the images and their rotated copies."""
         turns = torch.randint(ROTATIONS, (len(inputs),), device=inputs.device)
         forward = FeatureModel(model, self._head)(torch.cat([inputs, rotated(inputs, turns)]))
         regression = functional.mse_loss(forward.outputs[: len(inputs)], targets)
         return regression + functional.cross_entropy(self.branch(forward.features[len(inputs) :]), turns)
 
     def advance(self, progress: float, optimizer: torch.optim.Optimizer) -> None:
-        """Nothing changes over the training."""
+        """Do nothing: the objective is constant."""

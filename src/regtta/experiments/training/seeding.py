@@ -1,4 +1,4 @@
-"""Modules whose first weights come from a seed of their own."""
+"""Initialisation of modules from a seed, without side effects on global random state."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,18 +12,18 @@ M = TypeVar("M", bound=nn.Module)
 
 @contextmanager
 def seeded_globally(seed: int) -> Iterator[None]:
-    """Torch's global CPU generator at ``seed`` within, and put back as it was after.
+    """Seed torch's global CPU generator within the block, and restore its state afterwards.
 
-    For what takes no generator, such as the first weights of a layer.
+    Use it for functions that accept no generator, such as the initialisation of a layer.
     """
     with torch.random.fork_rng(devices=[]):
-        # torch.manual_seed would seed every accelerator too, which nothing here would put back.
+        # torch.manual_seed would also seed every accelerator, whose state is not restored here.
         torch.default_generator.manual_seed(seed)
         yield
 
 
 def seeded(make: Callable[[], M], seed: int) -> M:
-    """What ``make`` gives with the global generator at ``seed``, which is put back after.
+    """Return ``make()``, called with the global generator seeded; its state is restored afterwards.
 
     Example:
         >>> bool((seeded(lambda: nn.Linear(2, 1), 0).weight == seeded(lambda: nn.Linear(2, 1), 0).weight).all())

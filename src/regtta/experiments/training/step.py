@@ -1,4 +1,4 @@
-"""One update of the training: plain on the CPU; on a GPU replayed from a captured graph, in bfloat16 where asked."""
+"""One training step: eager on the CPU, a captured CUDA graph on a GPU, optionally in bfloat16."""
 
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
@@ -6,50 +6,57 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-_EAGER_STEPS = 5  # before a step is captured: libraries choose their kernels in these
+_EAGER_STEPS = 5  # before capture, because libraries choose their kernels in the first steps
 
 
 class Objective(Protocol):
-    """What is minimised. May own modules of its own, which are trained along."""
+    """Loss to minimise, optionally with modules of its own that are trained with the model."""
 
     @property
     def modules(self) -> list[nn.Module]:
-        """The modules to train beside the model."""
+        """Modules trained with the model."""
 
     def loss(self, model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
-        """A scalar on one batch; the same operations at every step."""
+        """Return the scalar loss of one batch, by the same operations at every step."""
 
     def advance(self, progress: float, optimizer: torch.optim.Optimizer) -> None:
-        """Told before each step what share of the training is done."""
+        """Update schedules before a step; ``progress`` in [0, 1) is the completed share of the training."""
 
 
 class TrainingStep:
-    """One update: eager at first, then, on a GPU, replayed from a captured graph.
+    """One parameter update: eager at first, then replayed from a CUDA graph if ``captured``.
 
     Args:
-        model: to train.
-        objective: what to minimise.
-        optimizer: of all that is trained.
-        mixed_precision: whether forward passes on a GPU run in bfloat16.
+        model: model to train.
+        objective: loss to minimise.
+        optimizer: optimizer of all trained modules.
+        mixed_precision: run forward passes on a GPU in bfloat16.
+        captured: capture the step as a CUDA graph, for batches on a GPU.
     """
 
     def __init__(
-        self, model: nn.Module, objective: Objective, optimizer: torch.optim.Optimizer, *, mixed_precision: bool
+        self,
+        model: nn.Module,
+        objective: Objective,
+        optimizer: torch.optim.Optimizer,
+        *,
+        mixed_precision: bool,
+        captured: bool,
     ) -> None:
         self._model, self._objective, self._optimizer = model, objective, optimizer
-        self._mixed_precision = mixed_precision
+        self._mixed_precision, self._captured = mixed_precision, captured
         self._taken = 0
         self._graph: torch.cuda.CUDAGraph | None = None
         self._stream: torch.cuda.Stream | None = None
         self._inputs = self._targets = torch.empty(0)
 
     def __call__(self, inputs: Tensor, targets: Tensor) -> None:
-        """Learn from one batch, of the same shape each time."""
-        if not inputs.is_cuda:
+        """Update the parameters on one batch; every batch must have the same shape."""
+        if not self._captured:
             self._update(inputs, targets)
             return
         if self._graph is None and self._taken < _EAGER_STEPS:
-            self._aside(inputs, targets)
+            self._warm_up(inputs, targets)
         else:
             if self._graph is None:
                 self._capture(inputs, targets)
@@ -69,11 +76,11 @@ class TrainingStep:
     def _precision(self, inputs: Tensor) -> AbstractContextManager[object]:
         if not (self._mixed_precision and inputs.is_cuda):
             return nullcontext()
-        # Weights cast once would be kept from the eager steps, which a captured step must not read.
+        # Autocast's cache would keep weights cast in the eager steps, which a captured step must not read.
         return torch.autocast("cuda", dtype=torch.bfloat16, cache_enabled=False)
 
-    def _aside(self, inputs: Tensor, targets: Tensor) -> None:
-        # What is to be captured must have run on a stream of its own before.
+    def _warm_up(self, inputs: Tensor, targets: Tensor) -> None:
+        # A step must have run on a side stream before it can be captured.
         self._stream = self._stream or torch.cuda.Stream()  # type: ignore[no-untyped-call]
         self._stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self._stream):

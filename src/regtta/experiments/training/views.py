@@ -1,4 +1,4 @@
-"""From what a data set keeps to what a model is shown, as a recipe says: newly drawn in training, plain otherwise."""
+"""Preprocessing of model inputs by a recipe: random augmentation in training, deterministic otherwise."""
 
 import torch
 from torch import Tensor
@@ -10,7 +10,7 @@ from regtta.experiments.training.recipe import Recipe
 
 
 def plain_view(inputs: Tensor, recipe: Recipe) -> Tensor:
-    """``inputs`` as models are shown them outside of training: nothing is random.
+    """Return ``inputs`` preprocessed without augmentation, as for evaluation.
 
     Example:
         >>> plain_view(torch.zeros(2, 3, 256, 256, dtype=torch.uint8), Recipe(photo_side=224)).shape
@@ -22,7 +22,7 @@ def plain_view(inputs: Tensor, recipe: Recipe) -> Tensor:
 
 
 def training_view(inputs: Tensor, recipe: Recipe, generator: torch.Generator) -> Tensor:
-    """``inputs`` as models are shown them in training: cropped, mirrored and coloured at random, as the recipe says."""
+    """Return ``inputs`` preprocessed for training: randomly cropped, mirrored and colour-jittered by the recipe."""
     if recipe.photo_side:
         inputs = crop_and_flip(inputs, generator, recipe.photo_side)
         if recipe.colour_jitter:
@@ -34,7 +34,7 @@ def training_view(inputs: Tensor, recipe: Recipe, generator: torch.Generator) ->
 
 
 def random_crop(images: Tensor, padding: int, generator: torch.Generator) -> Tensor:
-    """Images (B, C, H, W), each cropped back to its size at random out of ``padding`` black pixels around it."""
+    """Pad images ``(B, C, H, W)`` with ``padding`` black pixels, and crop each back to its size at random."""
     count, _, height, width = images.shape
     padded = functional.pad(images, (padding,) * 4)
     corner = torch.randint(2 * padding + 1, (2, count, 1), generator=generator)
