@@ -54,9 +54,9 @@ WRONG = {
     "method a class": (
         lambda: adapter(regtta.SSA),
         OptionError,
-        r"regtta.SSA\(\), found the class SSA without its \(\)",
+        r"regtta.SSA\(\), found the class SSA, not an instance",
     ),
-    "method by name": (lambda: adapter("ssa"), OptionError, r"found 'ssa'. regtta.method\(name\) makes one"),
+    "method by name": (lambda: adapter("ssa"), OptionError, r"found 'ssa'. regtta.method\(name\) creates one"),
     "source a path": (
         lambda: adapter(source="a.safetensors"),
         StatisticsError,
@@ -67,7 +67,7 @@ WRONG = {
         StatisticsError,
         r"regtta.SourceStatistics.load\(path\)",
     ),
-    "source a loader": (lambda: adapter(source=[X]), StatisticsError, r"regtta.collect\(model, loader\) makes them"),
+    "source a loader": (lambda: adapter(source=[X]), StatisticsError, r"compute them with regtta.collect\(model, loader\)"),
     "head a number": (lambda: adapter(head=3), HeadError, r"found 3. Pass its name.*\['0', '3', '6'\]"),
     "head a layer": (lambda: adapter(head=MODEL[6]), HeadError, r"found Linear\(.*Pass its name.*\['0', '3', '6'\]"),
     "inputs a number": (lambda: adapter(inputs=5), OptionError, r"inputs to be the key.*found 5. Leave it out"),

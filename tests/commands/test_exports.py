@@ -115,7 +115,7 @@ def test_a_model_that_cannot_be_traced_is_told_after_its_first_batch(workspace: 
     common = ["adapt", "--model", "branching:Branching", "--method", "bn_adapt", "--data", "target.csv",
               "--target", "y", "--batch-size", "7"]  # fmt: skip
     line = refusal(*common, "--predictions", "p.csv", "--export", "m.pt2")
-    assert "torch.export cannot follow the model" in line
+    assert "torch.export cannot trace the model" in line
     assert len(branching.seen) < 7  # of ten batches
     assert not Path("m.pt2").exists()
     assert not Path("p.csv").exists()

@@ -1,4 +1,4 @@
-"""Packages that only some parts of the monitor need."""
+"""Import of optional packages."""
 
 import importlib
 from typing import Any
@@ -6,12 +6,12 @@ from typing import Any
 from regtta.errors import MissingExtraError
 
 
-def extra_package(name: str, needed_for: str) -> Any:  # whatever module it is
-    """The module ``name``, or the error that says how to install it."""
+def extra_package(name: str, needed_for: str) -> Any:  # a module without static type
+    """Import and return the module ``name``; raise a MissingExtraError with installation advice if it is missing."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
         raise MissingExtraError(
-            f"{needed_for} needs {name.partition('.')[0]}, and {error.name} is not installed: "
+            f"{needed_for} needs {name.partition('.')[0]}, but {error.name} is not installed: "
             "pip install 'regtta[monitor]'."
         ) from error
