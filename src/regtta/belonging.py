@@ -146,8 +146,8 @@ def check_state(
     for name, value in own.items():
         if not any(same_description(state.get(name), known) for known in (value, (formerly or own)[name])):
             raise MismatchError(
-                f"The state belongs to a different {name}: expected {value}, found {state.get(name)}. Create the "
-                f"adapter with the {name} that the stream was started with."
+                f"The {name} of the state and of the adapter differ: expected {value}, found {state.get(name)}. Create "
+                f"the adapter with the {name} that the stream was started with."
             )
     learner = require_mapping("learner", state.get("learner"))
     if require_mapping("learner/tensors", learner.get("tensors")).keys() != moving:

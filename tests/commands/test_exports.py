@@ -140,7 +140,7 @@ def test_predictions_outlive_a_model_that_onnx_cannot_hold(workspace: Path, refu
     ("name", "content", "words"),
     [
         ("m.onnx", b"hello there", "not an ONNX file"),
-        ("m.pt2", b"hello there", "not a program of torch.export"),
+        ("m.pt2", b"hello there", "not a torch.export program"),
         ("m.onnx", None, "no file m.onnx"),
         ("m.pt2", None, "no file m.pt2"),
     ],
