@@ -352,9 +352,9 @@ def test_a_state_is_a_copy():
 def test_states_that_do_not_belong():
     adapter = make()
     state = adapter.state_dict()
-    with pytest.raises(MismatchError, match="another method"):
+    with pytest.raises(MismatchError, match="method of the state"):
         make(lr=1e-4).load_state_dict(state)
-    with pytest.raises(MismatchError, match="another model"):
+    with pytest.raises(MismatchError, match="model of the state"):
         make(model=zoo.mlp(seed=3)).load_state_dict(state)
     state["learner"]["tensors"].pop("1.weight")
     with pytest.raises(MismatchError, match="other parameters"):
@@ -432,7 +432,7 @@ def test_statistics_that_do_not_belong():
         regtta.Adapter(other, regtta.SSA(k=4), source)
     with pytest.raises(HeadMismatchError, match="'6', not at '3'"):
         regtta.Adapter(model, regtta.SSA(k=4), source, head="3")
-    with pytest.raises(HeadMismatchError, match="takes 20 features, but the statistics are of 12"):
+    with pytest.raises(HeadMismatchError, match="takes 20 features, but the statistics have 12"):
         regtta.Adapter(zoo.mlp(width=20), regtta.SSA(k=4), source, allow_mismatch=True)
     with pytest.raises(HeadError, match="Expected nn.Linear at '5'"):
         regtta.Adapter(model, regtta.SSA(k=4), source, head="5", allow_mismatch=True)

@@ -203,7 +203,7 @@ def _other_models(group):
 
 def test_processes_with_different_models_are_refused(tmp_path):
     for found in in_processes(2, _other_models, tmp_path):
-        assert found == "Process 1 has another model than process 0. All processes must be given the same."
+        assert found == "Process 1 has a different model from process 0. Pass the same model to all processes."
 
 
 def _rest_of_it(group):
@@ -285,12 +285,12 @@ def test_an_error_in_one_process_is_told_in_all(tmp_path):
     assert first[0].startswith("ProcessError: Another process of the group has ended")
     assert second[0].startswith("ZeroDivisionError")
     for told in (first, second):
-        assert told[1].startswith("ProcessError: This process broke off in the middle")
+        assert told[1].startswith("ProcessError: This process failed during an earlier collective operation")
 
 
 def test_samples_of_another_shape_are_refused_everywhere(tmp_path):
     for told in in_processes(2, _one_raises, tmp_path, "shape"):
-        assert told[0].startswith("MismatchError: Process 1 has samples of another shape or dtype than process 0")
+        assert told[0].startswith("MismatchError: Process 1 has samples of a different shape or dtype from process 0")
 
 
 class OwnEyes(Guard):

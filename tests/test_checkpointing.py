@@ -126,10 +126,10 @@ def written(path):
 @pytest.mark.parametrize(
     ("other", "words"),
     [
-        (lambda: adapter(lr=1e-2), "another method"),
-        (lambda: adapter(regtta.BNAdapt()), "another method"),
-        (lambda: adapter(model=zoo.mlp(seed=4)), "another model"),
-        (lambda: adapter(guards=regtta.SAFE), "another guards"),
+        (lambda: adapter(lr=1e-2), "method of the state"),
+        (lambda: adapter(regtta.BNAdapt()), "method of the state"),
+        (lambda: adapter(model=zoo.mlp(seed=4)), "model of the state"),
+        (lambda: adapter(guards=regtta.SAFE), "guards of the state"),
     ],
 )
 def test_a_file_of_another_stream(written, other, words):

@@ -193,16 +193,16 @@ def test_foreign_and_newer_files(tmp_path, monkeypatch):
     with pytest.raises(MissingFileError):
         read_state(path)
     save_file({"a": torch.ones(1)}, path)
-    with pytest.raises(ForeignFileError, match="no state of a stream"):
+    with pytest.raises(ForeignFileError, match="not a checkpoint of a stream"):
         read_state(path)
     for nonsense in ("{", "[]", '{"format": 1}', '{"format": "x", "state": "1"}', '{"format": 1, "state": 1}'):
         save_file({}, path, {"regtta.state": nonsense})
-        with pytest.raises(ForeignFileError, match="no state of a stream"):
+        with pytest.raises(ForeignFileError, match="not a checkpoint of a stream"):
             read_state(path)
     for text in ('{"none": 1}', '{"tensor": "absent"}', '{"dict": [1]}', "{", '{"tensor": "t", "dtype": "nn"}'):
         about = {"format": 1, "state": text, "digest": checkpoints._digest(text, {})}
         save_file({}, path, {"regtta.state": json.dumps(about)})
-        with pytest.raises(ForeignFileError, match="holds no state"):
+        with pytest.raises(ForeignFileError, match="has no state"):
             read_state(path)
     monkeypatch.setattr(checkpoints, "FORMAT_VERSION", checkpoints.FORMAT_VERSION + 1)
     write_state(path, 1, overwrite=True)

@@ -124,9 +124,9 @@ def _at_odds(group: dist.ProcessGroup) -> dict[str, str]:
 
 def test_processes_that_do_not_fit_together_all_say_so(tmp_path):
     for told in in_processes(3, _at_odds, tmp_path):
-        assert told["model"] == "Process 2 has another model than process 0. All processes must be given the same."
-        assert told["head"].startswith("Process 2 has another head")
-        assert told["methods"].startswith("Process 2 has another list of methods to gather for")
+        assert told["model"] == "Process 2 has a different model from process 0. Pass the same model to all processes."
+        assert told["head"].startswith("Process 2 has a different head")
+        assert told["methods"].startswith("Process 2 has a different list of methods to gather for")
         assert "_Unmerged cannot be gathered by several processes" in told["unmerged"]
         assert told["afterwards"] == "36"
 

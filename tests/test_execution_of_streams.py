@@ -160,7 +160,7 @@ class Counts(nn.Module):
 @gpu
 @pytest.mark.parametrize(
     ("model", "why"),
-    [(Reads, "A step cannot be captured"), (Counts, "A step gives other numbers when replayed")],
+    [(Reads, "A step cannot be captured"), (Counts, "A step returns different values when replayed")],
 )
 def test_models_that_cannot_be_replayed_are_run_as_before(model, why, caplog):
     net, source, stream = scene("cuda", model())
@@ -182,7 +182,7 @@ def test_other_shapes_of_batches_are_told_and_go_on(caplog):
     with caplog.at_level(logging.WARNING, "regtta"):
         found = followed(regtta.Adapter(model, regtta.SSA(k=3), source, execution=CAPTURED), mixed)
     assert_same_stream(found, expected)
-    assert caplog.text.count("A step on a batch of shape (10, 5) is made without a graph") == 1
+    assert caplog.text.count("A step on a batch of shape (10, 5) runs without a graph") == 1
 
 
 @pytest.mark.parametrize(

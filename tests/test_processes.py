@@ -75,7 +75,7 @@ def _same(group: dist.ProcessGroup) -> list[str]:
 
 def test_what_must_be_the_same_is_checked(tmp_path):
     for found in in_processes(3, _same, tmp_path):
-        assert found == ["Process 2 has another model than process 0. All processes must be given the same."]
+        assert found == ["Process 2 has a different model from process 0. Pass the same model to all processes."]
 
 
 def _one_dies(group: dist.ProcessGroup) -> str:

@@ -57,6 +57,6 @@ def test_no_more_than_so_many_shapes_are_kept(caplog):
             for _ in range(FIRST + 2):
                 assert replay(torch.zeros(size, device="cuda"))[0].tolist() == [1] * size
     assert replay.graphs == MOST
-    assert f"is replayed for {MOST} shapes of batches already" in caplog.text
+    assert f"is already captured for {MOST} batch shapes" in caplog.text
     replay.forget()
     assert replay.graphs == 0

@@ -1,7 +1,7 @@
-"""Nested states of tensors and plain values as one safetensors file: exact, whole, and never a pickle.
+"""Lossless storage of nested states of tensors and plain values in one safetensors file, written atomically.
 
-Tensors lie in the file under the path that leads to them, such as ``state/learner/tensors/1.weight``. All the rest is
-JSON in the metadata, with a digest over both, so that a file that was damaged is never taken for a good one.
+Tensors are stored under their path in the state, such as ``state/learner/tensors/1.weight``. All other values are
+stored as JSON in the metadata, together with a digest of both, so that damaged files are detected.
 """
 
 import hashlib
@@ -19,10 +19,10 @@ from regtta.errors import ForeignFileError, NewerFormatError, OptionError
 from regtta.files import read_safetensors, refuse_existing, write_safetensors
 from regtta.reading import parse_json
 
-FORMAT_VERSION = 2  # 1 kept the optimizer's state in the order of memory; it is read as well
+FORMAT_VERSION = 2  # format 1, which stored the optimizer's state in memory order, can also be read
 _KEY = "regtta.state"
 _ROOT = "state"
-# What every safetensors knows; other types travel as their bytes.
+# Dtypes that every version of safetensors supports; tensors of other dtypes are stored as bytes.
 _KNOWN = (
     *(torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.bool, torch.uint8),
     *(torch.int64, torch.int32, torch.int16, torch.int8),
@@ -30,14 +30,14 @@ _KNOWN = (
 
 
 def write_state(path: str | Path, state: object, *, overwrite: bool = False) -> None:
-    """Write ``state`` to ``path`` in one move; a kill at any byte leaves the file that was there.
+    """Write ``state`` to ``path`` atomically; an interrupted write leaves an existing file intact.
 
     Args:
-        path: of the file.
-        state: dicts, lists and tuples, nested at will, of tensors, numbers, texts, booleans and ``None``; the keys of
-            a dict may be any of the plain ones. :meth:`regtta.Adapter.state_dict` gives one. Types that extend these,
-            such as an ``OrderedDict``, come back as what they extend.
-        overwrite: replace a file that exists.
+        path: path of the file.
+        state: arbitrarily nested dicts, lists and tuples of tensors, numbers, strings, booleans and ``None``, such as
+            :meth:`regtta.Adapter.state_dict` returns. The keys of a dict may be any plain values. Instances of
+            subclasses, such as an ``OrderedDict``, are restored as their base class.
+        overwrite: replace an existing file.
 
     Example:
         >>> import tempfile
@@ -57,21 +57,21 @@ def write_state(path: str | Path, state: object, *, overwrite: bool = False) -> 
 
 
 def read_state(path: str | Path) -> Any:
-    """What :func:`write_state` wrote, exactly; tensors come back on the CPU, contiguous and without gradients."""
+    """Read a state written by :func:`write_state`; tensors are on the CPU, contiguous and without gradients."""
     path = Path(path)
     tensors, metadata = read_safetensors(path)
     about = _about(path, metadata)
     text = about["state"]
     if about.get("digest") != _digest(text, tensors):
-        raise ForeignFileError(f"{path} is damaged: its content is not what was written. Restore it from a copy.")
+        raise ForeignFileError(f"{path} is damaged: its digest does not match its content. Restore it from a backup.")
     try:
         return _unpacked(parse_json(text), tensors)
     except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError) as error:
-        raise ForeignFileError(f"{path} holds no state that regtta {__version__} can read.") from error
+        raise ForeignFileError(f"{path} has no state that regtta {__version__} can read.") from error
 
 
 def _about(path: Path, metadata: Mapping[str, str]) -> dict[str, Any]:
-    """What the file says of itself, or the error that says what it is instead."""
+    """Return the header of the file; raise a ForeignFileError if it has none, or a NewerFormatError."""
     try:
         about = parse_json(metadata[_KEY])
         if not isinstance(about, dict):
@@ -79,18 +79,19 @@ def _about(path: Path, metadata: Mapping[str, str]) -> dict[str, Any]:
         version, _ = int(about["format"]), about["state"].encode()
     except (LookupError, ValueError, TypeError, AttributeError, ArithmeticError) as error:
         raise ForeignFileError(
-            f"{path} is no state of a stream. regtta.Checkpoints and regtta adapt --checkpoint write them."
+            f"{path} is not a checkpoint of a stream. Pass a file written by regtta.Checkpoints or by regtta adapt "
+            "--checkpoint."
         ) from error
     if version > FORMAT_VERSION:
         raise NewerFormatError(
-            f"{path} has format {version}, newer than {FORMAT_VERSION}, the newest that regtta {__version__} reads. "
-            f"Upgrade regtta (the file was written by {about.get('regtta')})."
+            f"{path} has format {version}, but regtta {__version__} reads formats up to {FORMAT_VERSION}. Upgrade "
+            f"regtta (the file was written by version {about.get('regtta')})."
         )
     return dict(about)
 
 
 def _packed(value: object, path: str, tensors: dict[str, Tensor]) -> object:
-    """``value`` in terms of JSON; its tensors go into ``tensors``. What JSON does not tell apart is named."""
+    """Return ``value`` as JSON values, with types that JSON does not distinguish tagged; add tensors to ``tensors``."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
@@ -103,23 +104,26 @@ def _packed(value: object, path: str, tensors: dict[str, Tensor]) -> object:
     if isinstance(value, Tensor):
         return _packed_tensor(value, path, tensors)
     raise OptionError(
-        f"Expected tensors and plain values in a state, found {type(value).__name__} at {path}. Turn it into a dict, "
-        "a list, a number or a text in state_dict()."
+        f"Expected tensors and plain values in a state, found {type(value).__name__} at {path}. Convert it to a dict, "
+        "a list, a number or a string in state_dict()."
     )
 
 
 def _packed_key(key: object) -> object:
     if key is None or isinstance(key, bool | int | float | str):
         return _packed(key, _ROOT, {})
-    raise OptionError(f"Expected plain keys in a state, found {type(key).__name__}. Use texts or numbers.")
+    raise OptionError(f"Expected plain keys in a state, found {type(key).__name__}. Use strings or numbers.")
 
 
 def _packed_tensor(tensor: Tensor, path: str, tensors: dict[str, Tensor]) -> dict[str, object]:
     if tensor.layout is not torch.strided or tensor.is_quantized:
-        raise OptionError(f"Expected dense tensors in a state, found another kind at {path}. Use .to_dense() on it.")
+        raise OptionError(
+            f"Expected dense tensors in a state, found a sparse or quantized one at {path}. Convert it with "
+            ".to_dense() or .dequantize()."
+        )
     values = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
     name = path
-    while name in tensors:  # the keys 0 and "0" lead to the same path
+    while name in tensors:  # the keys 0 and "0" have the same path
         name += "'"
     if values.dtype in _KNOWN:
         tensors[name] = values
@@ -151,7 +155,7 @@ def _unpacked_tensor(packed: Mapping[str, Any], tensors: Mapping[str, Tensor]) -
 
 
 def _digest(text: str, tensors: Mapping[str, Tensor]) -> str:
-    """Of everything that the state is made of, in an order that does not hang on how the file keeps it."""
+    """Return the SHA-256 of the whole state, independent of the order of tensors in the file."""
     digest = hashlib.sha256(text.encode())
     for name in sorted(tensors):
         values = tensors[name]

@@ -1,4 +1,4 @@
-"""The state of an optimizer of the user's own, which takes the parameters one by one, by the names of these."""
+"""Conversion of the state of a user-supplied optimizer to and from a state per named parameter."""
 
 import copy
 import itertools
@@ -22,32 +22,32 @@ from regtta.state_validation import invalid, require_mapping, require_sequence
 
 
 class CustomOptimizerState:
-    """The state of an optimizer of the user's own.
+    """Reader, writer and validator of the state of a user-supplied optimizer.
 
-    Optimizers of torch are checked against what one step of them makes. Of a subclass of one, what both have in common
-    is checked; of any other optimizer, that its groups hold the same parameters.
+    States of torch's optimizers are validated against the schema of a state after one step. For a subclass of one, only
+    the fields that both have in common are validated; for any other optimizer, only the parameters of its groups.
 
     Args:
-        optimizer: whose state it is.
-        trainable: the parameters that it steps, by name.
+        optimizer: the optimizer.
+        trainable: the parameters that it updates, by name.
     """
 
     def __init__(self, optimizer: Optimizer, trainable: Mapping[str, nn.Parameter]) -> None:
         self.optimizer = optimizer
         self.trainable = trainable
-        # Such an optimizer may change its options as it goes; states are compared with those it was made with.
+        # An optimizer may change its options over time; states are compared with the initial ones.
         self._options = [{**group, "params": []} for group in optimizer.param_groups]
 
     def read(self) -> dict[str, Any]:
-        """Return what ``optimizer.state_dict()`` gives, with names in place of numbers and contiguous tensors."""
+        """Return ``optimizer.state_dict()`` with parameter names in place of indices and contiguous tensors."""
         state = self.optimizer.state_dict()
         names = dict(enumerate(self._names))
-        copied: dict[str, Any] = _copied(_renamed(state, names) if _as_torch_writes(state) else state)
+        copied: dict[str, Any] = _copied(_renamed(state, names) if _has_torch_format(state) else state)
         return copied
 
     def write(self, state: Mapping[str, Any]) -> None:
-        """Load a state that :meth:`validate` has accepted, each tensor laid out as its parameter."""
-        if not _as_torch_writes(state):
+        """Load a validated state, each tensor with the memory format of its parameter."""
+        if not _has_torch_format(state):
             self.optimizer.load_state_dict(copy.deepcopy(dict(state)))
             return
         numbers = {name: number for number, name in enumerate(self._names)}
@@ -62,11 +62,11 @@ class CustomOptimizerState:
         self.optimizer.load_state_dict(packed)
 
     def validate(self, state: object, path: str) -> None:
-        """Raise a StateError where ``state`` is not what the running optimizer would write, as far as that is known."""
-        if not _as_torch_writes(self.optimizer.state_dict()):
+        """Raise a StateError if ``state`` does not match the running optimizer, as far as its schema is known."""
+        if not _has_torch_format(self.optimizer.state_dict()):
             return
         found = require_mapping(path, state, ("state", "param_groups"), others=True)
-        groups, own = require_sequence(f"{path}/param_groups", found["param_groups"]), self._groups_at_first()
+        groups, own = require_sequence(f"{path}/param_groups", found["param_groups"]), self._initial_groups()
         if len(groups) != len(own):
             raise invalid(f"{path}/param_groups", f"{len(own)} group(s)", f"{len(groups)}")
         known = torch_class(self.optimizer)
@@ -87,30 +87,30 @@ class CustomOptimizerState:
             if exact or name in self.trainable
         }
         stepped = exact and any(checked.values())
-        if stepped:  # every step is of all parameters
+        if stepped:  # every step updates all parameters
             require_mapping(f"{path}/state", checked, [name for group in own for name in group["params"]])
         for name, entry in checked.items():
             if name not in self.trainable:
-                raise invalid(f"{path}/state/{name}", "of a trainable parameter", name)
+                raise invalid(f"{path}/state/{name}", "the state of a trainable parameter", name)
             self._validate_entry(f"{path}/state/{name}", entry, known, name, stepped=stepped)
 
     def upgraded(self, state: object, path: str) -> dict[str, Any]:
-        """Return a state of version 0.1.0, with names in place of its numbers."""
+        """Convert a state of version 0.1.0, replacing parameter indices by names."""
         found = require_mapping(path, state)
-        if not _as_torch_writes(self.optimizer.state_dict()):
+        if not _has_torch_format(self.optimizer.state_dict()):
             return dict(found)
-        if not _as_torch_writes(found):
+        if not _has_torch_format(found):
             raise invalid(path, "the state of an optimizer", found)
         return _renamed(found, dict(enumerate(self._names)))
 
     @property
     def _names(self) -> list[str | int]:
-        """The name of every stepped parameter; the number of one that is not the model's."""
+        """Name of every parameter of the optimizer; its index if it does not belong to the model."""
         names = {id(parameter): name for name, parameter in self.trainable.items()}
         stepped = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
         return [names.get(id(parameter), number) for number, parameter in enumerate(stepped)]
 
-    def _groups_at_first(self) -> list[dict[str, Any]]:
+    def _initial_groups(self) -> list[dict[str, Any]]:
         names = iter(self._names)
         sizes = [len(group["params"]) for group in self.optimizer.param_groups]
         return [
@@ -132,17 +132,17 @@ class CustomOptimizerState:
             require_value(f"{path}/{key}", key, found[key], example, shape)
 
     def _schema(self, known: type[Optimizer], parameter: nn.Parameter) -> dict[str, Any] | None:
-        """Return the state after one step of a parameter's twin; ``None`` for optimizers that need more to step."""
+        """Return the state after one step on zeros; ``None`` if the optimizer's step needs further arguments."""
         holds = [any(p is parameter for p in group["params"]) for group in self.optimizer.param_groups]
         options = {key: value for key, value in self._options[holds.index(True)].items() if key != "params"}
         try:
             return state_of_zeros(copy_for(known, options, self.optimizer.defaults), torch.zeros_like(parameter))
-        except Exception:  # torch's own that want a closure, or sparse gradients
+        except Exception:  # some of torch's optimizers require a closure or sparse gradients
             return None
 
 
-def _as_torch_writes(state: object) -> bool:
-    """Whether ``state`` is of the form of ``Optimizer.state_dict``, which an optimizer of the user's own may change."""
+def _has_torch_format(state: object) -> bool:
+    """Return True if ``state`` has the format of ``Optimizer.state_dict``, which subclasses may override."""
     if not isinstance(state, Mapping) or not isinstance(state.get("state"), Mapping):
         return False
     groups = state.get("param_groups")
@@ -152,21 +152,21 @@ def _as_torch_writes(state: object) -> bool:
 
 
 def _renamed(state: Mapping[str, Any], names: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return a state of torch's form with other keys for its parameters; nothing is copied."""
-    groups = [{**group, "params": [_other(key, names) for key in group["params"]]} for group in state["param_groups"]]
+    """Return a state in torch's format with the parameter keys replaced by ``names``; values are not copied."""
+    groups = [{**group, "params": [_new_key(key, names) for key in group["params"]]} for group in state["param_groups"]]
     return {
         **state,
-        "state": {_other(key, names): value for key, value in state["state"].items()},
+        "state": {_new_key(key, names): value for key, value in state["state"].items()},
         "param_groups": groups,
     }
 
 
-def _other(key: Any, names: Mapping[Any, Any]) -> Any:
+def _new_key(key: Any, names: Mapping[Any, Any]) -> Any:
     return names.get(key, key) if isinstance(key, str | int) and not isinstance(key, bool) else key
 
 
 def _copied(value: Any) -> Any:
-    """Return a copy whose tensors are contiguous, in their logical order."""
+    """Return a deep copy with contiguous tensors."""
     if isinstance(value, Tensor) and value.layout is torch.strided:
         return value.detach().clone(memory_format=torch.contiguous_format)
     if isinstance(value, dict):
@@ -177,7 +177,7 @@ def _copied(value: Any) -> Any:
 
 
 def _laid_out_as(parameter: Tensor, value: Any) -> Any:
-    """Return ``value``, where it is of its parameter's shape, with its strides: fused kernels read memory in order."""
+    """Return ``value`` with the strides of its parameter if the shapes are equal, as fused kernels require."""
     if not isinstance(value, Tensor) or value.shape != parameter.shape or value.ndim == 0:
         return value
     return torch.empty_like(parameter, dtype=value.dtype, device=value.device, requires_grad=False).copy_(value)

@@ -1,7 +1,7 @@
-"""One step of an optimizer of torch's own, without what torch does around it.
+"""Steps of torch's built-in optimizers without the per-step overhead of ``Optimizer.step``.
 
-At every step torch groups parameters, asks whether there is a GPU and looks for hooks. For a small model that takes
-longer than the step. Here each parameter is a flat tensor that holds many and has its gradient, and nobody hooks in.
+At every step, torch groups parameters, checks for a GPU and looks for hooks. For a small model this takes longer than
+the update itself. Here each parameter is a flat tensor that always has a gradient, and there are no hooks.
 """
 
 import inspect
@@ -18,10 +18,10 @@ _KERNELS: Mapping[type[torch.optim.Optimizer], Callable[..., None]] = MappingPro
 
 
 def bare_step(optimizer: torch.optim.Optimizer) -> Callable[[], None]:
-    """What does the same as ``optimizer.step()`` where every parameter has a gradient.
+    """Return a function equivalent to ``optimizer.step()``, provided that every parameter has a gradient.
 
-    The optimizer's state is where it always is. Adam and AdamW, made with ``fused=True``, go straight to torch's kernel
-    from their second step on; the first is torch's own and makes the state.
+    The state remains in ``optimizer.state``. Adam and AdamW with ``fused=True`` call torch's fused kernel directly from
+    the second step on; the first step is torch's own and initializes the state.
 
     Example:
         >>> x = torch.nn.Parameter(torch.zeros(1))
@@ -30,15 +30,15 @@ def bare_step(optimizer: torch.optim.Optimizer) -> Callable[[], None]:
         >>> step(), step(), round(x.item(), 4)
         (None, None, -1.0)
     """
-    whole = partial(torch.no_grad()(inspect.unwrap(type(optimizer).step)), optimizer)
+    full_step = partial(torch.no_grad()(inspect.unwrap(type(optimizer).step)), optimizer)
     kernel = _KERNELS.get(type(optimizer))
     if kernel is None or not all(group["fused"] and not group["amsgrad"] for group in optimizer.param_groups):
-        return whole
+        return full_step
 
     @torch.no_grad()
     def step() -> None:
         if not optimizer.state:
-            whole()
+            full_step()
             return
         for group in optimizer.param_groups:
             for parameter in group["params"]:

@@ -1,6 +1,6 @@
-"""How the arithmetic of an adapter is carried out: in which precision, laid out how, compiled and captured or not.
+"""Execution options of an adapter: precision, memory format, compilation and CUDA graphs.
 
-None of it changes what is computed, only how fast and to how many digits. ``docs/speed.md`` shows what each is worth.
+They change speed and rounding, but not what is computed. ``docs/speed.md`` has measurements of each.
 """
 
 import contextlib
@@ -20,16 +20,17 @@ PRECISIONS: tuple[str, ...] = get_args(Precision)
 
 @dataclass(frozen=True)
 class Execution:
-    """How to run the model.
+    """Execution options.
 
     Args:
-        precision: of the model's products and convolutions. ``"float32"`` leaves the model as it is and torch's
-            settings as they are; ``"tf32"`` lets GPUs that have it round the factors of float32 products to 10 bits;
-            ``"bfloat16"`` runs forward passes under autocast. Weights, moments, losses and optimizer stay in float32.
-        channels_last: lay images out with their channels innermost, which tensor cores and CPUs prefer.
-        compile: compile the forward pass by ``torch.compile``. The first step of each batch shape takes a minute or so.
-        capture: on a GPU, replay the whole step from a CUDA graph once it has been made a few times. A step that
-            cannot be captured is made as before, and a line in the log says why.
+        precision: precision of matrix products and convolutions. ``"float32"`` changes neither the model nor torch's
+            settings; ``"tf32"`` enables TensorFloat-32 (10-bit mantissa) on GPUs that support it; ``"bfloat16"`` runs
+            forward passes under autocast. Weights, moments, losses and optimizer state stay in float32.
+        channels_last: use the channels-last memory format for images, which is faster on tensor cores and CPUs.
+        compile: compile the forward pass with ``torch.compile``. The first step for each batch shape takes about a
+            minute.
+        capture: on a GPU, capture the whole step as a CUDA graph after a few warm-up steps, and replay it. A step that
+            cannot be captured runs normally, and a warning is logged.
     """
 
     precision: Precision = "float32"
@@ -44,9 +45,9 @@ class Execution:
             check_bool(name, getattr(self, name))
 
     def arithmetic(self, device: torch.device) -> AbstractContextManager[object]:
-        """What forward passes on ``device`` run under."""
+        """Return a context manager that sets the precision of forward passes on ``device``."""
         if self.precision == "bfloat16":
-            # Weights cast once would be kept from pass to pass, which a captured step must not read.
+            # Autocast's weight cache would outlive a forward pass, and a captured step must not read it.
             return torch.autocast(device.type, dtype=torch.bfloat16, cache_enabled=False)
         if self.precision == "tf32" and device.type == "cuda":
             return _tf32()
@@ -54,10 +55,10 @@ class Execution:
 
 
 PLAIN = Execution()
-"""Everything as torch does it by itself."""
+"""Torch's defaults: float32, no compilation, no CUDA graphs."""
 
 FAST = Execution(precision="bfloat16", channels_last=True, compile=True, capture=True)
-"""All that makes a GPU quicker."""
+"""All options that speed up adaptation on a GPU."""
 
 
 @contextmanager

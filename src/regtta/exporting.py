@@ -1,9 +1,8 @@
-"""The adapted model as a file: a state dict, a ``torch.export`` program or ONNX.
+"""Export of adapted models as a state dict (safetensors), a ``torch.export`` program or ONNX.
 
-Each carries a :class:`Provenance`: which model it was, which method adapted it over how many batches, and when.
-The program and ONNX take any number of rows. Both hold the model in eval mode on the CPU, and neither any
-data: the example alone says of what form the inputs are, and a file is kept only if it gives the model's
-own outputs on it.
+Each file includes a :class:`Provenance`: the source model, the method, the number of batches and the time. Programs and
+ONNX files hold the model in eval mode on the CPU and accept any batch size. They contain no data: the example only
+determines shape and dtype of the inputs. A file is kept only if it reproduces the model's outputs on the example.
 """
 
 import struct
@@ -46,21 +45,21 @@ PROVENANCE = "regtta.provenance"
 STATE_DICT, PROGRAM, ONNX = SUFFIXES = (".safetensors", ".pt2", ".onnx")
 
 _PACKAGES = ("onnx", "onnxscript", "onnxruntime")
-_MOST_PROVENANCE = 2**20  # bytes; ours take about one thousand
-_MOST_ONNX = 2**31 - 2**24  # bytes of weights: protobuf ends at 2 GiB, and the graph needs room too
+_MOST_PROVENANCE = 2**20  # bytes; a typical one has about one thousand
+_MOST_ONNX = 2**31 - 2**24  # bytes of weights: protobuf is limited to 2 GiB, which includes the graph
 
 
 def save(
     path: str | Path, model: nn.Module, provenance: Provenance, example: object = None, *, overwrite: bool = False
 ) -> None:
-    """Write ``model`` in the format that the ending of ``path`` names.
+    """Write ``model`` in the format given by the suffix of ``path``.
 
     Args:
-        path: ends in ``.safetensors``, ``.pt2`` or ``.onnx``.
-        model: what ``adapter.export()`` gave.
-        provenance: what ``adapter.provenance()`` gave at the same time.
-        example: a batch of inputs, for all but ``.safetensors``; only its form goes into the file.
-        overwrite: replace a file that exists.
+        path: path ending in ``.safetensors``, ``.pt2`` or ``.onnx``.
+        model: the result of ``adapter.export()``.
+        provenance: the result of ``adapter.provenance()``, taken at the same time.
+        example: a batch of inputs, required unless the suffix is ``.safetensors``; only its shape and dtype are stored.
+        overwrite: replace an existing file.
 
     Example:
         >>> import tempfile, regtta
@@ -78,53 +77,56 @@ def save(
         save_state_dict(path, model, provenance, overwrite=overwrite)
         return
     if example is None:
-        raise OptionError(f"{path}: pass example=<a batch>, which says what the model's inputs look like.")
+        raise OptionError(f"{path}: pass example=<a batch>, which determines shape and dtype of the model's inputs.")
     write = save_program if suffix == PROGRAM else save_onnx
     write(path, model, provenance, example, overwrite=overwrite)
 
 
 def save_state_dict(path: str | Path, model: nn.Module, provenance: Provenance, *, overwrite: bool = False) -> None:
-    """Write the weights as safetensors, for ``load_state_dict`` of a model of the same architecture."""
+    """Write the weights as safetensors, for ``load_state_dict`` of a model with the same architecture."""
     path = refuse_existing(path, overwrite=overwrite)
     _check_belonging(model, provenance)
     state = model.state_dict()
     others = [name for name, value in state.items() if not isinstance(value, Tensor)]
     if others:
-        raise ModelError(f"A state dict on disk holds tensors alone, but {others[0]!r} in the model is none.")
+        raise ModelError(
+            f"Expected a state dict of tensors only, found {type(state[others[0]]).__name__} at {others[0]!r}. Remove "
+            "it from the model's state dict, or write .pt2."
+        )
     write_safetensors(path, state, {PROVENANCE: provenance.text()})
 
 
-@torch.inference_mode(False)  # nothing can be traced there
+@torch.inference_mode(False)  # tracing does not work in inference mode
 def save_program(
     path: str | Path, model: nn.Module, provenance: Provenance, example: object, *, overwrite: bool = False
 ) -> None:
-    """Write a program for ``torch.export.load``, which needs no Python code of the model's.
+    """Write a program for ``torch.export.load``, which does not need the model's Python code.
 
     Args:
-        path: best ends in ``.pt2``.
-        model: what ``adapter.export()`` gave.
-        provenance: what ``adapter.provenance()`` gave at the same time.
-        example: a batch of inputs; only its form goes into the file.
-        overwrite: replace a file that exists.
+        path: path, preferably ending in ``.pt2``.
+        model: the result of ``adapter.export()``.
+        provenance: the result of ``adapter.provenance()``, taken at the same time.
+        example: a batch of inputs; only its shape and dtype are stored.
+        overwrite: replace an existing file.
     """
     path = refuse_existing(path, overwrite=overwrite)
     _check_belonging(model, provenance)
     plain, rows = at_rest(model, example)
     program = captured(plain, rows)
-    with written_whole(path) as draft, told("The program cannot be written", ".safetensors keeps the weights alone."):
+    with written_whole(path) as draft, told("The program cannot be written", "Write the weights as .safetensors."):
         with draft.open("wb") as file:
             torch.export.save(program, file, extra_files={PROVENANCE: provenance.text()})
         with draft.open("rb") as file:
-            # The archive is our own, and the way that its users will take is the one to check.
+            # Loading is safe, since the archive was written just now, and tests what users will load.
             loaded = torch.export.load(file).module()
-        check_outputs("The program", loaded, plain, rows)
+        check_outputs("the program", loaded, plain, rows)
 
 
 @torch.inference_mode(False)
 def save_onnx(
     path: str | Path, model: nn.Module, provenance: Provenance, example: object, *, overwrite: bool = False
 ) -> None:
-    """Write ONNX, with ``input`` and ``output`` as the names of its ends, in one file.
+    """Write a single ONNX file with one input named ``input`` and one output named ``output``.
 
     Needs ``pip install 'regtta[export]'``. The arguments are those of :func:`save_program`.
     """
@@ -134,12 +136,12 @@ def save_onnx(
     size = sum(value.nbytes for value in model.state_dict().values() if isinstance(value, Tensor))
     if size > _MOST_ONNX:
         raise ModelError(
-            f"The model has {size / 2**30:.1f} GiB of weights, and one ONNX file holds at most 2. Write .pt2 or "
-            ".safetensors, or halve its precision with model.half()."
+            f"The model has {size / 2**30:.1f} GiB of weights, but an ONNX file holds at most 2. Write .pt2 or "
+            ".safetensors, or convert the model with model.half()."
         )
     plain, rows = at_rest(model, example)
     program = captured(plain, rows)
-    with told("The model cannot be written as ONNX", "Write .pt2, which takes every operation."):
+    with told("The model cannot be written as ONNX", "Write .pt2, which supports every operation."):
         converted = torch.onnx.export(
             program,
             (stand_in(rows),),
@@ -150,7 +152,7 @@ def save_onnx(
             verbose=False,
         )
         if converted is None:
-            raise RuntimeError("the exporter gave nothing back")
+            raise RuntimeError("the exporter returned None")
         converted.model.metadata_props[PROVENANCE] = provenance.text()
     with written_whole(path) as draft:
         with told("The ONNX file cannot be written", "Write .pt2 instead."):
@@ -161,7 +163,7 @@ def save_onnx(
 
 
 def read_provenance(path: str | Path) -> Provenance:
-    """Where the model in a file comes from, whichever of the three it is; nothing in it is run or unpickled."""
+    """Return the provenance stored in an exported file of any format; no code is run and nothing is unpickled."""
     path = Path(path)
     suffix = _suffix(path)
     text: str | bytes | None
@@ -172,7 +174,7 @@ def read_provenance(path: str | Path) -> Provenance:
     else:
         text = read_onnx_metadata(path, PROVENANCE, limit=_MOST_PROVENANCE)
     if text is None:
-        raise ForeignFileError(f"{path} says nothing about where it comes from: regtta did not export it.")
+        raise ForeignFileError(f"{path} has no provenance: regtta did not export it.")
     try:
         return Provenance.from_text(text)
     except OptionError as error:
@@ -180,15 +182,24 @@ def read_provenance(path: str | Path) -> Provenance:
 
 
 def check_packages(suffix: str) -> dict[str, Any]:
-    """The packages that writing a file with this ending needs, or the error that says what to install."""
+    """Return the packages needed to write a file with this suffix, by name; raise if one is not installed."""
     if suffix != ONNX:
         return {}
+<<<<<<< HEAD
     return {name: import_optional(name, "export", "ONNX export") for name in _PACKAGES}
+=======
+    try:
+        return {name: importlib.import_module(name) for name in _PACKAGES}
+    except ImportError as error:
+        raise MissingExtraError(
+            f"ONNX needs {', '.join(_PACKAGES)}, but {error.name} is not installed: pip install 'regtta[export]'."
+        ) from error
+>>>>>>> p1-b
 
 
 @torch.inference_mode(False)
 def check_exportable(model: nn.Module, example: object) -> None:
-    """Raise unless ``torch.export`` can follow ``model``, which program and ONNX both need."""
+    """Raise a ModelError unless ``torch.export`` can trace ``model``, as ``.pt2`` and ``.onnx`` require."""
     captured(*at_rest(model, example))
 
 
@@ -196,7 +207,7 @@ def _check_belonging(model: nn.Module, provenance: Provenance) -> None:
     found = fingerprint(model)
     if found != provenance.adapted:
         raise ModelMismatchError(
-            f"The provenance is of another model: expected fingerprint {provenance.adapted[:12]}…, found "
+            f"The provenance belongs to a different model: expected fingerprint {provenance.adapted[:12]}…, found "
             f"{found[:12]}…. Call adapter.export() and adapter.provenance() with no batch between them."
         )
 
@@ -204,12 +215,12 @@ def _check_belonging(model: nn.Module, provenance: Provenance) -> None:
 def _suffix(path: str | Path) -> str:
     suffix = Path(path).suffix
     if suffix not in SUFFIXES:
-        raise OptionError(f"Expected a file that ends in {' or '.join(SUFFIXES)}, found {path}.")
+        raise OptionError(f"Expected a path that ends in {' or '.join(SUFFIXES)}, found {path}.")
     return suffix
 
 
 def _archived(path: Path) -> bytes | None:
-    """The provenance in a program's archive, where each torch has its own folder for it."""
+    """Return the provenance in a program's archive, whose folder layout depends on the version of torch."""
     if not path.is_file():
         raise MissingFileError(f"There is no file {path}.")
     try:
@@ -219,9 +230,11 @@ def _archived(path: Path) -> bytes | None:
                 return None
             with archive.open(entries[0]) as file:
                 text = file.read(_MOST_PROVENANCE + 1)
-    # A damaged archive shows in any of these ways.
+    # A damaged archive can raise any of these.
     except (zipfile.BadZipFile, zlib.error, struct.error, OSError, EOFError, RuntimeError, ValueError) as error:
-        raise ForeignFileError(f"{path} is not a program of torch.export, or is damaged: {error}.") from error
+        raise ForeignFileError(f"{path} is not a torch.export program, or is damaged: {error}.") from error
     if len(text) > _MOST_PROVENANCE:
-        raise ForeignFileError(f"{path} holds a provenance of more than {_MOST_PROVENANCE} bytes: it is not ours.")
+        raise ForeignFileError(
+            f"{path} has a provenance of more than {_MOST_PROVENANCE} bytes: regtta did not export it."
+        )
     return text

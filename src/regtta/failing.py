@@ -1,4 +1,4 @@
-"""What fails in one of several processes fails in all, so that none waits for one that has given up."""
+"""Propagation of errors between processes, so that no process waits for one that has failed."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,11 +9,11 @@ from regtta.processes import Processes
 
 @contextmanager
 def failing_together(processes: Processes) -> Iterator[None]:
-    """A block that each process runs by itself, and that raises in all of them where it raises in one.
+    """Run a block in every process and raise in all of them if it raises in any.
 
-    The process whose block failed (the first of them, where several did) raises what its block did, the others a
-    :class:`regtta.errors.PeerError` that says the same. They meet at the end of the block, which must not have
-    exchanges of its own.
+    The failed process with the lowest rank re-raises its own error; all others raise a
+    :class:`regtta.errors.PeerError` with the same message. The processes synchronize at the end of the block, which
+    must not contain collective operations itself.
 
     Example:
         >>> from regtta.processes import ALONE
@@ -22,22 +22,22 @@ def failing_together(processes: Processes) -> Iterator[None]:
         Traceback (most recent call last):
         ValueError: invalid literal for int() with base 10: 'one'
     """
-    mine: Exception | None = None
+    own: Exception | None = None
     try:
         yield
-    except Exception as error:  # whatever it is, the others must hear of it
-        mine = error
-    say = None if mine is None else f"process {processes.rank} failed: {_sentence(mine)}"
+    except Exception as error:  # any error must be reported to the other processes
+        own = error
+    report = None if own is None else f"process {processes.rank} failed: {_sentence(own)}"
     try:
-        told = processes.first(say)
+        first = processes.first(report)
     except ProcessError:
-        if mine is None:
+        if own is None:
             raise
-        told = say  # nobody is there to say anything else
-    if mine is not None and told == say:
-        raise mine
-    if told is not None:
-        raise PeerError(f"The processes work together, and {told}") from mine
+        first = report  # the other processes are unreachable: raise the error of this one
+    if own is not None and first == report:
+        raise own
+    if first is not None:
+        raise PeerError(f"The processes work together, and {first}") from own
 
 
 def _sentence(error: Exception) -> str:

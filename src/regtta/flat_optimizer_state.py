@@ -1,7 +1,7 @@
-"""The state of an optimizer that steps flat tensors, by parameter and in logical order.
+"""Conversion of the state of an optimizer over flat tensors to and from a state per named parameter.
 
-An optimizer steps what the running execution lays out: flat tensors that hold many parameters in the order of memory. A
-saved state must not depend on that, so that any execution can resume any other.
+The optimizer updates flat tensors whose layout depends on the execution (memory format, grouping). A saved state is
+independent of that layout, so that a checkpoint can be resumed under any execution.
 """
 
 import copy
@@ -21,15 +21,15 @@ _PROBE_SIZE = 7
 
 
 class FlatOptimizerState:
-    """The state of an optimizer that treats every number alike and steps flat tensors.
+    """Reader, writer and validator of the state of an elementwise optimizer over flat tensors.
 
-    Its options are the method's, and so no part of the state.
+    The optimizer's options are determined by the method and are therefore not part of the state.
 
     Args:
-        optimizer: whose state it is.
+        optimizer: the optimizer.
         trainable: the parameters, by name.
-        flats: what the optimizer steps, in its order.
-        make: makes such an optimizer of some parameters, to learn what its state is made of.
+        flats: the flat tensors that the optimizer updates, in its order.
+        make: creates such an optimizer for the given parameters, to determine the schema of its state.
     """
 
     def __init__(
@@ -54,14 +54,14 @@ class FlatOptimizerState:
         return {"state": {name: found[name] for name in self.trainable if found.get(name)}}
 
     def write(self, state: Mapping[str, Any]) -> None:
-        """Load a state that :meth:`validate` has accepted, laid out as the flat tensors are; nothing is shared."""
+        """Load a validated state into the layout of the flat tensors; the tensors of ``state`` are copied."""
         entries = state["state"]
         packed = {} if not entries else {number: self._joined(number, entries) for number in range(len(self._flats))}
         groups = self.optimizer.state_dict()["param_groups"]
         self.optimizer.load_state_dict({"state": packed, "param_groups": groups})
 
     def validate(self, state: object, path: str) -> None:
-        """Raise a StateError unless ``state`` is like that of a fresh optimizer of the same kind after one step."""
+        """Raise a StateError unless ``state`` matches the schema of the optimizer's state after one step."""
         entries = require_mapping(f"{path}/state", require_mapping(path, state, ("state",))["state"])
         if not entries:
             return
@@ -76,7 +76,7 @@ class FlatOptimizerState:
             self._require_same_scalars(f"{path}/state", names, schema, entries)
 
     def upgraded(self, state: object, path: str) -> dict[str, Any]:
-        """Return a state of version 0.1.0, which kept flat tensors, where the order of their values is known."""
+        """Convert a state of version 0.1.0, which stored flat tensors; raise if the order of values is ambiguous."""
         old = require_mapping(path, state, ("state", "param_groups"))
         entries = require_mapping(f"{path}/state", old["state"])
         for key in entries:
@@ -87,7 +87,7 @@ class FlatOptimizerState:
         for number, flat in enumerate(self._flats):
             entry = require_mapping(f"{path}/state/{number}", entries.get(number, {}))
             if any(_whole(value, flat) for value in entry.values()):
-                self._refuse_ambiguous(number)
+                self._require_unambiguous(number)
             found |= self._split(number, entry)
         return {"state": {name: found[name] for name in self.trainable if found.get(name)}}
 
@@ -96,11 +96,11 @@ class FlatOptimizerState:
         return [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
 
     def _split(self, number: int, entry: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-        """Return what the parameters of one flat tensor have of its state."""
+        """Split the state of one flat tensor into the states of its parameters, by name."""
         flat, names = self._flats[number], self._names[number]
         found: dict[str, dict[str, Any]] = {name: {} for name in names}
         for key, value in entry.items():
-            # One copy of all, of which each parameter gets its view: parameters are many and mostly small.
+            # Copy once and take views: parameters are many and mostly small.
             views = _views(flat, value.detach().clone()) if _whole(value, flat) else None
             for place, name in enumerate(names):
                 found[name][key] = copy.deepcopy(value) if views is None else views[place].contiguous()
@@ -120,22 +120,22 @@ class FlatOptimizerState:
         return joined
 
     def _schema(self, flat: Flat) -> dict[str, Any]:
-        """Return the state that such an optimizer has of a vector of :data:`_PROBE_SIZE` numbers after one step."""
+        """Return the optimizer's state for a vector of :data:`_PROBE_SIZE` elements after one step."""
         return state_of_zeros(self._make, flat.whole.new_zeros(_PROBE_SIZE))
 
     def _require_same_scalars(
         self, path: str, names: Sequence[str], schema: Mapping[str, Any], entries: Mapping[str, Any]
     ) -> None:
-        """Raise where parameters that are stepped as one were not stepped equally often."""
+        """Raise a StateError unless the parameters of one flat tensor share their scalars, such as the step count."""
         for key in (key for key, example in schema.items() if not _elementwise(example)):
             first = entries[names[0]][key]
             for name in names[1:]:
                 value = entries[name][key]
                 if not (torch.equal(value, first) if isinstance(value, Tensor) else value == first):
-                    raise invalid(f"{path}/{name}/{key}", f"that of {names[0]}", "another")
+                    raise invalid(f"{path}/{name}/{key}", f"equal to that of {names[0]}", "a different value")
 
     def _require_same_options(self, path: str, found: object) -> None:
-        """Raise where version 0.1.0 stepped by other options, which came from the method, as they do now."""
+        """Raise a StateError unless a state of version 0.1.0 has the options of the current optimizer."""
         groups, own = require_sequence(path, found), self.optimizer.param_groups
         if len(groups) != len(own):
             raise invalid(path, f"{len(own)} group(s)", f"{len(groups)}")
@@ -147,24 +147,24 @@ class FlatOptimizerState:
                 if name not in group or type(group[name]) is not type(value) or group[name] != value:
                     raise invalid(f"{path}/{number}/{name}", f"{value}", group.get(name))
 
-    def _refuse_ambiguous(self, number: int) -> None:
+    def _require_unambiguous(self, number: int) -> None:
         for name, part in zip(self._names[number], self._flats[number].parts, strict=True):
             if _has_two_layouts(part):
                 raise StateError(
-                    f"The state is of regtta 0.1.0, which kept the optimizer's moments in the order of memory, and "
-                    f"does not say which of two orders {name} of shape {tuple(part.shape)} had (channels first or "
-                    "last). Begin the stream anew, or finish it with regtta 0.1.0."
+                    f"The state was written by regtta 0.1.0, which stored the optimizer's moments in memory order "
+                    f"without recording the memory format of {name} of shape {tuple(part.shape)} (channels first or "
+                    "last). Restart the stream, or finish it with regtta 0.1.0."
                 )
 
 
 def _views(flat: Flat, whole: Tensor) -> list[Tensor]:
-    """Return the parts of ``whole``, which is laid out as ``flat`` is."""
+    """Return views of ``whole``, which has the layout of ``flat``, one per part."""
     alone = len(flat.parts) == 1 and flat.parts[0].shape == flat.whole.shape
     return [whole] if alone else flat.like(whole)
 
 
 def _whole(value: object, flat: Flat) -> bool:
-    """Whether a value of the state has one number for each of the flat tensor's."""
+    """Return True if a value of the state has one element per element of the flat tensor."""
     return isinstance(value, Tensor) and value.shape == flat.whole.shape
 
 
@@ -173,7 +173,7 @@ def _elementwise(example: object) -> bool:
 
 
 def _has_two_layouts(part: Tensor) -> bool:
-    """Whether channels first and channels last put its values in two orders."""
+    """Return True if channels-first and channels-last formats store the values in different orders."""
     formats = {4: torch.channels_last, 5: torch.channels_last_3d}
     if part.ndim not in formats:
         return False

@@ -1,7 +1,7 @@
-"""Many small tensors laid end to end, so that one operation serves all of them.
+"""Flat storage for many small tensors, so that a single kernel processes all of them.
 
-A model has dozens of scales, shifts and running statistics of a few hundred numbers each. Copying, comparing or
-stepping them one by one costs far more in calls than in arithmetic.
+A model has dozens of scales, shifts and running statistics of a few hundred values each. Copying, comparing or updating
+them one by one costs far more in kernel launches than in arithmetic.
 """
 
 import itertools
@@ -12,30 +12,30 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-ALIGNED = 16  # numbers
+ALIGNED = 16  # elements
 
 
 @dataclass(frozen=True)
 class Flat:
-    """Tensors with their values inside one.
+    """Tensors whose storage is one flat tensor.
 
     Attributes:
-        whole: (N,) all values, with zeros between them; what is written here is written into the parts.
-        parts: the tensors, each still itself.
+        whole: ``(N,)``, the values of all parts, padded with zeros for alignment; writing to it updates the parts.
+        parts: the original tensor objects, whose data are views of ``whole``.
     """
 
     whole: Tensor
     parts: tuple[Tensor, ...]
 
     def first(self, tensors: Collection[int]) -> "Flat | None":
-        """The beginning of it that holds the parts whose ids are in ``tensors``, where these come first."""
+        """Return the leading parts whose ids are in ``tensors``, or None if the first part is not among them."""
         parts = tuple(itertools.takewhile(lambda part: id(part) in tensors, self.parts))
         if not parts or len(parts) == len(self.parts):
             return self if parts else None
         return Flat(self.whole[: sum(map(_room, parts))], parts)
 
     def like(self, whole: Tensor) -> list[Tensor]:
-        """Views of another ``whole``, laid out as the parts are in this one."""
+        """Return views of another flat tensor ``whole``, with the shapes, strides and offsets of the parts."""
         views, start = [], 0
         for part in self.parts:
             views.append(whole.as_strided(part.shape, part.stride(), start))
@@ -44,10 +44,14 @@ class Flat:
 
 
 def lay_together(tensors: Iterable[Tensor], apart: Iterable[Tensor] = ()) -> list[Flat]:
-    """Move the values of ``tensors``, in their order, into as few flat ones as there are dtypes and devices.
+    """Move the storage of ``tensors``, in order, into one flat tensor per dtype and device.
 
-    Each stays the object that it is, of the same shape and strides; only where its values lie changes. What cannot be
-    moved so, or is named in ``apart``, makes a group of its own and stays where it is.
+    Every tensor remains the same object with the same shape and strides; only its storage changes. A tensor that cannot
+    be moved, or is in ``apart``, keeps its storage and becomes a group of its own.
+
+    Args:
+        tensors: the tensors to flatten.
+        apart: tensors that must keep their storage.
 
     Example:
         >>> a, b = torch.ones(2, 2), torch.zeros(3)
@@ -57,11 +61,11 @@ def lay_together(tensors: Iterable[Tensor], apart: Iterable[Tensor] = ()) -> lis
         (tensor([[2., 2.],
                 [2., 2.]]), tensor([1., 1., 1.]))
     """
-    left = set(map(id, apart))
+    fixed = set(map(id, apart))
     groups: dict[tuple[torch.dtype, torch.device], list[Tensor]] = {}
     alone: list[Flat] = []
     for tensor in tensors:
-        if id(tensor) not in left and _movable(tensor):
+        if id(tensor) not in fixed and _movable(tensor):
             groups.setdefault((tensor.dtype, tensor.device), []).append(tensor)
         else:
             alone.append(Flat(tensor.detach(), (tensor,)))
@@ -69,9 +73,10 @@ def lay_together(tensors: Iterable[Tensor], apart: Iterable[Tensor] = ()) -> lis
 
 
 def bound_in_place(model: nn.Module) -> list[Tensor]:
-    """Parameters and buffers that must stay where they are.
+    """Return the parameters and buffers whose storage must not be moved.
 
-    Those of recurrent layers, whose libraries want them side by side, and those that share their memory.
+    These are the parameters of recurrent layers, which cuDNN requires to be contiguous with each other, and tensors
+    that share storage.
     """
     recurrent = [p for module in model.modules() if isinstance(module, nn.RNNBase) for p in module.parameters()]
     everything = [*model.parameters(), *model.buffers()]
@@ -89,7 +94,7 @@ def _moved(tensors: Sequence[Tensor]) -> Flat:
 
 
 def _room(tensor: Tensor) -> int:
-    """Numbers that a tensor takes up: each begins where kernels that load many at once want it to."""
+    """Return the number of elements reserved for a tensor, rounded up so that vectorized loads are aligned."""
     return -(-tensor.numel() // ALIGNED) * ALIGNED
 
 
@@ -99,7 +104,7 @@ def _movable(tensor: Tensor) -> bool:
 
 
 def _dense(tensor: Tensor) -> bool:
-    """Whether its values fill a stretch of memory, in whatever order."""
+    """Return True if the tensor is non-overlapping and dense, in any order of dimensions."""
     expected = 1
     for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
         if size > 1:

@@ -1,4 +1,4 @@
-"""Checks on the saved state of a learner, made before anything is loaded; states of earlier formats are brought up."""
+"""Validation of the saved state of a learner, and conversion of states in earlier formats."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,20 +12,20 @@ from regtta.errors import NewerFormatError
 from regtta.flat_optimizer_state import FlatOptimizerState
 from regtta.state_validation import invalid, require_count, require_like, require_mapping, validate_part
 
-STATE_FORMAT = 2  # 1 kept the optimizer's state in the order of memory
+STATE_FORMAT = 2  # format 1 stored the optimizer's state in memory order
 
 OptimizerState = FlatOptimizerState | CustomOptimizerState
 
 
 @dataclass(frozen=True)
 class LearnerParts:
-    """What a learner's state is of.
+    """Components of a learner that its state is validated against.
 
     Attributes:
-        model: the copy that adapts.
-        origin: all that can move as it was when the adapter was made, by name.
-        optimizer: the optimizer's state, where there is an optimizer.
-        rule: of the method.
+        model: the copy of the model that is adapted.
+        origin: initial values of all tensors that adaptation changes, by name.
+        optimizer: the optimizer's state, if there is an optimizer.
+        rule: the update rule of the method.
         batch_norm: the BatchNorm layers.
     """
 
@@ -36,15 +36,18 @@ class LearnerParts:
     batch_norm: BatchNormSwitch
 
     def validated(self, state: object, path: str) -> dict[str, Any]:
-        """Return a state of this format or an earlier one in this format; raise a StateError for any other.
+        """Validate a state and return it in the current format, converted from an earlier format if necessary.
 
-        Nothing is loaded. What users' own rules and optimizers keep is checked as far as it is known.
+        Nothing is loaded. States of user-defined rules and optimizers are validated as far as their schema is known.
+
+        Raises:
+            StateError: the state is invalid.
+            NewerFormatError: the state has a newer format.
         """
         found = {"format": 1, **require_mapping(path, state)}
         if require_count(f"{path}/format", found["format"], least=1) > STATE_FORMAT:
             raise NewerFormatError(
-                f"The state has format {found['format']}, newer than {STATE_FORMAT}, the newest that this version of "
-                "regtta reads. Upgrade regtta."
+                f"Expected a state of format {STATE_FORMAT} or older, found format {found['format']}. Upgrade regtta."
             )
         require_mapping(path, found, ("format", "tensors", "optimizer", "rule", "batch_norm"))
         self._validate_tensors(found["tensors"], f"{path}/tensors")

@@ -1,4 +1,4 @@
-"""Many readers or one writer: predictions side by side, updates alone."""
+"""Readers–writer lock: concurrent predictions, exclusive updates."""
 
 import threading
 from collections import deque
@@ -7,10 +7,10 @@ from contextlib import contextmanager
 
 
 class SharedLock:
-    """A lock that any number of readers share and that a writer has alone.
+    """Readers–writer lock with first-in, first-out fairness.
 
-    All are let in by the order in which they came, so that constant updating starves no prediction, and constant
-    predicting no update. Not for holding twice: a thread that reads inside its own write would wait for itself.
+    Readers and writers acquire the lock in order of arrival, so that neither starves the other. The lock is not
+    reentrant: a thread that acquires it twice deadlocks.
     """
 
     def __init__(self) -> None:
@@ -27,42 +27,42 @@ class SharedLock:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Shared with other readers."""
+        """Hold the lock for reading, shared with other readers."""
         with self._changed:
-            self._wait_in_line(lambda: not self._writing)
+            self._wait_for_turn(lambda: not self._writing)
             self._readers += 1
         try:
             yield
         finally:
             with self._changed:
                 self._readers -= 1
-                self._tell_the_waiting()
+                self._notify_waiting()
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Alone."""
+        """Hold the lock for writing, exclusively."""
         with self._changed:
-            self._wait_in_line(lambda: not self._writing and not self._readers)
+            self._wait_for_turn(lambda: not self._writing and not self._readers)
             self._writing = True
         try:
             yield
         finally:
             with self._changed:
                 self._writing = False
-                self._tell_the_waiting()
+                self._notify_waiting()
 
-    def _tell_the_waiting(self) -> None:
+    def _notify_waiting(self) -> None:
         if self._queue:
             self._changed.notify_all()
 
-    def _wait_in_line(self, free: Callable[[], bool]) -> None:
-        """Wait until all who came before are in, and ``free`` says yes."""
+    def _wait_for_turn(self, free: Callable[[], bool]) -> None:
+        """Wait until all earlier threads have acquired the lock and ``free()`` is True."""
         if not self._queue and free():
             return
         ticket = object()
         self._queue.append(ticket)
         try:
             self._changed.wait_for(lambda: self._queue[0] is ticket and free())
-        finally:  # a wait can be interrupted, too
+        finally:  # also when the wait is interrupted
             self._queue.remove(ticket)
             self._changed.notify_all()

@@ -1,4 +1,4 @@
-"""What the state of an optimizer is made of, learned from the running code: one step of it on zeros."""
+"""Schema of an optimizer's state, obtained by one step of that optimizer on zeros, and validation against it."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,19 +16,19 @@ from regtta.state_validation import (
     require_tensor,
 )
 
-# How a step is carried out; torch has added these over time, so that files of older versions lack some.
+# Options that torch has added over time, so that files written with older versions may lack them.
 ADDED_BY_TORCH = ("foreach", "maximize", "capturable", "differentiable", "fused", "decoupled_weight_decay")
-_SCHEDULED = ("lr", "betas", "momentum")  # what torch's schedulers change
-# Counts, and sums and means of squares, of which roots are taken.
+_SCHEDULED = ("lr", "betas", "momentum")  # options that torch's schedulers change
+# Counts, and sums or means of squares, whose square roots are taken.
 _NEVER_NEGATIVE = ("step", "exp_avg_sq", "max_exp_avg_sq", "square_avg", "sum", "exp_inf")
 
 
 def state_of_zeros(make: Callable[[Iterable[nn.Parameter]], Optimizer], zeros: Tensor) -> dict[str, Any]:
-    """Return the state that an optimizer has of a parameter after one step by a gradient of zeros.
+    """Return the state that an optimizer keeps for one parameter after one step with a zero gradient.
 
     Args:
-        make: makes the optimizer.
-        zeros: the parameter's values, of the shape, dtype and device that matter.
+        make: creates the optimizer for the given parameters.
+        zeros: the initial parameter, which determines shape, dtype and device of the state.
 
     Example:
         >>> state = state_of_zeros(lambda p: torch.optim.Adam(p, lr=0.1), torch.zeros(3))
@@ -45,10 +45,10 @@ def state_of_zeros(make: Callable[[Iterable[nn.Parameter]], Optimizer], zeros: T
 def copy_for(
     cls: type[Optimizer], options: Mapping[str, Any], defaults: Mapping[str, Any]
 ) -> Callable[[Iterable[nn.Parameter]], Optimizer]:
-    """Return what makes an optimizer of torch's own class ``cls`` with the options of a running one's group."""
+    """Return a factory of optimizers of the torch class ``cls`` with the options of an existing parameter group."""
 
     def make(parameters: Iterable[nn.Parameter]) -> Optimizer:
-        # Not through the constructor: groups hold options that some constructors do not take.
+        # Bypass the constructor: groups hold options that some constructors do not accept.
         optimizer = cls.__new__(cls)
         groups = [{**options, "params": list(parameters)}]
         optimizer.__setstate__({"defaults": dict(defaults), "state": defaultdict(dict), "param_groups": groups})
@@ -58,7 +58,7 @@ def copy_for(
 
 
 def torch_class(optimizer: Optimizer) -> type[Optimizer] | None:
-    """Return the class of ``torch.optim`` that the optimizer is of, or is derived from; ``None`` for any other."""
+    """Return the ``torch.optim`` class of the optimizer or of its nearest such base class, or ``None``."""
     for cls in type(optimizer).__mro__:
         if cls.__module__.startswith("torch.optim") and issubclass(cls, Optimizer) and cls is not Optimizer:
             return cls
@@ -66,9 +66,17 @@ def torch_class(optimizer: Optimizer) -> type[Optimizer] | None:
 
 
 def require_value(path: str, key: str, value: object, example: object, shape: Sequence[int] | None) -> None:
-    """Raise unless ``value`` is of the kind of ``example``, a tensor of ``shape`` where that has one for itself."""
+    """Raise a StateError unless ``value`` has the type and dtype of ``example``.
+
+    Args:
+        path: path of the field in the state, for error messages.
+        key: name of the field in the optimizer's state.
+        value: the value to validate.
+        example: the value of a valid state.
+        shape: expected shape of a tensor; the shape of ``example`` if None.
+    """
     if isinstance(example, Tensor):
-        # Torch counts steps in the default dtype, which is the program's.
+        # Torch counts steps in the default dtype, which programs may change.
         doubled = key == "step" and isinstance(value, Tensor) and value.dtype == torch.float64
         dtype = torch.float64 if doubled else example.dtype
         least = 0.0 if key in _NEVER_NEGATIVE else None
@@ -80,14 +88,14 @@ def require_value(path: str, key: str, value: object, example: object, shape: Se
 
 
 def require_options(path: str, group: Mapping[str, Any], own: Mapping[str, Any]) -> None:
-    """Raise unless the options of a group are the running ones, but for those that torch's schedulers change."""
+    """Raise a StateError unless the options of ``group`` equal ``own``, except those that torch's schedulers change."""
     for name, value in own.items():
         if name == "params" or (name in ADDED_BY_TORCH and name not in group):
             continue
         at = f"{path}/{name}"
         if name not in group:
-            raise invalid(at, "there", None)
-        if name == "capturable":  # the execution's to decide
+            raise invalid(at, "present", None)
+        if name == "capturable":  # determined by the execution
             require_flag(at, group[name])
         elif name in _SCHEDULED and not isinstance(value, bool):
             _require_scheduled(at, group[name], value)
@@ -107,7 +115,7 @@ def _require_scheduled(path: str, value: object, own: object) -> None:
     else:
         require_number(path, value, least=0.0)
         if isinstance(own, float) and not isinstance(value, float):
-            raise invalid(path, "a number with a fraction", value)
+            raise invalid(path, "a float", value)
 
 
 def _same_option(value: object, own: object) -> bool:

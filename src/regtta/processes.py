@@ -1,8 +1,8 @@
-"""Several processes at work on one model together, through torch.distributed.
+"""Collective operations of processes that adapt one model together, through torch.distributed.
 
-Each process has some of the samples. What is computed over all of them is the same in every process, and so are its
-gradients: :meth:`Processes.gather` is differentiable, and a loss that every process computes alike is counted once by
-descending ``loss / size`` in each and summing the gradients.
+Each process holds a shard of the samples. Results over all samples, and their gradients, are the same in every process:
+:meth:`Processes.gather` is differentiable, and a loss that every process computes identically is counted once by
+minimizing ``loss / size`` in each and summing the gradients.
 """
 
 import itertools
@@ -21,60 +21,60 @@ Reduction = Literal["sum", "min", "max"]
 
 
 class Processes:
-    """One process by itself: all that is exchanged is what was put in.
+    """Collective operations of a single process, which are all trivial; :class:`Together` overrides them.
 
     Attributes:
-        rank: the number of this process, from 0.
-        size: how many there are.
+        rank: rank of this process, from 0.
+        size: number of processes.
     """
 
     rank: int = 0
     size: int = 1
 
     def counts(self, rows: int) -> list[int]:
-        """How many rows each process has, by rank."""
+        """Return the number of rows of each process, by rank."""
         return [rows]
 
     def dealt(self, rows: Tensor) -> list[int]:
-        """How many of the rows of a batch each process has, by rank; raises where they are not of one kind."""
+        """Return the number of rows of each process, by rank; raise unless all have the same row shape and dtype."""
         return [len(rows)]
 
     def in_step(self) -> AbstractContextManager[None]:
-        """What all processes do at the same time; one that breaks off in it has lost the others for good."""
+        """Mark a block of collective operations; after an error in it, this process can no longer synchronize."""
         return nullcontext()
 
-    def gather(self, rows: Tensor, counts: Sequence[int]) -> Tensor:  # noqa: ARG002 - of use to several
-        """The rows (n, ...) of all processes one below the other, by rank; differentiable.
+    def gather(self, rows: Tensor, counts: Sequence[int]) -> Tensor:  # noqa: ARG002 - used by the subclass
+        """Return the rows ``(n, ...)`` of all processes, concatenated by rank; differentiable.
 
-        The gradient of a process's rows is the sum of what all processes have to say about them.
+        The gradient of a process's rows is the sum of the gradients of all processes with respect to them.
         """
         return rows
 
-    def own(self, rows: Tensor, counts: Sequence[int]) -> Tensor:  # noqa: ARG002 - of use to several
-        """The part of this process of gathered ``rows``."""
+    def own(self, rows: Tensor, counts: Sequence[int]) -> Tensor:  # noqa: ARG002 - used by the subclass
+        """Return the slice of gathered ``rows`` that belongs to this process."""
         return rows
 
-    def reduce(self, values: Tensor, by: Reduction = "sum") -> Tensor:  # noqa: ARG002 - of use to several
-        """The sum, least or greatest over the processes of tensors of one shape; without gradients."""
+    def reduce(self, values: Tensor, by: Reduction = "sum") -> Tensor:  # noqa: ARG002 - used by the subclass
+        """Return the elementwise sum, minimum or maximum over the processes, without gradients."""
         return values
 
     def texts(self, text: str | None) -> list[str | None]:
-        """The text of each process, by rank."""
+        """Return the text of each process, by rank."""
         return [text]
 
     def first(self, text: str | None) -> str | None:
-        """The text of the first process that has one."""
+        """Return the text of the lowest rank that has one, or None."""
         return next((found for found in self.texts(text) if found is not None), None)
 
     def check_same(self, what: str, text: str) -> None:
-        """Raise unless all processes have the same ``text``."""
+        """Raise a MismatchError unless all processes have the same ``text``."""
 
 
 ALONE = Processes()
 
 
 def processes_of(group: "dist.ProcessGroup | None") -> Processes:
-    """The processes of a group of torch.distributed; this one by itself for ``None``, or for a group of one."""
+    """Return the processes of a torch.distributed group; :data:`ALONE` for ``None`` or a group of one."""
     if group is None:
         return ALONE
     together = Together(group)
@@ -82,78 +82,78 @@ def processes_of(group: "dist.ProcessGroup | None") -> Processes:
 
 
 class Together(Processes):
-    """The processes of a group. All of them must make the same calls in the same order.
+    """Collective operations of a process group. All processes must make the same calls in the same order.
 
     Args:
-        group: such as ``torch.distributed.group.WORLD``.
+        group: the process group, such as ``torch.distributed.group.WORLD``.
     """
 
     def __init__(self, group: "dist.ProcessGroup") -> None:
         if not dist.is_initialized():
             raise ProcessError(
-                "There is no group of processes. Call torch.distributed.init_process_group first, and start the "
-                "program with torchrun."
+                "The default process group is not initialized. Call torch.distributed.init_process_group first, and "
+                "start the program with torchrun."
             )
         self.group = group
         self.rank = dist.get_rank(group)
         self.size = dist.get_world_size(group)
         if self.rank < 0:
-            raise ProcessError("This process is not one of the group. Pass a group that it belongs to.")
-        self._lost = False
+            raise ProcessError("This process is not a member of the group. Pass a group that it belongs to.")
+        self._out_of_step = False
         on_gpu = dist.get_backend(group) == "nccl"
-        # What nccl carries lies on a GPU, what gloo carries in memory.
-        self._wire = torch.device("cuda", torch.cuda.current_device()) if on_gpu else torch.device("cpu")
+        # NCCL transfers GPU tensors, gloo CPU tensors.
+        self._device = torch.device("cuda", torch.cuda.current_device()) if on_gpu else torch.device("cpu")
 
     def counts(self, rows: int) -> list[int]:
-        """How many rows each process has, by rank."""
+        """Return the number of rows of each process, by rank."""
         return [int(count) for count in self._all(torch.tensor([rows]))]
 
     def dealt(self, rows: Tensor) -> list[int]:
-        """How many of the rows of a batch each process has, by rank; raises where they are not of one kind."""
+        """Return the number of rows of each process, by rank; raise unless all have the same row shape and dtype."""
         kind = zlib.crc32(f"{tuple(rows.shape[1:])} {rows.dtype}".encode())
         found = [part.tolist() for part in self._all(torch.tensor([len(rows), kind]))]
         other = next((rank for rank, (_, theirs) in enumerate(found) if theirs != found[0][1]), None)
         if other is not None:
             raise MismatchError(
-                f"Process {other} has samples of another shape or dtype than process 0; this one, {self.rank}, has "
-                f"{tuple(rows.shape[1:])} of {rows.dtype}. One without samples gives x[:0]."
+                f"Process {other} has samples of a different shape or dtype from process 0; this process, {self.rank}, "
+                f"has {tuple(rows.shape[1:])} of {rows.dtype}. A process without samples must pass x[:0]."
             )
         return [count for count, _ in found]
 
     @contextmanager
     def in_step(self) -> Iterator[None]:
-        """What all processes do at the same time; one that breaks off in it has lost the others for good."""
-        if self._lost:
+        """Mark a block of collective operations; after an error in it, this process can no longer synchronize."""
+        if self._out_of_step:
             raise ProcessError(
-                "This process broke off in the middle of what all do together, and is no longer in step with the "
-                "others. Start all of them again."
+                "This process failed during an earlier collective operation and is out of step with the others. "
+                "Restart all processes."
             )
         try:
             yield
         except BaseException:
-            self._lost = True
+            self._out_of_step = True
             raise
 
     def gather(self, rows: Tensor, counts: Sequence[int]) -> Tensor:
-        """The rows of all processes one below the other, by rank; differentiable."""
+        """Return the rows of all processes, concatenated by rank; differentiable."""
         gathered: Tensor = _Gather.apply(rows, self, tuple(counts))
         return gathered
 
     def own(self, rows: Tensor, counts: Sequence[int]) -> Tensor:
-        """The part of this process of gathered ``rows``."""
+        """Return the slice of gathered ``rows`` that belongs to this process."""
         start = sum(counts[: self.rank])
         return rows[start : start + counts[self.rank]]
 
     def reduce(self, values: Tensor, by: Reduction = "sum") -> Tensor:
-        """The sum, least or greatest over the processes of tensors of one shape; without gradients."""
+        """Return the elementwise sum, minimum or maximum over the processes, without gradients."""
         operation = {"sum": dist.ReduceOp.SUM, "min": dist.ReduceOp.MIN, "max": dist.ReduceOp.MAX}[by]
-        carried = values.detach().to(self._wire, copy=True).contiguous()
-        with _answered():
-            dist.all_reduce(carried, op=operation, group=self.group)
-        return carried.to(values.device)
+        reduced = values.detach().to(self._device, copy=True).contiguous()
+        with _peer_errors():
+            dist.all_reduce(reduced, op=operation, group=self.group)
+        return reduced.to(values.device)
 
     def texts(self, text: str | None) -> list[str | None]:
-        """The text of each process, by rank."""
+        """Return the text of each process, by rank."""
         data = torch.tensor(list(b"" if text is None else b"+" + text.encode()), dtype=torch.uint8)
         counts = self.counts(len(data))
         joined = bytes(self.joined(data, counts).tolist())
@@ -162,18 +162,18 @@ class Together(Processes):
         return [part[1:].decode() if part else None for part in parts]
 
     def check_same(self, what: str, text: str) -> None:
-        """Raise unless all processes have the same ``text``."""
+        """Raise a MismatchError unless all processes have the same ``text``."""
         found = self.texts(text)
         other = next((rank for rank, theirs in enumerate(found) if theirs != found[0]), None)
         if other is not None:
             raise MismatchError(
-                f"Process {other} has another {what} than process 0. All processes must be given the same."
+                f"Process {other} has a different {what} from process 0. Pass the same {what} to all processes."
             )
 
     def joined(self, rows: Tensor, counts: Sequence[int]) -> Tensor:
-        """The rows of all processes, without gradients; short ones travel padded, since all must be of one shape."""
+        """Return the rows of all processes without gradients, padded for the transfer, which requires equal shapes."""
         most = max(counts)
-        padded = rows.new_zeros(most, *rows.shape[1:], device=self._wire)
+        padded = rows.new_zeros(most, *rows.shape[1:], device=self._device)
         padded[: len(rows)] = rows.detach()
         if most == 0:
             return rows.detach()
@@ -181,16 +181,16 @@ class Together(Processes):
         return torch.cat(parts).to(rows.device)
 
     def _all(self, values: Tensor) -> list[Tensor]:
-        """The values of every process, all of one shape, by rank."""
-        carried = values.to(self._wire).contiguous()
-        parts = [torch.empty_like(carried) for _ in range(self.size)]
-        with _answered():
-            dist.all_gather(parts, carried, group=self.group)
+        """Return the values of every process, by rank; all must have the same shape."""
+        sent = values.to(self._device).contiguous()
+        parts = [torch.empty_like(sent) for _ in range(self.size)]
+        with _peer_errors():
+            dist.all_gather(parts, sent, group=self.group)
         return parts
 
 
 class _Gather(torch.autograd.Function):
-    """Rows of all processes, with the gradients of all processes back."""
+    """Differentiable all-gather of rows, whose backward pass sums the gradients of all processes."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, processes: Together, counts: tuple[int, ...]) -> Tensor:
@@ -204,11 +204,11 @@ class _Gather(torch.autograd.Function):
 
 
 @contextmanager
-def _answered() -> Iterator[None]:
+def _peer_errors() -> Iterator[None]:
     try:
         yield
-    except RuntimeError as error:  # torch.distributed has no error of its own for a peer that is gone
+    except RuntimeError as error:  # torch.distributed has no specific error for a lost peer
         raise ProcessError(
-            "Another process of the group has ended or does not answer, and none can go on without it. Its own error "
-            f"says why ({str(error).splitlines()[0]})."
+            "Another process of the group has ended or does not answer, and the others cannot continue without it. See "
+            f"the error of that process for the cause ({str(error).splitlines()[0]})."
         ) from error

@@ -1,4 +1,4 @@
-"""Where an adapted model comes from, in plain values that travel inside its file."""
+"""Provenance of an adapted model, stored as JSON in the file of an exported model."""
 
 import json
 import math
@@ -13,26 +13,26 @@ from regtta.errors import OptionError
 
 
 def utc_now() -> str:
-    """The present second, in ISO 8601 and UTC."""
+    """Return the current time in UTC, in ISO 8601 with a resolution of seconds."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Provenance:
-    """What made an adapted model; :meth:`regtta.Adapter.provenance` gives it.
+    """Provenance of an adapted model, as returned by :meth:`regtta.Adapter.provenance`.
 
     Attributes:
-        source: fingerprint of the model before it was adapted.
-        adapted: fingerprint of the model as it stands.
-        method: the method and its options, as :func:`regtta.options.described` has them.
-        head: name of the head, where the method looked at one.
-        samples_behind_statistics: how many samples the source statistics are of, where there were any.
-        batches: how many the adapter has seen.
-        learned: how many of them it learned from.
-        begun: when the stream began, in ISO 8601 and UTC.
-        exported: when this was written down.
-        regtta: the version that adapted.
-        torch: the version of torch.
+        source: fingerprint of the model before adaptation.
+        adapted: fingerprint of the adapted model.
+        method: the method and its options, as returned by :func:`regtta.options.described`.
+        head: name of the head, if the method uses one.
+        samples_behind_statistics: number of samples in the source statistics, if there are any.
+        batches: number of batches that the adapter has processed.
+        learned: number of batches that it has learned from.
+        begun: start time of the stream, in ISO 8601 and UTC.
+        exported: time of the export.
+        regtta: version of regtta.
+        torch: version of torch.
 
     Example:
         >>> import torch, regtta
@@ -59,24 +59,24 @@ class Provenance:
     torch: str = field(default_factory=lambda: str(torch.__version__))
 
     def plain(self) -> dict[str, object]:
-        """As JSON has it."""
+        """Return the fields as values that JSON can represent."""
         return {name: _finite(value) for name, value in asdict(self).items()}
 
     def text(self) -> str:
-        """As the JSON that files carry."""
+        """Return the fields as JSON."""
         return json.dumps(self.plain(), allow_nan=False)
 
     @classmethod
     def from_plain(cls, plain: object) -> "Provenance":
-        """Read what :meth:`plain` gave; a key too many, one too few or a wrong value is an error."""
+        """Restore a provenance from :meth:`plain`; raise an OptionError for unknown, missing or invalid fields."""
         if not isinstance(plain, Mapping):
-            raise OptionError(f"Expected a provenance, found {type(plain).__name__}.")
+            raise OptionError(f"Expected the provenance to be a JSON object, found {type(plain).__name__}.")
         known = {item.name for item in fields(cls)}
         unknown, missing = sorted(map(str, plain.keys() - known)), sorted(known - plain.keys())
         if unknown:
             raise OptionError(
-                f"The provenance has keys that regtta {__version__} does not know: {unknown}. Upgrade regtta if it "
-                f"was written by a newer one (it says {str(plain.get('regtta'))[:40]!r})."
+                f"The provenance has keys that regtta {__version__} does not know: {unknown}. Upgrade regtta if a "
+                f"newer version wrote it (it states {str(plain.get('regtta'))[:40]!r})."
             )
         if missing:
             raise OptionError(f"The provenance lacks {missing}.")
@@ -86,11 +86,11 @@ class Provenance:
 
     @classmethod
     def from_text(cls, text: str | bytes) -> "Provenance":
-        """Read what :meth:`text` gave."""
+        """Restore a provenance from the JSON that :meth:`text` returns."""
         try:
-            return cls.from_plain(json.loads(text, parse_constant=_refuse_constant))
+            return cls.from_plain(json.loads(text, parse_constant=_reject_constant))
         except (ValueError, RecursionError) as error:
-            raise OptionError("The provenance is not JSON.") from error
+            raise OptionError("The provenance is not valid JSON.") from error
 
 
 _COUNTS = ("samples_behind_statistics", "batches", "learned")
@@ -102,16 +102,16 @@ def _check(name: str, value: object) -> None:
     if value is None and name in _MAY_BE_NONE:
         return
     if name in _COUNTS:
-        # bool is an int to Python, and no count.
-        fits, wanted = type(value) is int and value >= 0, "a count"
+        # isinstance would accept bool.
+        valid, expected = type(value) is int and value >= 0, "a count"
     elif name in _DATES:
-        fits, wanted = _is_date(value), "a date in ISO 8601"
+        valid, expected = _is_date(value), "a date in ISO 8601"
     elif name == "method":
-        fits, wanted = isinstance(value, Mapping), "the options of a method"
+        valid, expected = isinstance(value, Mapping), "the options of a method"
     else:
-        fits, wanted = isinstance(value, str), "a text"
-    if not fits:
-        raise OptionError(f"Expected {name!r} in the provenance to be {wanted}, found {str(value)[:40]!r}.")
+        valid, expected = isinstance(value, str), "a string"
+    if not valid:
+        raise OptionError(f"Expected {name!r} in the provenance to be {expected}, found {str(value)[:40]!r}.")
 
 
 def _is_date(value: object) -> bool:
@@ -122,7 +122,7 @@ def _is_date(value: object) -> bool:
 
 
 def _finite(value: object) -> object:
-    """``value`` with infinities and NaNs as texts, which JSON has no other form for."""
+    """Return ``value`` with infinities and NaNs as strings, since JSON has no numbers for them."""
     if isinstance(value, Mapping):
         return {key: _finite(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -130,5 +130,5 @@ def _finite(value: object) -> object:
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _refuse_constant(name: str) -> float:
-    raise ValueError(f"{name} is no JSON")
+def _reject_constant(name: str) -> float:
+    raise ValueError(f"{name} is not valid JSON")

@@ -1,8 +1,8 @@
-"""Work on a GPU replayed from a CUDA graph: one call in place of hundreds, so that the GPU never waits for Python.
+"""Capture and replay of functions as CUDA graphs, which removes the launch overhead of hundreds of kernels.
 
-A graph repeats the same kernels on the same memory. So what is replayed must do the same at every call, on inputs of
-one shape. That is looked at before a graph is trusted: the call that captures is also made without the graph, and both
-must agree. Where they do not, or where a graph cannot be made, the work is done as before and the log says why.
+A graph repeats the same kernels on the same memory, so the function must perform the same operations on every call, on
+inputs of one shape. After capture, the results of the graph are compared with those of an eager call. If they differ,
+or if the capture fails, the function keeps running eagerly and a warning is logged.
 """
 
 import logging
@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-FIRST = 3  # calls on inputs of a shape before it is captured: libraries choose their kernels in these
-MOST = 4  # shapes that are captured: each holds on to the memory of a whole step
+FIRST = 3  # eager warm-up calls per input shape before the capture, in which libraries select their kernels
+MOST = 4  # captured input shapes: each graph keeps the memory of a whole step allocated
 
 Tensors = tuple[Tensor, ...]
 
@@ -21,24 +21,24 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass
-class _Kind:
-    """Inputs of one shape and dtype."""
+class _Entry:
+    """Cache entry for inputs of one signature (shapes and dtypes)."""
 
     calls: int = 0
-    refused: bool = False
+    eager: bool = False
     graph: torch.cuda.CUDAGraph | None = None
     inputs: Tensors = field(default=())
     outputs: Tensors = field(default=())
 
 
 class Replay:
-    """A function of tensors on a GPU, replayed from a graph from its fourth call on inputs of one shape on.
+    """Wrapper of a function of GPU tensors that replays it as a CUDA graph from the fourth call per input shape on.
 
     Args:
-        body: takes and gives tensors on the GPU; may change others in place, always the same ones.
-        what: it is, for the log.
-        tolerance: how far a graph's results may be from those of the function itself, relative to the largest.
-        undo: takes back what a call has changed.
+        body: maps GPU tensors to GPU tensors; it may update other tensors in place, the same ones on every call.
+        what: name of the function in log messages.
+        tolerance: largest allowed difference between the results of graph and eager call, relative to the maximum.
+        undo: reverts the in-place updates of the last call.
     """
 
     def __init__(
@@ -48,69 +48,69 @@ class Replay:
         self._what = what
         self._tolerance = tolerance
         self._undo = undo
-        self._kinds: dict[tuple[object, ...], _Kind] = {}
+        self._entries: dict[tuple[object, ...], _Entry] = {}
         self._stream: torch.cuda.Stream | None = None
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
 
     @property
     def graphs(self) -> int:
-        """How many shapes are replayed."""
-        return sum(kind.graph is not None for kind in self._kinds.values())
+        """Number of captured input shapes."""
+        return sum(entry.graph is not None for entry in self._entries.values())
 
     def forget(self) -> None:
-        """Drop all graphs: what they write to is there no more."""
-        self._kinds.clear()
+        """Drop all graphs, for use when the tensors that they write to have been replaced."""
+        self._entries.clear()
 
     def __call__(self, *inputs: Tensor) -> Tensors:
-        """The function's results, which later calls leave alone."""
-        with torch.cuda.device(inputs[0].device):  # streams and graphs are those of the device that is current
+        """Return the results of the function; later calls do not overwrite them."""
+        with torch.cuda.device(inputs[0].device):  # streams and graphs belong to the current device
             return self._results(inputs)
 
     def _results(self, inputs: Tensors) -> Tensors:
-        kind = self._kinds.setdefault(tuple((x.shape, x.dtype) for x in inputs), _Kind())
-        if kind.graph is None and not kind.refused and kind.calls >= FIRST:
-            results = self._captured(kind, inputs)
+        entry = self._entries.setdefault(tuple((x.shape, x.dtype) for x in inputs), _Entry())
+        if entry.graph is None and not entry.eager and entry.calls >= FIRST:
+            results = self._captured(entry, inputs)
             if results is not None:
                 return results
-        if kind.graph is not None:
-            return _replayed(kind, inputs)
-        kind.calls += 1
-        if kind.calls == 1 and self.graphs:
-            self._tell(f"on a batch of shape {tuple(inputs[0].shape)} is made without a graph, which is of another")
-        return self._aside(inputs)
+        if entry.graph is not None:
+            return _replayed(entry, inputs)
+        entry.calls += 1
+        if entry.calls == 1 and self.graphs:
+            self._warn(f"on a batch of shape {tuple(inputs[0].shape)} runs without a graph: the captured shapes differ")
+        return self._run_eagerly(inputs)
 
-    def _captured(self, kind: _Kind, inputs: Tensors) -> Tensors | None:
-        """The results by a new graph, or None where there can be none."""
+    def _captured(self, entry: _Entry, inputs: Tensors) -> Tensors | None:
+        """Capture a graph and return its results, or None if no valid graph can be captured."""
         if self.graphs >= MOST:
-            kind.refused = True
-            self._tell(f"is replayed for {MOST} shapes of batches already; others are made without a graph")
+            entry.eager = True
+            self._warn(f"is already captured for {MOST} batch shapes, the maximum; other shapes run without a graph")
             return None
         try:
-            self._capture(kind, inputs)
+            self._capture(entry, inputs)
         except RuntimeError as error:
-            self._refuse(kind, f"cannot be captured ({str(error).splitlines()[0]})")
+            self._discard(entry, f"cannot be captured ({str(error).splitlines()[0]})")
             return None
-        expected = self._aside(inputs)
+        expected = self._run_eagerly(inputs)
         if self._undo is not None:
             self._undo()
-        found = _replayed(kind, inputs)
+        found = _replayed(entry, inputs)
         if _agree(expected, found, self._tolerance):
             return found
         if self._undo is not None:
             self._undo()
-        self._refuse(kind, "gives other numbers when replayed: the model does not do the same at every call")
+        self._discard(entry, "returns different values when replayed: the model does not do the same on every call")
         return None
 
-    def _capture(self, kind: _Kind, inputs: Tensors) -> None:
-        kind.inputs = tuple(x.clone() for x in inputs)
+    def _capture(self, entry: _Entry, inputs: Tensors) -> None:
+        entry.inputs = tuple(x.clone() for x in inputs)
         graph = torch.cuda.CUDAGraph()
-        # Other threads may use the GPU meanwhile.
+        # Other threads may use the GPU during the capture.
         with torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"):
-            kind.outputs = self._body(*kind.inputs)
-        kind.graph = graph
+            entry.outputs = self._body(*entry.inputs)
+        entry.graph = graph
 
-    def _aside(self, inputs: Tensors) -> Tensors:
-        """A plain call, on a stream of its own: what is to be captured must have run on one before."""
+    def _run_eagerly(self, inputs: Tensors) -> Tensors:
+        """Call the function on a side stream, as CUDA graphs require of warm-up calls."""
         if self._stream is None:
             self._stream = torch.cuda.Stream(inputs[0].device)  # type: ignore[no-untyped-call]
         self._stream.wait_stream(torch.cuda.current_stream())
@@ -119,22 +119,23 @@ class Replay:
         torch.cuda.current_stream().wait_stream(self._stream)
         return results
 
-    def _refuse(self, kind: _Kind, why: str) -> None:
-        kind.graph, kind.inputs, kind.outputs, kind.refused = None, (), (), True
-        self._tell(f"{why}; it is made without a graph")
+    def _discard(self, entry: _Entry, reason: str) -> None:
+        entry.graph, entry.inputs, entry.outputs, entry.eager = None, (), (), True
+        self._warn(f"{reason}; it runs without a graph")
 
-    def _tell(self, why: str) -> None:
-        if why not in self._told:
-            self._told.add(why)
-            logger.warning("%s %s.", self._what, why)
+    def _warn(self, message: str) -> None:
+        """Log a warning, once per message."""
+        if message not in self._warned:
+            self._warned.add(message)
+            logger.warning("%s %s.", self._what, message)
 
 
-def _replayed(kind: _Kind, inputs: Tensors) -> Tensors:
-    for there, here in zip(kind.inputs, inputs, strict=True):
-        there.copy_(here, non_blocking=True)
-    if kind.graph is not None:
-        kind.graph.replay()
-    return tuple(result.clone() for result in kind.outputs)
+def _replayed(entry: _Entry, inputs: Tensors) -> Tensors:
+    for static, value in zip(entry.inputs, inputs, strict=True):
+        static.copy_(value, non_blocking=True)
+    if entry.graph is not None:
+        entry.graph.replay()
+    return tuple(result.clone() for result in entry.outputs)
 
 
 def _agree(expected: Tensors, found: Tensors, tolerance: float) -> bool:

@@ -1,4 +1,4 @@
-"""BatchNorm over a batch whose samples lie in several processes."""
+"""Synchronized BatchNorm over a batch that is sharded across processes."""
 
 from dataclasses import dataclass
 
@@ -11,20 +11,23 @@ from regtta.processes import ALONE, Processes
 
 @dataclass(frozen=True)
 class Shares:
-    """A batch dealt to processes.
+    """Sharding of one batch across processes.
 
     Attributes:
-        processes: who has the samples.
-        empty: whether this one has none, and runs the model on a sample that stands for nothing.
+        processes: the processes that hold the shards.
+        empty: True if the shard of this process is empty; it then runs the model on a dummy sample of weight 0.
     """
 
     processes: Processes = ALONE
     empty: bool = False
 
     def statistics(self, inputs: Tensor) -> tuple[Tensor, Tensor, int]:
-        """Mean and biased variance (C,) of inputs (B, C, ...) over the whole batch, and the values behind each.
+        """Return mean ``(C,)`` and biased variance ``(C,)`` over the whole batch, and the number of values per channel.
 
-        Differentiable. Means and variances of the processes are pooled, so that no digits cancel.
+        Differentiable. Pools per-process means and variances instead of sums of squares, to avoid cancellation.
+
+        Args:
+            inputs: ``(B, C, ...)``, the shard of this process.
         """
         inputs = inputs.to(torch.promote_types(inputs.dtype, torch.float32))
         dims = [dim for dim in range(inputs.ndim) if dim != 1]
@@ -33,18 +36,18 @@ class Shares:
         if self.processes.size == 1:
             return mean, variance, values
         own = torch.tensor([0 if self.empty else values], device=mean.device, dtype=torch.float64)
-        each = [1] * self.processes.size
-        counts = self.processes.gather(own, each)
-        pooled = self.processes.gather(torch.stack([mean, variance]).unsqueeze(0), each)
+        one_row_each = [1] * self.processes.size
+        counts = self.processes.gather(own, one_row_each)
+        pooled = self.processes.gather(torch.stack([mean, variance]).unsqueeze(0), one_row_each)
         weights = (counts / counts.sum()).to(mean.dtype).unsqueeze(1)
         mean = (weights * pooled[:, 0]).sum(dim=0)
         variance = (weights * (pooled[:, 1] + (pooled[:, 0] - mean) ** 2)).sum(dim=0)
         return mean, variance, int(counts.sum())
 
     def normalise(self, layer: _BatchNorm, inputs: Tensor) -> Tensor:
-        """What ``layer`` in training mode gives on this process's part of the batch; its running statistics follow."""
+        """Return the training-mode output of ``layer`` for this process's shard and update its running statistics."""
         mean, variance, values = self.statistics(inputs)
-        _follow(layer, mean.detach(), variance.detach() * (values / max(1, values - 1)))
+        _update_running_statistics(layer, mean.detach(), variance.detach() * (values / max(1, values - 1)))
         shape = [1, -1] + [1] * (inputs.ndim - 2)
         scale = torch.rsqrt(variance + layer.eps)
         if layer.affine:
@@ -56,13 +59,13 @@ class Shares:
 
 
 @torch.no_grad()
-def _follow(layer: _BatchNorm, mean: Tensor, variance: Tensor) -> None:
-    """Move the running statistics by the layer's momentum; without one they are a plain mean."""
+def _update_running_statistics(layer: _BatchNorm, mean: Tensor, variance: Tensor) -> None:
+    """Update by the layer's momentum, or as a cumulative average if ``momentum`` is None."""
     if layer.running_mean is None or layer.running_var is None:
         return
-    share = layer.momentum
+    momentum = layer.momentum
     if layer.num_batches_tracked is not None:
         layer.num_batches_tracked.add_(1)
-        share = 1 / int(layer.num_batches_tracked) if share is None else share
-    for running, now in ((layer.running_mean, mean), (layer.running_var, variance)):
-        running.lerp_(now.to(running), share or 0.0)
+        momentum = 1 / int(layer.num_batches_tracked) if momentum is None else momentum
+    for running, current in ((layer.running_mean, mean), (layer.running_var, variance)):
+        running.lerp_(current.to(running), momentum or 0.0)

@@ -1,4 +1,4 @@
-"""A module's forward pass stood in for by another, for a while."""
+"""Temporary override of a module's ``forward``."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,9 +7,9 @@ from torch import nn
 
 
 def stand_in(module: nn.Module, forward: Callable[..., Any]) -> Callable[[], None]:
-    """Have ``forward`` called in place of the module's own; gives back what ends that.
+    """Override the module's ``forward`` and return a function that removes the override.
 
-    Nothing of the module is rewritten: its hooks are called as before, and a stand-in that it had comes back.
+    Hooks of the module are still called, and removal restores an earlier override.
 
     Example:
         >>> import torch

@@ -1,7 +1,7 @@
-"""Checks on saved states, made before anything is loaded from them.
+"""Validation of saved states before anything is loaded from them.
 
-A state comes from a file, and a file may be damaged or hostile: a tensor of another shape corrupts memory in kernels
-that trust it, and a value of another type fails many batches later. Every function here takes the path of a field, such
+States come from files, which may be damaged or malicious: a tensor of the wrong shape corrupts memory in kernels that
+do not check it, and a value of the wrong type fails many batches later. Every function takes the path of a field, such
 as ``learner/batch_norm/updates``, and raises a :class:`regtta.errors.StateError` that names it.
 """
 
@@ -14,16 +14,16 @@ from torch import Tensor
 
 from regtta.errors import StateError
 
-# Beyond it, a float cannot count any more.
+# Largest integer up to which a float64 represents every integer.
 MOST_COUNTED = 2**53
 _LONGEST_SHOWN = 80
 
 
 def validate_part(part: object, state: object, path: str) -> None:
-    """Validate ``state`` by ``part.validate_state``, where that speaks for what the part writes.
+    """Validate ``state`` with ``part.validate_state``, if that applies to the state that ``part`` writes.
 
-    A subclass that overrides ``state_dict`` alone writes a state that the inherited ``validate_state`` knows nothing
-    of; such states, those of users' own rules and guards, are left to their ``load_state_dict``.
+    A user-defined rule or guard may override ``state_dict`` but not ``validate_state``. The inherited
+    ``validate_state`` does not apply to such a state, which is then validated by ``load_state_dict`` alone.
     """
     classes = type(part).__mro__
     writes = next((number for number, cls in enumerate(classes) if "state_dict" in vars(cls)), len(classes))
@@ -33,23 +33,23 @@ def validate_part(part: object, state: object, path: str) -> None:
 
 
 def invalid(path: str, expected: str, found: object) -> StateError:
-    """Return the error for the field at ``path``."""
+    """Return the StateError for an invalid value ``found`` at ``path``."""
     return StateError(
-        f"The state cannot be resumed: expected {path} to be {expected}, found {_in_words(found)}. Put back a copy of "
-        "the file it comes from, or begin anew."
+        f"The state cannot be resumed: expected {path} to be {expected}, found {_summary(found)}. Restore the file "
+        "from a backup, or restart without it."
     )
 
 
 def require_mapping(
     path: str, value: object, keys: Collection[object] | None = None, *, others: bool = False
 ) -> Mapping[Any, Any]:
-    """Return ``value``, a mapping that has ``keys`` where these are given, and no others unless they are allowed."""
+    """Return ``value`` if it is a mapping with exactly the given ``keys``; ``others`` allows additional keys."""
     if not isinstance(value, Mapping):
-        raise invalid(path or "it", "a dict", value)
+        raise invalid(path or "the state", "a dict", value)
     if keys is not None:
         for key in keys:
             if key not in value:
-                raise invalid(f"{path}/{key}" if path else str(key), "there", None)
+                raise invalid(f"{path}/{key}" if path else str(key), "present", None)
         for key in () if others else value:
             if key not in keys:
                 raise invalid(f"{path}/{key}" if path else str(key), "absent", value[key])
@@ -57,7 +57,7 @@ def require_mapping(
 
 
 def require_sequence(path: str, value: object, *, most: int | None = None) -> Sequence[Any]:
-    """Return ``value``, a list or tuple of at most ``most`` items."""
+    """Return ``value`` if it is a list or tuple of at most ``most`` items."""
     if not isinstance(value, list | tuple):
         raise invalid(path, "a list", value)
     if most is not None and len(value) > most:
@@ -66,14 +66,14 @@ def require_sequence(path: str, value: object, *, most: int | None = None) -> Se
 
 
 def require_count(path: str, value: object, *, least: int = 0, most: int = MOST_COUNTED) -> int:
-    """Return ``value``, a whole number from ``least`` to ``most``."""
+    """Return ``value`` if it is an integer in ``[least, most]``."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise invalid(path, f"a whole number from {least} to {most}", value)
+        raise invalid(path, f"an integer from {least} to {most}", value)
     return value
 
 
 def require_number(path: str, value: object, *, least: float = -math.inf) -> float:
-    """Return ``value``, a finite number of at least ``least``."""
+    """Return ``value`` as a float if it is a finite number not less than ``least``."""
     number = isinstance(value, float) or (isinstance(value, int) and not isinstance(value, bool))
     if not number or not least <= value <= torch.finfo(torch.float64).max:  # type: ignore[operator]
         raise invalid(path, "a finite number" + ("" if least == -math.inf else f" of at least {least:g}"), value)
@@ -81,49 +81,49 @@ def require_number(path: str, value: object, *, least: float = -math.inf) -> flo
 
 
 def require_flag(path: str, value: object) -> bool:
-    """Return ``value``, true or false."""
+    """Return ``value`` if it is a bool."""
     if not isinstance(value, bool):
-        raise invalid(path, "true or false", value)
+        raise invalid(path, "True or False", value)
     return value
 
 
 def require_text(path: str, value: object) -> str:
-    """Return ``value``, a text."""
+    """Return ``value`` if it is a string."""
     if not isinstance(value, str):
-        raise invalid(path, "a text", value)
+        raise invalid(path, "a string", value)
     return value
 
 
 def require_tensor(
     path: str, value: object, shape: Sequence[int | None], dtype: torch.dtype, *, least: float | None = None
 ) -> Tensor:
-    """Return ``value``, a dense tensor of ``shape`` and ``dtype`` whose values are finite.
+    """Return ``value`` if it is a dense tensor of ``shape`` and ``dtype`` with finite values.
 
     Args:
-        path: of the field.
-        value: what the state holds there.
-        shape: the size of each dimension; ``None`` for any.
-        dtype: of the values.
-        least: the smallest value allowed.
+        path: path of the field.
+        value: the value to validate.
+        shape: expected size of each dimension; ``None`` for any.
+        dtype: expected dtype.
+        least: smallest value allowed.
     """
     sizes = tuple("any" if size is None else size for size in shape)
     expected = f"a tensor of shape ({', '.join(map(str, sizes))}) and {dtype}"
     if not isinstance(value, Tensor) or value.layout is not torch.strided or value.is_quantized:
         raise invalid(path, expected, value)
-    fits = len(shape) == value.ndim and all(size in (None, has) for size, has in zip(shape, value.shape, strict=True))
+    fits = len(shape) == value.ndim and all(want in (None, has) for want, has in zip(shape, value.shape, strict=True))
     if not fits or value.dtype != dtype:
         raise invalid(path, expected, value)
     if (dtype.is_floating_point or dtype.is_complex) and not bool(value.isfinite().all()):
-        raise invalid(path, "finite", "NaN or an infinity in it")
+        raise invalid(path, "finite", "NaN or infinite values")
     if least is not None and value.numel() and not bool((value >= least).all()):
         raise invalid(path, f"at least {least:g} everywhere", float(value.min()))
     return value
 
 
 def require_like(path: str, value: object, origin: Tensor) -> Tensor:
-    """Return ``value``, a tensor of the shape and dtype of ``origin``, not finite only where it equals ``origin``.
+    """Return ``value`` if it has the shape and dtype of ``origin`` and is finite wherever it differs from ``origin``.
 
-    A trained model may hold infinities, such as a mask of −∞; they stay what they are.
+    A trained model may contain infinities, such as a mask of −∞, which adaptation does not change.
     """
     if not isinstance(value, Tensor) or value.layout is not torch.strided or value.is_quantized:
         raise invalid(path, f"a tensor of shape {tuple(origin.shape)} and {origin.dtype}", value)
@@ -133,17 +133,17 @@ def require_like(path: str, value: object, origin: Tensor) -> Tensor:
         here = origin.to(value.device)
         same = (value == here) | (value.isnan() & here.isnan())
         if not bool((value.isfinite() | same).all()):
-            raise invalid(path, "finite where the model was when the stream began", "NaN or an infinity in it")
+            raise invalid(path, "finite wherever the initial model is finite", "NaN or infinite values")
     return value
 
 
-def _in_words(found: object) -> str:
+def _summary(found: object) -> str:
     if found is None:
         return "nothing"
     if isinstance(found, Tensor):
         return f"a tensor of shape {tuple(found.shape)} and {found.dtype}"
     if isinstance(found, int) and found.bit_length() > 64:
-        return f"a number of {found.bit_length()} bits"  # Python refuses to write longer ones out
+        return f"an integer of {found.bit_length()} bits"  # Python limits the conversion of large integers to strings
     if isinstance(found, str | int | float):
         text = found if isinstance(found, str) else repr(found)
         return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"

@@ -115,7 +115,7 @@ def test_a_model_that_cannot_be_traced_is_told_after_its_first_batch(workspace: 
     common = ["adapt", "--model", "branching:Branching", "--method", "bn_adapt", "--data", "target.csv",
               "--target", "y", "--batch-size", "7"]  # fmt: skip
     line = refusal(*common, "--predictions", "p.csv", "--export", "m.pt2")
-    assert "torch.export cannot follow the model" in line
+    assert "torch.export cannot trace the model" in line
     assert len(branching.seen) < 7  # of ten batches
     assert not Path("m.pt2").exists()
     assert not Path("p.csv").exists()
@@ -140,7 +140,7 @@ def test_predictions_outlive_a_model_that_onnx_cannot_hold(workspace: Path, refu
     ("name", "content", "words"),
     [
         ("m.onnx", b"hello there", "not an ONNX file"),
-        ("m.pt2", b"hello there", "not a program of torch.export"),
+        ("m.pt2", b"hello there", "not a torch.export program"),
         ("m.onnx", None, "no file m.onnx"),
         ("m.pt2", None, "no file m.pt2"),
     ],

@@ -179,7 +179,7 @@ def test_a_checkpoint_that_exists_is_not_begun_over(workspace, statistics):
         ({"shuffle_seed": 1}, "another --shuffle-seed"),
         ({"target": None}, "another --target"),
         ({"data": "target.csv"}, "another --data"),
-        ({"settings": ("k=2",)}, "another method"),
+        ({"settings": ("k=2",)}, "method of the state"),
     ],
 )
 def test_a_checkpoint_of_another_stream(workspace, statistics, others, words):

@@ -47,5 +47,5 @@ def test_each_process_has_its_own_gpu_and_the_same_random_numbers(tmp_path):
     assert first["numbers"] == second["numbers"]
     assert first["group"]
     assert second["group"]
-    assert "another kind of device" in first["apart"]
-    assert "another kind of device" in second["apart"]
+    assert "a different kind of device" in first["apart"]
+    assert "a different kind of device" in second["apart"]

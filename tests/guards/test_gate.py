@@ -145,7 +145,7 @@ def test_options_that_cannot_be_meant(options):
 
 def test_without_statistics_it_is_a_clear_error():
     model, _ = regressor.trained()
-    with pytest.raises(StatisticsError, match="guards Gate compare with the source"):
+    with pytest.raises(StatisticsError, match="guards Gate need source statistics"):
         regtta.Adapter(model, regtta.BNAdapt(), guards=[Gate()])
     with pytest.raises(StatisticsError, match="The guard Gate compares features"):
         Gate().start(GuardContext())

@@ -37,7 +37,7 @@ def test_it_says_loudly_what_it_is_and_takes_labels_alone(caplog):
         adapter = regtta.Adapter(zoo.mlp(), regtta.Oracle())
     assert "learns from target labels" in caplog.text
     x = zoo.table(8)
-    with pytest.raises(BatchError, match=r"oracle learns from labels: call adapt\(x, targets=y\)"):
+    with pytest.raises(BatchError, match=r"oracle learns from labels, .* Call adapt\(x, targets=y\)"):
         adapter.adapt(x)
     with pytest.raises(BatchError, match=r"Targets of shape \(7,\) do not fit outputs of shape \(8, 1\)"):
         adapter.adapt(x, targets=torch.ones(7))

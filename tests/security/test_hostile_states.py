@@ -131,7 +131,7 @@ def test_the_error_names_the_field(name, field, value):
     told = str(caught.value)
     for key in keys if field != "good" else ("good",):
         assert key in told
-    assert "begin anew" in told
+    assert "Restore the file from a backup" in told
 
 
 @pytest.mark.parametrize("field", ["lr", "betas", "eps", "weight_decay", "params"])

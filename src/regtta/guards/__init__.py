@@ -1,4 +1,4 @@
-"""What refuses a batch or a step, and what undoes one. A guard is one class here; users combine them as they like."""
+"""Guards, which exclude samples, reject batches or steps, and roll the model back; users may combine them freely."""
 
 from regtta.guards.base import (
     Exclusion,
@@ -21,7 +21,7 @@ from regtta.guards.steps import BoundedDisplacement, BoundedLoss, FiniteStep
 from regtta.guards.streams import BeyondReweighting, SteadyStream
 
 DEFAULT: tuple[Guard, ...] = (FiniteInputs(), OutlierRows(), SeveralSamples(), VariedInputs(), FiniteStep())
-"""Leaves out samples that are not finite or absurdly far from the others; refuses only what cannot be learned from."""
+"""Default guards: exclude non-finite samples and extreme outliers; reject only batches that cannot be learned from."""
 
 SAFE: tuple[Guard, ...] = (
     FiniteInputs(),
@@ -38,8 +38,8 @@ SAFE: tuple[Guard, ...] = (
     OutputRange(),
     HealthCheck(),
 )
-"""For production: learns only from a shift that is there, that labels alone do not explain, in a steady stream;
-returns to the last good model when something runs away, and to the source model when the shift is over."""
+"""Guards for production: learn only from a significant shift that is not a label shift, in a stationary stream; roll
+back to the last good model on divergence, and to the source model when the shift is over."""
 
 __all__ = [
     "DEFAULT",

@@ -1,10 +1,10 @@
-"""Base classes of guards, and what they are given.
+"""Base classes of guards and the types of their arguments and results.
 
-A guard is a frozen dataclass of thresholds; ``start`` returns its :class:`GuardState` for one stream: what it
-remembers. A state has three methods. ``exclude_rows`` comes first and names samples to leave out: nothing is learned
-from them, and no other guard sees them. ``before_step`` may refuse the rest of the batch before it is learned from,
-``after_step`` the step: either returns ``None`` for yes, or the reason why not. What is refused leaves weights, running
-statistics, optimizer and the method's own memory exactly as they were, and the batch is predicted in eval mode.
+A guard is a frozen dataclass of thresholds; ``start`` returns its :class:`GuardState` for one stream, which has three
+methods. ``exclude_rows`` is called first and returns samples to exclude from learning; later guards do not see them.
+``before_step`` may reject the remaining batch before it is learned from, ``after_step`` the step; both return ``None``
+to accept, or the reason for the rejection. A rejection leaves weights, running statistics, optimizer and the state of
+the method unchanged, and the batch is predicted in eval mode.
 """
 
 import math
@@ -26,19 +26,19 @@ from regtta.whitening import Whitening
 
 RunPass = Callable[[Tensor, Sequence[int]], Forward]
 
-FEW = 64  # coordinates whose products a CPU makes sooner than a GPU is asked for them
+FEW = 64  # number of coordinates up to which their products are faster on the CPU than launching GPU kernels
 
 
 class IncomingBatch:
-    """A batch before it is learned from. Forward passes are made when first asked for, in eval mode, and once.
+    """Batch that has not been learned from yet, with lazily computed and cached forward passes in eval mode.
 
     Args:
-        inputs: (B, ...) on the model's device; where samples lie in several processes, those of this one.
-        current: runs the model as it is now on samples of this process and, by how many each has, of all others.
-        source: runs the model as it was when the stream began; the same pass while nothing has moved.
-        moved: whether anything has.
-        processes: who has samples of the batch.
-        counts: how many each has.
+        inputs: ``(B, ...)`` on the model's device; with several processes, the shard of this process.
+        current: runs the current model, given the shard of this process and the number of samples of each process.
+        source: runs the source model; not called while the current model equals the source model.
+        moved: True if the current model differs from the source model.
+        processes: the processes that share the batch.
+        counts: number of samples of each process.
     """
 
     def __init__(
@@ -63,19 +63,19 @@ class IncomingBatch:
 
     @property
     def peaks(self) -> Sequence[float]:
-        """(C,) the largest magnitude of each column of the inputs, see :mod:`regtta.outliers`, over all processes.
+        """Largest magnitude ``(C,)`` of each column of the inputs over all processes, see :mod:`regtta.outliers`.
 
-        Not finite where a sample is not; empty for inputs of whole numbers and for a batch without samples.
+        Not finite where a sample is not finite; empty for integer inputs and for an empty batch.
         """
-        return self._glance[0]
+        return self._peaks_and_variation[0]
 
     def columns(self) -> Columns:
-        """Return the samples of all processes in a few columns (C, B)."""
+        """Return the samples of all processes as columns ``(C, B)``."""
         return as_columns(self._values)
 
     @cached_property
     def not_finite(self) -> Tensor | None:
-        """(B,) true where a sample of this process has a NaN or an infinity in it; None if none of any process has."""
+        """Mask ``(B,)`` of this process's samples with NaN or infinite values; None if no process has such samples."""
         if all(map(math.isfinite, self.peaks)) and not self.inputs.is_complex():
             return None
         finite = self.inputs.isfinite()
@@ -83,95 +83,95 @@ class IncomingBatch:
         return rows if bool(self.processes.reduce(rows.sum())) else None
 
     def without(self, rows: Tensor) -> "IncomingBatch":
-        """Return the batch less the samples of this process that ``rows`` (B,) marks.
+        """Return the batch without the samples of this process in the mask ``rows`` ``(B,)``.
 
-        Passes that were made stay made: their rows of the other samples are taken.
+        Cached forward passes are reused for the remaining samples.
         """
         kept = self.inputs[~rows]
         counts = self.processes.counts(len(kept))
         rest = IncomingBatch(
             kept, self._run_current, self._run_source, moved=self.moved, processes=self.processes, counts=counts
         )
-        made = {name: self.__dict__[name] for name in ("source", "current") if name in self.__dict__}
-        if made:
-            everywhere = ~self.processes.gather(rows.to(torch.uint8), self.counts).bool()
-            for name, forward in made.items():
-                rest.__dict__[name] = Forward(forward.features[everywhere], forward.outputs[everywhere])
-        if not self.moved and made:  # both names are of one pass
+        cached = {name: self.__dict__[name] for name in ("source", "current") if name in self.__dict__}
+        if cached:
+            kept_of_all = ~self.processes.gather(rows.to(torch.uint8), self.counts).bool()
+            for name, forward in cached.items():
+                rest.__dict__[name] = Forward(forward.features[kept_of_all], forward.outputs[kept_of_all])
+        if not self.moved and cached:  # both names refer to the same forward pass
             rest.__dict__["source"] = rest.current
         return rest
 
     @cached_property
     def varied(self) -> bool:
-        """Whether two samples, of whatever processes, differ."""
-        return self._glance[1] or bool(self.processes.reduce((self.inputs != self._first_sample).sum()))
+        """True if not all samples of all processes are equal."""
+        return self._peaks_and_variation[1] or bool(self.processes.reduce((self.inputs != self._first_sample).sum()))
 
     @cached_property
     def _values(self) -> Tensor:
         return self.processes.gather(column_values(self.inputs), self.counts)
 
     @cached_property
-    def _glance(self) -> tuple[Sequence[float], bool]:
-        """The peaks, and whether the first and the last sample of one process differ, in one read from the device."""
+    def _peaks_and_variation(self) -> tuple[Sequence[float], bool]:
+        """The peaks, and True if the first and the last sample of a single process differ, in one device transfer."""
         inputs, alone = self.inputs, self.processes.size == 1
         if self.size == 0 or not inputs.is_floating_point():
             return (), False
         peaks = self._values.abs().amax(dim=0)
         if alone and inputs.is_cuda:
-            *found, gap = torch.cat([peaks, torch.dist(inputs[-1], inputs[0], p=math.inf)[None]]).tolist()
-            return found, gap != 0
+            *found, distance = torch.cat([peaks, torch.dist(inputs[-1], inputs[0], p=math.inf)[None]]).tolist()
+            return found, distance != 0
         return peaks.tolist(), alone and not torch.equal(inputs[-1], inputs[0])
 
     @cached_property
     def _first_sample(self) -> Tensor:
-        """(1, ...) the first sample of all processes."""
+        """First sample ``(1, ...)`` over all processes."""
         return self.processes.gather(self.inputs[:1], [min(1, count) for count in self.counts])[:1]
 
     @cached_property
     def current(self) -> Forward:
-        """Features and outputs of the model as it is now."""
+        """Features and outputs of the current model."""
         if not self.moved and "source" in self.__dict__:
             return self.source
         return self._run_current(self.inputs, self.counts)
 
     @cached_property
     def source(self) -> Forward:
-        """Features and outputs of the model as it was when the stream began."""
+        """Features and outputs of the source model."""
         if not self.moved or self._run_source is None:
             return self.current
         return self._run_source(self.inputs, self.counts)
 
     def coordinates(self, whitening: Whitening, forward: Forward) -> Tensor:
-        """Whitened coordinates (B, k) of one of the two passes, made once however many guards look at them."""
-        place = (id(whitening), id(forward))
-        if place not in self._whitened:
-            self._whitened[place] = whitening(forward.features)
-        return self._whitened[place]
+        """Return whitened coordinates ``(B, k)`` of one of the two forward passes, cached for all guards."""
+        key = (id(whitening), id(forward))
+        if key not in self._whitened:
+            self._whitened[key] = whitening(forward.features)
+        return self._whitened[key]
 
     def coordinates_here(self, whitening: Whitening, forward: Forward) -> Tensor:
-        """The same in float64, and on the CPU where they are few: many small sums cost less there than on a GPU."""
-        place = (id(whitening), id(forward))
-        if place not in self._here:
+        """Return :meth:`coordinates` in float64, on the CPU if ``k`` is small: small sums are slow on a GPU."""
+        key = (id(whitening), id(forward))
+        if key not in self._here:
             values = self.coordinates(whitening, forward)
-            self._here[place] = (values.cpu() if values.shape[1] <= FEW else values).double()
-        return self._here[place]
+            self._here[key] = (values.cpu() if values.shape[1] <= FEW else values).double()
+        return self._here[key]
 
     @property
     def seen_at_source(self) -> Forward | None:
-        """The source model's pass if one was made, by whichever name while nothing had moved."""
+        """Cached forward pass of the source model, or None if it has not been computed."""
         return self.__dict__.get("source") or (None if self.moved else self.__dict__.get("current"))
 
 
 @dataclass(frozen=True)
 class StepStats:
-    """What one step did, before it is let stand.
+    """Statistics of one step, before it is accepted.
 
     Attributes:
-        loss: of the batch, where the method has one.
-        gradient_norm: of that loss.
-        displacement: of the parameters after the step, ``‖θ − θ₀‖ / ‖θ₀‖``.
-        finite: whether weights, running statistics, features and outputs are.
-        forward: the pass that was learned from.
+        loss: loss of the batch, if the method has one.
+        gradient_norm: norm of the gradient of that loss.
+        displacement: relative displacement of the parameters after the step, ``‖θ − θ₀‖ / ‖θ₀‖``.
+        finite: True if weights, running statistics, features and outputs are finite.
+        forward: the forward pass that was learned from.
     """
 
     loss: float | None = None
@@ -183,11 +183,11 @@ class StepStats:
 
 @dataclass(frozen=True)
 class Rollback:
-    """A ruling that refuses, and takes back more than this step.
+    """Ruling that rejects the batch or step and rolls the model back.
 
     Attributes:
-        reason: why.
-        to: ``"source"``, the model as it was at first, or ``"good"``, the last that a :class:`Keep` marked.
+        reason: reason for the rollback.
+        to: ``"source"`` for the source model, or ``"good"`` for the last snapshot marked by :class:`Keep`.
     """
 
     reason: str
@@ -196,11 +196,11 @@ class Rollback:
 
 @dataclass(frozen=True)
 class Exclusion:
-    """Samples to leave out of learning.
+    """Samples to exclude from learning.
 
     Attributes:
-        rows: (B,) true for those samples of this process.
-        reason: why, such as ``"2 of 64 samples are not finite"``; counted over all processes.
+        rows: mask ``(B,)`` of the excluded samples of this process.
+        reason: reason, such as ``"2 of 64 samples are not finite"``, with counts over all processes.
     """
 
     rows: Tensor
@@ -209,7 +209,7 @@ class Exclusion:
 
 @dataclass(frozen=True)
 class Keep:
-    """A ruling that the model as it is now is worth returning to."""
+    """Ruling that marks the current model as good, so that later rollbacks may return to it."""
 
 
 Ruling = str | Rollback | Keep | None
@@ -217,12 +217,12 @@ Ruling = str | Rollback | Keep | None
 
 @dataclass(frozen=True)
 class GuardContext:
-    """What a guard is given when a stream begins.
+    """Information that a guard receives at the start of a stream.
 
     Attributes:
-        smallest: the fewest samples that the method can learn from.
-        source: the source's statistics, where there are any.
-        head: the model's head, where it is known.
+        smallest: smallest batch size that the method can learn from.
+        source: source statistics, if there are any.
+        head: head of the model, if it is known.
     """
 
     smallest: int = 2
@@ -230,16 +230,20 @@ class GuardContext:
     head: nn.Linear | None = None
 
     def require(self, guard: str) -> tuple[SourceStatistics, nn.Linear]:
-        """Statistics and head, for a guard that cannot do without."""
+        """Return source statistics and head, or raise a StatisticsError if they are missing.
+
+        Args:
+            guard: name of the guard, for the error message.
+        """
         if self.source is None or self.head is None:
             raise StatisticsError(
-                f"The guard {guard} compares features with the source's, and there are no statistics. Pass "
-                "source=regtta.collect(model, loader), or leave the guard out."
+                f"The guard {guard} compares features with the source statistics, but none were given. Pass "
+                "source=regtta.collect(model, loader), or remove the guard."
             )
         return self.source, self.head
 
     def whitening(self, guard: str) -> Whitening:
-        """The source's whitened subspace, for a guard that cannot do without: one for all guards of a stream."""
+        """Return the whitening of the source subspace, shared by all guards, or raise a StatisticsError."""
         self.require(guard)
         return self._whitening
 
@@ -249,47 +253,47 @@ class GuardContext:
 
 
 class GuardState:
-    """A guard at work on one stream. Lets everything pass; the guards each refuse one thing."""
+    """State of a guard for one stream. The base class accepts everything."""
 
     unusable: ClassVar[bool] = False
-    """Whether its refusal means that nobody should look at the batch any further."""
+    """True if the remaining guards must not process a batch that this guard rejects."""
 
-    def exclude_rows(self, batch: IncomingBatch) -> "Exclusion | None":  # noqa: ARG002 - the question is the same for all
-        """Name the samples to leave out of learning, or ``None`` for none; where one process does, all must."""
+    def exclude_rows(self, batch: IncomingBatch) -> "Exclusion | None":  # noqa: ARG002 - overridden by subclasses
+        """Return the samples to exclude from learning, or ``None``; if one process excludes samples, all must."""
         return None
 
-    def before_step(self, batch: IncomingBatch) -> Ruling:  # noqa: ARG002 - the question is the same for all
-        """Why the batch must not be learned from, or ``None``."""
+    def before_step(self, batch: IncomingBatch) -> Ruling:  # noqa: ARG002 - overridden by subclasses
+        """Return the reason to reject the batch, or ``None`` to accept it."""
         return None
 
-    def after_step(self, stats: StepStats) -> Ruling:  # noqa: ARG002 - the question is the same for all
-        """Why the step must not stand, or ``None``."""
+    def after_step(self, stats: StepStats) -> Ruling:  # noqa: ARG002 - overridden by subclasses
+        """Return the reason to reject the step, or ``None`` to accept it."""
         return None
 
     def returned(self) -> None:
-        """Told when the model was taken back to an earlier state."""
+        """Handle a rollback of the model; called after it."""
 
     def state_dict(self) -> dict[str, Any]:
-        """What it remembers, as tensors and plain values; by default nothing."""
+        """Return the state as tensors and plain values; empty by default."""
         return {}
 
     def validate_state(self, state: object, path: str) -> None:
-        """Raise a StateError unless ``state`` is one that :meth:`state_dict` could have given; by default, nothing.
+        """Raise a StateError unless ``state`` has the form that :meth:`state_dict` returns; by default, empty.
 
-        Called before anything is loaded. A guard that overrides ``state_dict`` and not this is not asked.
+        Called before anything is loaded. Not called for a guard that overrides ``state_dict`` but not this method.
         """
         require_mapping(path, state, ())
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`state_dict` gave; by default from nothing."""
+        """Restore the state from :meth:`state_dict`; by default, do nothing."""
 
 
 @dataclass(frozen=True)
 class Guard(GuardState):
-    """A guard. One that remembers nothing is its own state; the others override ``start``."""
+    """Base class of guards. A stateless guard is its own state; other guards override ``start``."""
 
     needs_source: ClassVar[bool] = False
 
-    def start(self, context: GuardContext) -> GuardState:  # noqa: ARG002 - for those that need it
-        """Return the state for one new stream."""
+    def start(self, context: GuardContext) -> GuardState:  # noqa: ARG002 - overridden by subclasses
+        """Return the initial state for a new stream."""
         return self

@@ -1,4 +1,4 @@
-"""Guards against batches that cannot be learned from, whatever the method."""
+"""Guards against batches that no method can learn from."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -9,7 +9,7 @@ from regtta.options import check_count
 
 @dataclass(frozen=True)
 class FiniteInputs(Guard):
-    """Leaves out samples with a NaN or an infinity in them.
+    """Guard that excludes samples with NaN or infinite values.
 
     Example:
         >>> from torch import tensor
@@ -19,7 +19,7 @@ class FiniteInputs(Guard):
     """
 
     def exclude_rows(self, batch: IncomingBatch) -> Exclusion | None:
-        """Name the samples that are not finite."""
+        """Return the samples that are not finite."""
         rows = batch.not_finite
         if rows is None:
             return None
@@ -28,11 +28,11 @@ class FiniteInputs(Guard):
 
 @dataclass(frozen=True)
 class SeveralSamples(Guard):
-    """Refuses a batch of too few samples.
+    """Guard that rejects batches of too few samples.
 
     Args:
-        least: how many it takes; ``None`` for 2, since one sample has no variance. A method that keeps a window learns
-            from batches of any size, and this asks no more of it than one sample.
+        least: smallest batch size; ``None`` for 2, since a single sample has no variance. For methods that keep a
+            window of past samples, the smallest batch size is 1.
     """
 
     least: int | None = None
@@ -43,11 +43,11 @@ class SeveralSamples(Guard):
             check_count("least", self.least)
 
     def start(self, context: GuardContext) -> GuardState:
-        """Settle how many it takes: a method that learns from one sample has its own memory."""
+        """Return the guard with the smallest batch size of the method, which is 1 if the method keeps a window."""
         return self if self.least is not None and context.smallest > 1 else SeveralSamples(context.smallest)
 
     def before_step(self, batch: IncomingBatch) -> str | None:
-        """Count the samples."""
+        """Reject the batch if it has too few samples."""
         found, least = batch.size, 2 if self.least is None else self.least
         if found >= least:
             return None
@@ -56,17 +56,17 @@ class SeveralSamples(Guard):
 
 @dataclass(frozen=True)
 class VariedInputs(Guard):
-    """Refuses a batch whose samples, two or more, are all the same."""
+    """Guard that rejects batches of two or more samples that are all equal."""
 
     unusable: ClassVar[bool] = True
 
     def before_step(self, batch: IncomingBatch) -> str | None:
-        """Compare every sample with the first."""
+        """Reject the batch if all samples equal the first."""
         return "all samples are the same" if batch.size > 1 and not batch.varied else None
 
 
 def counted(found: int, size: int, what: str) -> str:
-    """Return a sentence on how many samples of a batch are ``what``.
+    """Return a description of the number of samples of a batch that are ``what``.
 
     Example:
         >>> counted(1, 8, "not finite")

@@ -1,4 +1,4 @@
-"""All guards of one stream, asked as one."""
+"""Combination of all guards of one stream."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -16,13 +16,13 @@ from regtta.state_validation import require_mapping, validate_part
 
 @dataclass(frozen=True)
 class Screened:
-    """A batch less the samples that guards left out.
+    """Batch without the samples that guards excluded.
 
     Attributes:
         batch: the batch to learn from.
-        size: how many samples this process was given.
-        kept: indices of those to learn from; ``None`` where no process left one out.
-        reasons: why others were left out.
+        size: number of samples of this process before exclusion.
+        kept: indices of the samples to learn from; ``None`` if no process excluded any.
+        reasons: reasons for the exclusions.
     """
 
     batch: IncomingBatch
@@ -32,16 +32,16 @@ class Screened:
 
     @property
     def nothing_left(self) -> bool:
-        """Whether every sample of every process was left out."""
+        """True if all samples of all processes were excluded."""
         return bool(self.reasons) and self.batch.size == 0
 
     @cached_property
     def excluded_rows(self) -> tuple[int, ...]:
-        """Indices of the samples that were left out."""
+        """Indices of the excluded samples."""
         return () if self.kept is None else tuple(sorted(set(range(self.size)) - set(self.kept.tolist())))
 
     def joined(self, kept: Tensor, excluded: Tensor | None) -> Tensor:
-        """Return the predictions of all samples in their order, given those of both parts."""
+        """Merge the predictions of kept and excluded samples, in the original order."""
         if self.kept is None or excluded is None:
             return kept
         predictions = kept.new_empty(self.size, *kept.shape[1:])
@@ -51,12 +51,12 @@ class Screened:
 
 
 class GuardChain:
-    """All guards of a stream as one.
+    """Chain of the guards of one stream.
 
     Args:
-        guards: in the order in which they are asked.
-        context: what they begin with.
-        processes: that must all abide by what any of them refuses.
+        guards: the guards, in order of evaluation.
+        context: information that the guards receive at the start of the stream.
+        processes: processes that share the stream; a rejection in one of them applies to all.
     """
 
     def __init__(self, guards: Sequence[Guard], context: GuardContext, processes: Processes = ALONE) -> None:
@@ -65,7 +65,7 @@ class GuardChain:
         self._processes = processes
 
     def screen(self, batch: IncomingBatch) -> Screened:
-        """Leave out the samples that any guard names; each sees what the ones before it left."""
+        """Exclude the samples that any guard returns; each guard sees the samples that earlier guards kept."""
         screened = Screened(batch, len(batch.inputs))
         for guard in self._excluding:
             exclusion = guard.exclude_rows(screened.batch)
@@ -77,19 +77,19 @@ class GuardChain:
         return screened
 
     def before_step(self, batch: IncomingBatch) -> Ruling:
-        """Ask every guard, for each has its memory to keep; an order to go back outweighs a mere no."""
-        refusals: list[str | Rollback] = []
+        """Call every guard, since each updates its state; return the first rollback, or else the first rejection."""
+        rejections: list[str | Rollback] = []
         for guard in self.states:
             ruling = guard.before_step(batch)
             if isinstance(ruling, str | Rollback):
-                refusals.append(ruling)
+                rejections.append(ruling)
                 if guard.unusable:
                     break
-        orders = [ruling for ruling in refusals if isinstance(ruling, Rollback)]
-        return self._agreed(next(iter(orders or refusals), None))
+        rollbacks = [ruling for ruling in rejections if isinstance(ruling, Rollback)]
+        return self._agreed(next(iter(rollbacks or rejections), None))
 
     def after_step(self, stats: StepStats) -> Ruling:
-        """Ask in turn: the first refusal stands, and those after it have no step to judge."""
+        """Call the guards in order and return the first rejection; later guards are then not called."""
         keep: Keep | None = None
         for guard in self.states:
             ruling = guard.after_step(stats)
@@ -99,36 +99,36 @@ class GuardChain:
         return self._agreed(keep)
 
     def _agreed(self, ruling: Ruling) -> Ruling:
-        """The first refusal of any process, for a guard of the user's own may see only what lies in one of them."""
+        """Return the first rejection of any process, since a user-defined guard may depend on one process's shard."""
         if self._processes.size == 1:
             return ruling
-        rulings = [_read(text) for text in self._processes.texts(_written(ruling))]
-        refusals = [found for found in rulings if isinstance(found, str | Rollback)]
-        return next(iter(refusals or (found for found in rulings if found is not None)), None)
+        rulings = [_decoded(text) for text in self._processes.texts(_encoded(ruling))]
+        rejections = [found for found in rulings if isinstance(found, str | Rollback)]
+        return next(iter(rejections or (found for found in rulings if found is not None)), None)
 
     def returned(self) -> None:
-        """Tell every guard that the model was taken back."""
+        """Notify every guard of a rollback."""
         for guard in self.states:
             guard.returned()
 
     def state_dict(self) -> dict[str, Any]:
-        """What each remembers, by its number."""
+        """Return the states of all guards, by position."""
         return {str(number): guard.state_dict() for number, guard in enumerate(self.states)}
 
     def validate_state(self, state: object, path: str) -> None:
-        """Raise a StateError where a guard says that its part of ``state`` is not of its own form."""
+        """Raise a StateError if a guard rejects its part of ``state``."""
         found = require_mapping(path, state, [str(number) for number in range(len(self.states))])
         for number, guard in enumerate(self.states):
             validate_part(guard, found[str(number)], f"{path}/{number} ({type(guard).__name__.strip('_')})")
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from there."""
+        """Restore the state from :meth:`state_dict`."""
         for number, guard in enumerate(self.states):
             guard.load_state_dict(state[str(number)])
 
 
-def _written(ruling: Ruling) -> str | None:
-    """A ruling as text, to be sent."""
+def _encoded(ruling: Ruling) -> str | None:
+    """Return a ruling as JSON, to send to other processes."""
     if ruling is None:
         return None
     if isinstance(ruling, Keep):
@@ -138,9 +138,9 @@ def _written(ruling: Ruling) -> str | None:
     return json.dumps({"reason": ruling})
 
 
-def _read(text: str | None) -> Ruling:
-    said = {} if text is None else json.loads(text)
-    if "to" in said:
-        return Rollback(said["reason"], said["to"])
-    reason: str | None = said.get("reason")
-    return Keep() if "keep" in said else reason
+def _decoded(text: str | None) -> Ruling:
+    fields = {} if text is None else json.loads(text)
+    if "to" in fields:
+        return Rollback(fields["reason"], fields["to"])
+    reason: str | None = fields.get("reason")
+    return Keep() if "keep" in fields else reason

@@ -1,4 +1,4 @@
-"""The gate: no shift, no change."""
+"""Guard that permits learning only under a significant feature shift."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,17 +17,17 @@ ALIGNED = "aligned with the source"
 
 @dataclass(frozen=True)
 class Gate(Guard):
-    """Learns only while the features are further from the source's than chance explains.
+    """Guard that permits learning only while the feature shift is statistically significant.
 
-    Where the source model sees no shift, nothing is learned, and what was learned is taken back. Where it does, but the
-    adapted model's features are aligned by now, nothing more is learned. See
+    If the features of the source model show no shift, batches are rejected and the model is rolled back to the source.
+    If they do, but the features of the adapted model are aligned, batches are rejected without a rollback. See
     :func:`regtta.shift_tests.shift_test` for the test.
 
     Args:
-        level: probability of a false alarm a batch.
-        tolerance: a shift too small to matter, in source standard deviations.
-        memory: samples that the test looks back on.
-        least: samples it takes before it may open.
+        level: significance level per batch.
+        tolerance: largest shift to ignore, in source standard deviations.
+        memory: time constant of the moments, in samples.
+        least: number of samples required before learning may begin.
     """
 
     level: float = 1e-3
@@ -45,7 +45,7 @@ class Gate(Guard):
         check_count("least", self.least)
 
     def start(self, context: GuardContext) -> GuardState:
-        """Return a state that has seen nothing yet."""
+        """Return an empty state."""
         source, _ = context.require("Gate")
         return _GateState(self, context.whitening("Gate"), source.count)
 
@@ -59,7 +59,7 @@ class _GateState(GuardState):
         self.at_current = RecentMoments(gate.memory)
 
     def before_step(self, batch: IncomingBatch) -> str | Rollback | None:
-        """Look at the batch with the source model, and once that has moved with the adapted one as well."""
+        """Test the features of the source model and, if the model has been adapted, those of the current model."""
         self.at_source.add(batch.coordinates_here(self.whitening, batch.source))
         if self.at_source.count < self.gate.least:
             return f"fewer than {self.gate.least} samples to tell a shift by"
@@ -71,7 +71,7 @@ class _GateState(GuardState):
         return None if self._shifted(self.at_current) else ALIGNED
 
     def returned(self) -> None:
-        """What the model saw before it was taken back says nothing any more."""
+        """Discard the moments of the adapted model."""
         self.at_current.forget()
 
     def state_dict(self) -> dict[str, Any]:

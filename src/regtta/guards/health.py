@@ -1,4 +1,4 @@
-"""The health check: whether adapting has brought the features nearer to the source's."""
+"""Guard that checks periodically whether adaptation reduces the misalignment of the features."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,15 +13,16 @@ from regtta.whitening import Whitening
 
 @dataclass(frozen=True)
 class HealthCheck(Guard):
-    """Keeps the last good model, and returns to it when adapting stops helping.
+    """Guard that rolls back to the last good model when adaptation stops helping.
 
-    The measure is ``Σ_d m_d² + (s_d − 1)²`` over whitened means and standard deviations of late, of the adapted model
-    and of the source model on the same batches. Good is what is nearer than the source model. A check that fails
-    returns to the last good model; a second in a row to the source model.
+    Compares the misalignment ``Σ_d m_d² + (s_d − 1)²`` of recent whitened means and standard deviations between adapted
+    model and source model on the same batches. The check passes if the misalignment of the adapted model is not larger,
+    and marks the model as good. A failed check rolls back to the last good model, a second consecutive failure to the
+    source model.
 
     Args:
-        every: steps between checks.
-        memory: samples to look back on.
+        every: number of steps between checks.
+        memory: time constant of the moments, in samples.
     """
 
     every: int = 8
@@ -35,7 +36,7 @@ class HealthCheck(Guard):
         check_count("memory", self.memory)
 
     def start(self, context: GuardContext) -> GuardState:
-        """Return a state that has seen nothing yet."""
+        """Return an empty state."""
         return _HealthState(self, context.whitening("HealthCheck"))
 
 
@@ -48,13 +49,13 @@ class _HealthState(GuardState):
         self.steps = self.failures = 0
 
     def before_step(self, batch: IncomingBatch) -> None:
-        """Look at the batch with both models, once there are two."""
+        """Update the moments of both models, if the current model differs from the source model."""
         if batch.moved:
             self.at_source.add(batch.coordinates_here(self.whitening, batch.source))
             self.at_current.add(batch.coordinates_here(self.whitening, batch.current))
 
-    def after_step(self, stats: StepStats) -> Keep | Rollback | None:  # noqa: ARG002 - every step counts alike
-        """At every so many steps, compare the two."""
+    def after_step(self, stats: StepStats) -> Keep | Rollback | None:  # noqa: ARG002 - independent of the step
+        """Compare the misalignment of both models every ``every`` steps."""
         self.steps += 1
         if self.steps % self.guard.every or not self.at_current.count:
             return None
@@ -65,7 +66,7 @@ class _HealthState(GuardState):
         return Rollback("adapting has not brought the features nearer", "good" if self.failures == 1 else "source")
 
     def returned(self) -> None:
-        """What the model saw before it was taken back says nothing any more."""
+        """Discard the moments of both models."""
         self.at_source.forget()
         self.at_current.forget()
 
@@ -91,7 +92,7 @@ class _HealthState(GuardState):
 
 
 def misalignment(recent: RecentMoments) -> float:
-    """Squared 2-Wasserstein distance of whitened moments to the source's: ``Σ_d m_d² + (s_d − 1)²``.
+    """Return the squared 2-Wasserstein distance of whitened moments to the source: ``Σ_d m_d² + (s_d − 1)²``.
 
     Example:
         >>> import torch

@@ -1,4 +1,4 @@
-"""The guard that leaves out single absurd samples: sentinels, unit errors, broken sensors."""
+"""Guard that excludes single outliers, such as sentinel values, unit errors and sensor faults."""
 
 from dataclasses import dataclass
 
@@ -13,29 +13,29 @@ from regtta.outliers import LEAST_ROWS, deviations, is_table
 from regtta.statistics import SourceStatistics
 from regtta.whitening import Whitening
 
-_LEAST_NORM = 20.0  # times the source's mean squared norm: up to it nothing is beyond reason
+_LEAST_NORM = 20.0  # multiple of the source's mean squared norm up to which no sample is an outlier
 
 
 @dataclass(frozen=True)
 class OutlierRows(Guard):
-    """Leaves out samples that lie beyond reason from the others of their batch.
+    """Guard that excludes extreme outliers of a batch.
 
-    One sample a million times too large would move BatchNorm's running variance for a hundred batches. The decision is
-    made before the pass that learns, since batch statistics spread an outlier over the features of every sample. It is
-    made on the inputs: beyond reason is a number that is far from its column's median in the batch *and* much larger
-    than anything in that column of the source's data (see :mod:`regtta.outliers`). So a stream that is shifted as a
-    whole has no outliers. Where more than ``most`` of a batch lies that far out, it is a shift and no sample is left
-    out. Not looked at are batches of fewer than 16 samples, whose own scale is too uncertain, and inputs of whole
-    numbers, such as token ids.
+    A sample that is a million times too large would distort BatchNorm's running variance for a hundred batches.
+    Outliers are detected before the forward pass that learns, since batch statistics spread them over the features of
+    all samples. A sample is an outlier if one of its input values is far from the median of its column in the batch
+    *and* much larger than all values of that column in the source data (see :mod:`regtta.outliers`). A stream that is
+    shifted as a whole therefore has no outliers. If more than a share of ``most`` of a batch is affected, this is
+    treated as a shift and nothing is excluded. Batches of fewer than 16 samples, whose scale is too uncertain, and
+    integer inputs, such as token ids, are not screened.
 
     Args:
-        factor: how many times the largest magnitude of the source's own samples is beyond reason; without statistics of
-            the source any magnitude is.
-        least: deviations from the batch's median up to this, in median deviations, are never beyond reason.
-        most: share of a batch that may be left out.
-        features: look at the features as well: ``‖y‖²`` in the source's whitened subspace, in the source model's pass
-            in eval mode, against the largest of the source's samples and the median of the batch. Costs that pass
-            where no other guard makes it.
+        factor: multiple of the largest magnitude in the source data above which a value may be an outlier; without
+            source statistics, values of any magnitude may be.
+        least: deviation from the batch median, in median absolute deviations, up to which a value is no outlier.
+        most: largest share of a batch that may be excluded.
+        features: screen the features as well, by ``‖y‖²`` in the whitened source subspace, relative to the largest
+            source sample and to the batch median. Requires a forward pass of the source model in eval mode, unless
+            another guard has computed it.
 
     Example:
         >>> x = torch.arange(40.0)[:, None]
@@ -58,12 +58,12 @@ class OutlierRows(Guard):
         check_bool("features", self.features)
 
     def start(self, context: GuardContext) -> GuardState:
-        """Take the limits from the source's statistics, where there are any."""
+        """Return a state with the limits of the source statistics, if there are any."""
         whitening = context.whitening("OutlierRows") if self.features else None
         return _OutlierScreen(self, context.source, whitening)
 
     def exclude_rows(self, batch: IncomingBatch) -> Exclusion | None:
-        """Name the outliers of one batch by itself."""
+        """Return the outliers of a single batch, without source statistics."""
         return _OutlierScreen(self, None, None).exclude_rows(batch)
 
 
@@ -78,7 +78,7 @@ class _OutlierScreen(GuardState):
             self.feature_limit = max(least, guard.factor**2 * source.largest_feature_norm)
 
     def exclude_rows(self, batch: IncomingBatch) -> Exclusion | None:
-        """Name the samples whose inputs, or features, are beyond reason."""
+        """Return the samples whose inputs or features are outliers."""
         if batch.size < LEAST_ROWS:
             return None
         rows = self._by_inputs(batch)
@@ -92,7 +92,7 @@ class _OutlierScreen(GuardState):
         return Exclusion(batch.processes.own(rows, batch.counts), reason)
 
     def _by_inputs(self, batch: IncomingBatch) -> Tensor | None:
-        """(B,) true for outliers, of all processes; ``None`` where there are none."""
+        """Return the mask ``(B,)`` of outliers over all processes, or ``None`` if there are none."""
         peaks = batch.peaks
         ranges = self.ranges if len(self.ranges) == len(peaks) else [0.0] * len(peaks)
         if all(peak <= known for peak, known in zip(peaks, ranges, strict=True)):
@@ -105,4 +105,4 @@ class _OutlierScreen(GuardState):
     def _by_features(self, batch: IncomingBatch, whitening: Whitening) -> Tensor:
         norms = batch.coordinates(whitening, batch.source).double().square().sum(dim=1)
         usual = (norms.nanmedian() / whitening.dimensions).clamp_min(1.0)
-        return ~(norms <= self.feature_limit * usual)  # true where features are not finite, too
+        return ~(norms <= self.feature_limit * usual)  # also True for features that are not finite

@@ -1,4 +1,4 @@
-"""Guards against a model that runs away: its features leave the subspace, or its outputs their range."""
+"""Guards against divergence: features that leave the source subspace, and outputs that leave their range."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -16,14 +16,15 @@ from regtta.statistics import SHARE, SourceStatistics
 
 @dataclass(frozen=True)
 class SubspaceEnergy(Guard):
-    """Returns to the last good model when features leave the source's subspace.
+    """Guard that rolls back to the last good model when features leave the source subspace.
 
-    Measured is the mean energy outside the directions that carry 99 % of the source's variance. It may be ``factor``
-    times the largest of the source's own, its total variance's hundredth, and that of the stream's first steps.
+    Computes the mean energy outside the directions that carry 99 % of the source variance. It must not exceed
+    ``factor`` times a baseline, which is the maximum of the source's own energy outside them, 1 % of the total source
+    variance, and the mean over the first steps of the stream.
 
     Args:
-        factor: how many times as much is too much.
-        first: how many steps the stream's own level is taken from.
+        factor: largest multiple of the baseline.
+        first: number of steps from which the baseline of the stream is computed.
     """
 
     factor: float = 10.0
@@ -37,18 +38,19 @@ class SubspaceEnergy(Guard):
         check_count("first", self.first)
 
     def start(self, context: GuardContext) -> GuardState:
-        """Return a state that has seen no step yet."""
+        """Return an empty state."""
         return _EnergyState(self, *context.require("SubspaceEnergy"))
 
 
 @dataclass(frozen=True)
 class OutputRange(Guard):
-    """Returns to the last good model when outputs run away from the source's and from the stream's first.
+    """Guard that rolls back to the last good model when outputs diverge from the source and from the first steps.
 
     Args:
-        distance: how far the mean may be from both, in standard deviations of the wider.
-        ratio: how many times the larger of both variances is too much.
-        first: how many steps the stream's own level is taken from.
+        distance: largest distance of the mean to the nearer of the two baselines (source and first steps), in units of
+            the larger of their standard deviations.
+        ratio: largest ratio of the variance to the larger of the two baseline variances.
+        first: number of steps from which the baseline of the stream is computed.
     """
 
     distance: float = 5.0
@@ -64,12 +66,12 @@ class OutputRange(Guard):
         check_count("first", self.first)
 
     def start(self, context: GuardContext) -> GuardState:
-        """Return a state that has seen no step yet."""
+        """Return an empty state."""
         return _RangeState(self, *context.require("OutputRange"))
 
 
 class _FirstSteps(GuardState):
-    """Compares each step with the source and with the mean over the stream's first steps. Abstract."""
+    """Abstract state that compares each step with the source and with the mean over the first steps of the stream."""
 
     def __init__(self, first: int) -> None:
         self.first = first
@@ -79,18 +81,18 @@ class _FirstSteps(GuardState):
     @property
     @abstractmethod
     def shape(self) -> tuple[int, ...]:
-        """Of what is watched."""
+        """Shape of the measured quantity."""
 
     @abstractmethod
     def measure(self, features: Tensor) -> Tensor:
-        """What is watched, of features (B, D)."""
+        """Return the measured quantity for features ``(B, D)``."""
 
     @abstractmethod
     def runaway(self, now: Tensor, began: Tensor) -> str | None:
-        """Why ``now`` is too far from the source's and from ``began``, or ``None``."""
+        """Return the reason if ``now`` is too far from the source and from ``began``, else ``None``."""
 
     def after_step(self, stats: StepStats) -> Rollback | None:
-        """Measure the pass that was learned from; the first finite ones say how the stream began."""
+        """Compare the forward pass that was learned from with the baselines; the first steps update the baseline."""
         if stats.forward is None or stats.forward.features.shape[1] == 0:
             return None
         now = self.measure(stats.forward.features.detach().double()).cpu()
@@ -128,11 +130,11 @@ class _EnergyState(_FirstSteps):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """One energy."""
+        """Shape of the energy, a scalar."""
         return ()
 
     def measure(self, features: Tensor) -> Tensor:
-        """The mean energy outside the subspace."""
+        """Return the mean energy outside the subspace."""
         centred = features - self.mean
         return ((centred**2).sum(dim=1) - ((centred @ self.basis) ** 2).sum(dim=1)).mean().clamp_min(0)
 
@@ -151,11 +153,11 @@ class _RangeState(_FirstSteps):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Two values an output."""
+        """Shape ``(2, O)`` of means and variances."""
         return tuple(self.usual.shape)
 
     def measure(self, features: Tensor) -> Tensor:
-        """(2, O) mean and variance of the outputs the source's head gives, its bias apart."""
+        """Return mean and variance ``(2, O)`` of the outputs of the source head, without its bias."""
         outputs = features @ self.weight.T
         spread = outputs.var(dim=0) if len(outputs) > 1 else torch.zeros_like(outputs[0])
         return torch.stack([outputs.mean(dim=0), spread])

@@ -1,4 +1,4 @@
-"""Guards against steps that go wrong: what is not finite, a loss that explodes, weights that wander off."""
+"""Guards against bad steps: non-finite values, an exploding loss, and a large displacement of the parameters."""
 
 import math
 from collections import deque
@@ -16,10 +16,10 @@ NOT_FINITE = "outputs, weights or running statistics are not finite"
 
 @dataclass(frozen=True)
 class FiniteStep(Guard):
-    """Refuses a step that is not finite in its loss, its gradient, its outputs or in what it leaves behind."""
+    """Guard that rejects steps with a non-finite loss, gradient, output, weight or running statistic."""
 
     def after_step(self, stats: StepStats) -> str | None:
-        """Name the first that is not."""
+        """Reject the step, naming the first quantity that is not finite."""
         for name, value in {"loss": stats.loss, "gradient": stats.gradient_norm}.items():
             if value is not None and not math.isfinite(value):
                 return f"the {name} is not finite"
@@ -28,11 +28,11 @@ class FiniteStep(Guard):
 
 @dataclass(frozen=True)
 class BoundedLoss(Guard):
-    """Refuses a step whose loss is far above what the stream's losses have been.
+    """Guard that rejects steps whose loss is far above the recent losses of the stream.
 
     Args:
-        factor: how many times the median of the losses of late is too much.
-        memory: how many losses that is.
+        factor: largest multiple of the median of recent losses.
+        memory: number of recent losses.
     """
 
     factor: float = 10.0
@@ -43,8 +43,8 @@ class BoundedLoss(Guard):
         check_positive("factor", self.factor)
         check_count("memory", self.memory)
 
-    def start(self, context: GuardContext) -> GuardState:  # noqa: ARG002 - needs nothing of the stream's beginning
-        """Return a state with an empty memory."""
+    def start(self, context: GuardContext) -> GuardState:  # noqa: ARG002 - does not need the context
+        """Return an empty state."""
         return _LossState(self)
 
 
@@ -54,13 +54,13 @@ class _LossState(GuardState):
         self.losses: deque[float] = deque(maxlen=guard.memory)
 
     def after_step(self, stats: StepStats) -> str | None:
-        """Compare with the median; every finite loss is remembered, so that a new level is accepted in time."""
+        """Compare with the median; losses of rejected steps are stored too, so that a new level is accepted in time."""
         loss = stats.loss
         if loss is None or not math.isfinite(loss):
             return None
-        usual = median(self.losses) if self.losses else None
+        typical = median(self.losses) if self.losses else None
         self.losses.append(loss)
-        if usual is not None and usual > 0 and loss > self.guard.factor * usual:
+        if typical is not None and typical > 0 and loss > self.guard.factor * typical:
             return f"the loss exploded: more than {self.guard.factor:g} times the median of late"
         return None
 
@@ -78,10 +78,10 @@ class _LossState(GuardState):
 
 @dataclass(frozen=True)
 class BoundedDisplacement(Guard):
-    """Refuses a step that takes the parameters too far from where the stream began.
+    """Guard that rejects steps that move the parameters too far from their initial values.
 
     Args:
-        limit: of ``‖θ − θ₀‖ / ‖θ₀‖``.
+        limit: largest relative displacement ``‖θ − θ₀‖ / ‖θ₀‖``.
     """
 
     limit: float = 0.5
@@ -91,7 +91,7 @@ class BoundedDisplacement(Guard):
         check_positive("limit", self.limit)
 
     def after_step(self, stats: StepStats) -> str | None:
-        """Compare with the limit."""
+        """Reject the step if the displacement exceeds the limit."""
         if stats.displacement <= self.limit:
             return None
         return f"the parameters would be further than {self.limit:g} from where they began"

@@ -1,4 +1,4 @@
-"""Guards against streams whose labels move: aligning features would take the labels' own movement away."""
+"""Guards against label shift, under which aligning features would remove the label shift from the predictions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,16 +17,17 @@ from regtta.whitening import Whitening
 
 @dataclass(frozen=True)
 class BeyondReweighting(Guard):
-    """Learns only from a shift that no other mix of the source's own samples explains.
+    """Guard that permits learning only from a shift that cannot be a reweighting of the source samples.
 
-    A label shift is a reweighting of the source. One of χ² divergence c moves the whitened mean by √c at most, so
-    what moves it further is not (only) a label shift. See :func:`regtta.shift_tests.reweighting_needed`. Once the
-    shift is well within it again, what was learned belongs to a shift that is over, and is taken back.
+    A label shift is a reweighting of the source distribution. A reweighting of χ² divergence c moves the whitened mean
+    by at most √c, so a larger shift is not (only) a label shift. See :func:`regtta.shift_tests.reweighting_needed`.
+    When the required divergence falls to a quarter of ``limit``, the shift is over and the model is rolled back to the
+    source.
 
     Args:
-        limit: the divergence that a change of the mix may have. 9 is that of a stream which holds one in ten of the
-            source's labels and nothing else. Returns to the source model are at a quarter of it.
-        memory: samples to look back on.
+        limit: largest χ² divergence attributed to a label shift. 9 is the divergence of a stream that contains only one
+            tenth of the source's label distribution.
+        memory: time constant of the moments, in samples.
     """
 
     limit: float = 9.0
@@ -40,7 +41,7 @@ class BeyondReweighting(Guard):
         check_count("memory", self.memory)
 
     def start(self, context: GuardContext) -> GuardState:
-        """Return a state that has seen nothing yet."""
+        """Return an empty state."""
         return _MixState(self, context.whitening("BeyondReweighting"))
 
 
@@ -51,7 +52,7 @@ class _MixState(GuardState):
         self.recent = RecentMoments(guard.memory, products=False)
 
     def before_step(self, batch: IncomingBatch) -> str | Rollback | None:
-        """Look at the batch as the source model sees it."""
+        """Compute the required reweighting from the features of the source model."""
         self.recent.add(batch.coordinates_here(self.whitening, batch.source))
         needed = reweighting_needed(self.recent) if self.recent.count else 0.0
         if needed > self.guard.limit:
@@ -71,20 +72,21 @@ class _MixState(GuardState):
 
 @dataclass(frozen=True)
 class SteadyStream(Guard):
-    """Learns only while samples could have come in any order.
+    """Guard that permits learning only while the stream is stationary.
 
-    In a stream sorted by label, or one that comes in bursts, each batch is one-sided, and aligning it with the whole
-    source is wrong. There the source model's features differ between blocks of the stream more than chance explains.
-    Along the output any such difference counts; elsewhere a small one may be a shift that comes on slowly. What was
-    learned before a stream turned out not to be steady is taken back. Runs of one label longer than the memory look
-    steady, and cannot be told from a shift.
+    In a stream that is sorted by label or arrives in bursts, the labels of each batch are not representative, and
+    aligning it with the whole source is wrong. The features of the source model then differ significantly between
+    blocks of the stream. Along the outputs, any significant difference counts; along other directions, small
+    differences are tolerated, since they may be a slow shift. If the stream turns out to be non-stationary, the model
+    is rolled back to the source. Runs of one label that exceed the memory cannot be distinguished from a shift.
 
     Args:
-        memory: samples to look back on, four batches where that is more.
-        patience: samples that a stream must have been steady for before anything is learned.
-        block: samples a block.
-        level: probability of a false alarm a batch; lower than the gate's, since an alarm takes back what was learned.
-        tolerance: share of the variance that may lie between blocks, the outputs' own directions apart.
+        memory: number of recent samples to test, or four batches if that is more.
+        patience: number of samples for which the stream must have been stationary before learning begins.
+        block: number of samples per block.
+        level: significance level per batch; lower than that of :class:`Gate`, since a rejection discards what was
+            learned.
+        tolerance: largest share of the variance between blocks, except along the outputs.
     """
 
     memory: int = 1024
@@ -102,14 +104,14 @@ class SteadyStream(Guard):
         check_count("block", self.block)
         if self.block < 8 or self.memory < 2 * self.block:
             raise OptionError(
-                "Expected blocks of 8 samples or more, and two of them at least within the memory, found "
-                f"block={self.block} and memory={self.memory}."
+                "Expected block to be at least 8 and memory to be at least two blocks, found "
+                f"block={self.block} and memory={self.memory}. Increase them."
             )
         check_share("level", self.level)
         check_not_negative("tolerance", self.tolerance)
 
     def start(self, context: GuardContext) -> GuardState:
-        """Return a state that has seen nothing yet."""
+        """Return an empty state."""
         return _SteadyState(self, context.whitening("SteadyStream"))
 
 
@@ -121,7 +123,7 @@ class _SteadyState(GuardState):
         self.steady_for = 0
 
     def before_step(self, batch: IncomingBatch) -> str | Rollback | None:
-        """Remember the batch as the source model sees it, and compare blocks of the stream."""
+        """Store the features of the source model and compare blocks of the stream."""
         seen = batch.coordinates(self.whitening, batch.source)
         seen = seen[seen.isfinite().all(dim=1)]
         longest = max(self.guard.memory, 4 * len(seen))

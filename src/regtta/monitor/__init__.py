@@ -1,4 +1,4 @@
-"""Label-free signals of shift and health of a stream, the alarms on them, and where they are written."""
+"""Label-free monitoring of a stream: signals of distribution shift, alarms on them, and writers."""
 
 from regtta.monitor.alarms import (
     DEFAULT_ALARMS,

@@ -1,4 +1,4 @@
-"""Alarms on the signals. An alarm is one frozen type here; users combine them as they like, and write their own."""
+"""Alarms on the signals of a monitor, each a frozen dataclass of thresholds; users may add their own."""
 
 from abc import ABC, abstractmethod
 from collections import deque
@@ -21,52 +21,52 @@ from regtta.state_validation import (
 
 
 class AlarmWatch(ABC):
-    """An alarm at work on one stream. Abstract."""
+    """Abstract state of an alarm for one stream."""
 
     @abstractmethod
     def check(self, signals: Signals) -> str | None:
-        """What is wrong now, in words, or ``None``."""
+        """Return a message if the alarm is active after these signals, else ``None``."""
 
     def state_dict(self) -> dict[str, Any]:
-        """What the watch remembers, as plain values; by default nothing."""
+        """Return the state as plain values; empty by default."""
         return {}
 
     def validate_state(self, state: object, path: str) -> None:
-        """Raise a StateError unless ``state`` is one that :meth:`state_dict` could have given; by default, nothing.
+        """Raise a StateError unless ``state`` has the form that :meth:`state_dict` returns; by default, empty.
 
-        Called before anything is loaded. A watch that overrides ``state_dict`` and not this is not asked.
+        Called before anything is loaded. Not called for a watch that overrides ``state_dict`` but not this method.
         """
         require_mapping(path, state, ())
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:  # noqa: B027 - nothing is a fine default
-        """Go on from what :meth:`state_dict` gave; by default from nothing."""
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:  # noqa: B027 - stateless by default
+        """Restore the state from :meth:`state_dict`; by default, do nothing."""
 
 
 class Alarm(ABC):
-    """An alarm. Abstract; the others are frozen dataclasses of thresholds.
+    """Abstract base class of alarms; subclasses are frozen dataclasses of thresholds.
 
     Class attributes:
-        action: what to do when it is raised.
+        action: recommended action when the alarm is raised.
     """
 
     action: ClassVar[str]
 
     @abstractmethod
     def start(self) -> AlarmWatch:
-        """The watch for one new stream."""
+        """Return the initial state for a new stream."""
 
     @property
     def name(self) -> str:
-        """What it is called in events."""
+        """Name of the alarm in events."""
         return type(self).__name__
 
 
 @dataclass(frozen=True)
 class Lasting(Alarm):
-    """An alarm on evidence that lasts. Abstract: a condition, and how long it must hold, or fail, to count.
+    """Abstract alarm on a condition that must hold, or fail, for several consecutive batches.
 
     Args:
-        batches: how many in a row raise the alarm, and how many without clear it.
+        batches: number of consecutive batches with the condition that raise the alarm, and without it that clear it.
     """
 
     batches: int = 4
@@ -77,22 +77,22 @@ class Lasting(Alarm):
 
     @abstractmethod
     def condition(self, signals: Signals, evidence: Evidence) -> str | None:
-        """What is wrong at this batch, in words, or ``None``."""
+        """Return a message if the condition holds for this batch, else ``None``."""
 
     def start(self) -> AlarmWatch:
-        """A watch that has seen nothing yet."""
+        """Return the initial state for a new stream."""
         return _LastingWatch(self)
 
 
 class _LastingWatch(AlarmWatch):
     def __init__(self, alarm: Lasting) -> None:
         self.alarm = alarm
-        self.run = 0  # batches in a row that contradict what is said now
-        self.said: str | None = None
+        self.run = 0  # consecutive batches that contradict the current state of the alarm
+        self.said: str | None = None  # message of the alarm while it is raised
 
     def check(self, signals: Signals) -> str | None:
         if signals.evidence is None:
-            return self.said  # nothing to change it by
+            return self.said
         found = self.alarm.condition(signals, signals.evidence)
         self.run = self.run + 1 if (found is None) != (self.said is None) else 0
         if self.run >= self.alarm.batches:
@@ -114,21 +114,21 @@ class _LastingWatch(AlarmWatch):
 
 @dataclass(frozen=True)
 class ShiftAlarm(Lasting):
-    """The features are further from the source's than chance explains, at the monitor's level and tolerance."""
+    """Alarm on a feature shift that is significant at the monitor's level and tolerance."""
 
     action: ClassVar[str] = "Look at what changed in the data. Adapting may help; watch the risk."
 
     def condition(self, signals: Signals, evidence: Evidence) -> str | None:  # noqa: ARG002
-        """Compare with what chance explains."""
+        """Return a message if the shift is significant."""
         return "features are further from the source's than chance explains" if evidence.beyond_chance > 1 else None
 
 
 @dataclass(frozen=True)
 class NotHelping(Lasting):
-    """There is a shift, and adapting has not brought the features nearer for long.
+    """Alarm on a significant shift whose misalignment adaptation has not reduced for many batches.
 
     Args:
-        after: batches since it last did.
+        after: number of batches since adaptation last reduced the misalignment.
     """
 
     batches: int = 1
@@ -142,17 +142,17 @@ class NotHelping(Lasting):
         check_count("after", self.after)
 
     def condition(self, signals: Signals, evidence: Evidence) -> str | None:
-        """Count the batches, while shifted."""
-        helpless = signals.batches_since_helped >= self.after and evidence.beyond_chance > 1
-        return f"shifted, and no nearer to the source for {self.after} batches or more" if helpless else None
+        """Return a message if the stream is shifted and adaptation has not helped for ``after`` batches."""
+        not_helping = signals.batches_since_helped >= self.after and evidence.beyond_chance > 1
+        return f"shifted, and no nearer to the source for {self.after} batches or more" if not_helping else None
 
 
 @dataclass(frozen=True)
 class RiskAlarm(Lasting):
-    """Predictions are probably worse than the source model's.
+    """Alarm on a high estimated risk that the predictions are worse than those of the source model.
 
     Args:
-        above: the risk that is too high.
+        above: risk above which the alarm is raised.
     """
 
     above: float = 0.7
@@ -165,19 +165,18 @@ class RiskAlarm(Lasting):
         check_share("above", self.above)
 
     def condition(self, signals: Signals, evidence: Evidence) -> str | None:  # noqa: ARG002
-        """Compare with the threshold."""
+        """Return a message if the risk exceeds the threshold."""
         high = signals.risk is not None and signals.risk > self.above
         return f"the risk of being worse than the source model is above {self.above:g}" if high else None
 
 
 @dataclass(frozen=True)
 class LabelShiftAlarm(Lasting):
-    """The shift could be one of the labels alone, and the source model's outputs moved with it.
+    """Alarm on a shift that a label shift alone may explain and that moves the outputs of the source model.
 
     Args:
-        limit: χ² divergence that a change in the mix of labels may have; see
-            :class:`regtta.guards.BeyondReweighting`.
-        moved: how far the mean of an output must be from the source's, in its standard deviations.
+        limit: largest χ² divergence attributed to a label shift; see :class:`regtta.guards.BeyondReweighting`.
+        moved: smallest shift of the mean of an output, in source standard deviations.
     """
 
     limit: float = 9.0
@@ -192,7 +191,7 @@ class LabelShiftAlarm(Lasting):
         check_positive("moved", self.moved)
 
     def condition(self, signals: Signals, evidence: Evidence) -> str | None:  # noqa: ARG002
-        """Ask whether there is a shift, whether another mix explains it, and whether outputs moved."""
+        """Return a message if there is a shift, a label shift may explain it, and the outputs moved."""
         explained = evidence.beyond_chance > 1 and evidence.reweighting <= self.limit
         outputs = max(abs(mean) for mean in evidence.outputs_source.means)
         return "outputs moved as another mix of labels would move them" if explained and outputs > self.moved else None
@@ -200,29 +199,29 @@ class LabelShiftAlarm(Lasting):
 
 @dataclass(frozen=True)
 class UnsteadyAlarm(Lasting):
-    """Outputs move from block to block: the stream is sorted, comes in bursts, or drifts."""
+    """Alarm on a non-stationary stream: it is sorted, arrives in bursts, or drifts."""
 
-    action: ClassVar[str] = "Batches are one-sided: shuffle, buffer, or guard with regtta.guards.SteadyStream."
+    action: ClassVar[str] = "Batches are not representative: shuffle, buffer, or guard with regtta.guards.SteadyStream."
 
     def condition(self, signals: Signals, evidence: Evidence) -> str | None:  # noqa: ARG002
-        """Compare with what chance explains."""
+        """Return a message if outputs differ significantly between blocks."""
         unsteady = evidence.steadiness is not None and evidence.steadiness > 1
         return "outputs move from block to block more than chance explains" if unsteady else None
 
 
 @dataclass(frozen=True)
 class RefusedAlarm(Alarm):
-    """Many batches were refused, other than by a gate that is at rest: no shift, or one that is aligned by now.
+    """Alarm on many rejected batches, not counting those that the gate rejected as unshifted or already aligned.
 
     Args:
-        share: of the batches of late that is too many.
-        batches: how many those are.
+        share: share of recent batches above which the alarm is raised.
+        batches: number of recent batches.
     """
 
     share: float = 0.5
     batches: int = 32
 
-    action: ClassVar[str] = "Read the reasons in the log: they say what is wrong with the batches, or with the steps."
+    action: ClassVar[str] = "Read the reasons in the log, which state what is wrong with the batches or the steps."
 
     def __post_init__(self) -> None:
         """Validate fields."""
@@ -230,7 +229,7 @@ class RefusedAlarm(Alarm):
         check_count("batches", self.batches)
 
     def start(self) -> AlarmWatch:
-        """A watch that has seen nothing yet."""
+        """Return the initial state for a new stream."""
         return _RefusedWatch(self)
 
 
@@ -242,7 +241,7 @@ class _RefusedWatch(AlarmWatch):
     def check(self, signals: Signals) -> str | None:
         self.refused.append(not signals.learned and signals.reason not in (NO_SHIFT, ALIGNED))
         too_many = sum(self.refused) > self.alarm.share * self.alarm.batches
-        return f"more than {self.alarm.share:.0%} of {self.alarm.batches} batches were refused" if too_many else None
+        return f"more than {self.alarm.share:.0%} of {self.alarm.batches} batches were rejected" if too_many else None
 
     def state_dict(self) -> dict[str, Any]:
         return {"refused": list(self.refused)}
@@ -257,7 +256,7 @@ class _RefusedWatch(AlarmWatch):
 
 
 class AlarmSet:
-    """All alarms of a stream: tells when one begins and when it ends, and nothing in between."""
+    """All alarms of one stream, which emits an event when an alarm is raised or cleared."""
 
     def __init__(self, alarms: Sequence[Alarm]) -> None:
         self.alarms = tuple(alarms)
@@ -265,7 +264,7 @@ class AlarmSet:
         self.said: list[str | None] = [None] * len(self.alarms)
 
     def check(self, signals: Signals) -> list[Event]:
-        """The alarms that begin or end with these signals."""
+        """Update all alarms and return the events of those that were raised or cleared."""
         events = []
         for number, (alarm, watch) in enumerate(zip(self.alarms, self.watches, strict=True)):
             before, now = self.said[number], watch.check(signals)
@@ -277,21 +276,21 @@ class AlarmSet:
         return events
 
     def active(self) -> dict[str, bool]:
-        """Every alarm by name, and whether it is raised."""
+        """Return a dict from the name of every alarm to True if it is raised."""
         found: dict[str, bool] = {}
         for alarm, said in zip(self.alarms, self.said, strict=True):
             found[alarm.name] = found.get(alarm.name, False) or said is not None
         return found
 
     def state_dict(self) -> dict[str, Any]:
-        """What each remembers, by its number."""
+        """Return the states of all alarms, by position."""
         return {
             str(number): {"said": said, "watch": watch.state_dict()}
             for number, (said, watch) in enumerate(zip(self.said, self.watches, strict=True))
         }
 
     def validate_state(self, state: object, path: str) -> None:
-        """Raise a StateError where a watch says that its part of ``state`` is not of its own form."""
+        """Raise a StateError if a watch rejects its part of ``state``."""
         found = require_mapping(path, state, [str(number) for number in range(len(self.watches))])
         for number, watch in enumerate(self.watches):
             at = f"{path}/{number}"
@@ -301,7 +300,7 @@ class AlarmSet:
             validate_part(watch, part["watch"], f"{at}/watch")
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from there."""
+        """Restore the state from :meth:`state_dict`."""
         for number, watch in enumerate(self.watches):
             self.said[number] = state[str(number)]["said"]
             watch.load_state_dict(state[str(number)]["watch"])
@@ -315,4 +314,4 @@ DEFAULT_ALARMS: tuple[Alarm, ...] = (
     UnsteadyAlarm(),
     RefusedAlarm(),
 )
-"""Those that need nothing but the core."""
+"""Default alarms, which need no optional packages."""

@@ -1,4 +1,4 @@
-"""An alarm on a change of one signal's level, by Page–Hinkley or ADWIN."""
+"""Alarm on a change in the mean of a signal, detected by Page–Hinkley or ADWIN."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,17 +15,18 @@ DetectorName = Literal["page_hinkley", "adwin"]
 
 @dataclass(frozen=True)
 class DriftAlarm(Alarm):
-    """The level of a signal has changed.
+    """Alarm on a change in the mean of a signal.
 
     Args:
-        detector: ``"page_hinkley"``, for a rise; or ``"adwin"`` of river (``pip install 'regtta[monitor]'``), for a
-            change either way. ADWIN's memory cannot be kept: a resumed stream starts it anew.
+        detector: ``"page_hinkley"``, which detects increases, or river's ``"adwin"``
+            (``pip install 'regtta[monitor]'``), which detects changes in both directions. The state of ADWIN is not
+            saved: a resumed stream restarts it.
         signal: one of :data:`regtta.monitor.NUMBERS`.
-        hold: batches that the alarm lasts after the last change.
-        least: values it takes before a change can be told, for Page–Hinkley.
-        delta: a change of level too small to matter, for Page–Hinkley.
-        threshold: the sum of what is above the mean that makes a change, for Page–Hinkley.
-        confidence: probability of a false alarm, for ADWIN.
+        hold: number of batches for which the alarm stays raised after the last change.
+        least: number of values required before a change can be detected, for Page–Hinkley.
+        delta: largest change to ignore, for Page–Hinkley.
+        threshold: cumulative deviation from the mean above which a change is detected, for Page–Hinkley.
+        confidence: significance level, for ADWIN.
     """
 
     detector: DetectorName = "page_hinkley"
@@ -39,7 +40,7 @@ class DriftAlarm(Alarm):
     action: ClassVar[str] = "Look at what changed in the data at that time; a retrained model may be due."
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant, and say early what is missing."""
+        """Validate fields, and raise early if river is needed and not installed."""
         check_choice("detector", self.detector, get_args(DetectorName))
         check_choice("signal", self.signal, NUMBERS)
         check_count("hold", self.hold)
@@ -51,14 +52,14 @@ class DriftAlarm(Alarm):
             import_optional("river.drift", "monitor", "The ADWIN detector")
 
     def start(self) -> AlarmWatch:
-        """A watch that has seen nothing yet."""
+        """Return the initial state for a new stream."""
         if self.detector == "adwin":
             return _DriftWatch(self, _Adwin(self.confidence))
         return _DriftWatch(self, PageHinkley(self.least, self.delta, self.threshold))
 
 
 class Detector(Protocol):
-    """Tells changes in a stream of numbers."""
+    """Protocol of change detectors for a stream of numbers."""
 
     def changed(self, value: float) -> bool: ...  # noqa: D102
 
@@ -68,9 +69,9 @@ class Detector(Protocol):
 
 
 class PageHinkley:
-    """The test of Page and Hinkley for a rise in the mean; begins anew after each that it finds.
+    """Page–Hinkley test for an increase in the mean, which restarts after each detection.
 
-    ``S_t = Σ_i (x_i − x̄_i − δ)`` rises above its least so far by more than the threshold.
+    An increase is detected when ``S_t − min_{u≤t} S_u`` exceeds the threshold, with ``S_t = Σ_{i≤t} (x_i − x̄_i − δ)``.
 
     Example:
         >>> test = PageHinkley(least=10, delta=0.01, threshold=1.0)
@@ -86,7 +87,7 @@ class PageHinkley:
         self.count, self.mean, self.sum, self.lowest = 0, 0.0, 0.0, float("inf")
 
     def changed(self, value: float) -> bool:
-        """Take in a value; whether it shows a rise."""
+        """Update the test with a value and return True if it detects an increase."""
         self.count += 1
         self.mean += (value - self.mean) / self.count
         self.sum += value - self.mean - self.delta
@@ -97,19 +98,19 @@ class PageHinkley:
         return found
 
     def state_dict(self) -> dict[str, Any]:
-        """All that is remembered."""
+        """Return the state as plain values."""
         return {"count": self.count, "mean": self.mean, "sum": self.sum, "lowest": self.lowest}
 
     def validate_state(self, state: object, path: str) -> None:
-        """Raise a StateError unless ``state`` is one that :meth:`state_dict` could have given."""
+        """Raise a StateError unless ``state`` has the form that :meth:`state_dict` returns."""
         found = require_mapping(path, state, ("count", "mean", "sum", "lowest"))
         count = require_count(f"{path}/count", found["count"])
         for name in ("mean", "sum", "lowest"):
-            if count or found[name] != float("inf"):  # the lowest of none
+            if count or found[name] != float("inf"):  # infinite before the first value
                 require_number(f"{path}/{name}", found[name])
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from there."""
+        """Restore the state from :meth:`state_dict`."""
         self.count, self.mean = state["count"], state["mean"]
         self.sum, self.lowest = state["sum"], state["lowest"]
 
@@ -126,7 +127,7 @@ class _Adwin:
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """River keeps ADWIN's buckets to itself: it starts anew."""
+        """Do nothing: river does not expose the buckets of ADWIN, so the detector restarts."""
 
 
 class _DriftWatch(AlarmWatch):

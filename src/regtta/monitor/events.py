@@ -1,4 +1,4 @@
-"""What an alarm tells: that it began, or that it is over."""
+"""Events that alarms emit."""
 
 from dataclasses import asdict, dataclass
 from typing import Literal
@@ -6,14 +6,14 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Event:
-    """An alarm that begins or ends.
+    """Event of an alarm that was raised or cleared.
 
     Attributes:
         kind: ``"raised"`` or ``"cleared"``.
-        alarm: its name.
-        index: of the batch.
-        message: what was seen.
-        action: what to do about it.
+        alarm: name of the alarm.
+        index: index of the batch.
+        message: description of the condition.
+        action: recommended action; empty if the alarm was cleared.
     """
 
     kind: Literal["raised", "cleared"]
@@ -23,5 +23,5 @@ class Event:
     action: str
 
     def plain(self) -> dict[str, object]:
-        """The event in values that JSON has."""
+        """Return the event as values that JSON can represent."""
         return asdict(self)

@@ -1,4 +1,4 @@
-"""From what both models saw of a batch to the evidence about the stream."""
+"""Estimation of a monitor's signals from the forward passes of source model and adapted model."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,20 +15,20 @@ from regtta.state_validation import require_flag, require_mapping, require_tenso
 from regtta.statistics import SourceStatistics
 from regtta.whitening import Whitening
 
-BLOCK = 32  # samples a block of the steadiness test
-_COLUMNS = 5  # kept of every output
+BLOCK = 32  # samples per block of the stationarity test
+_COLUMNS = 5  # quantities tracked per output
 
 
 class SignalEstimator:
-    """Remembers recent moments of both models' features and outputs.
+    """Estimator of shift signals from recent moments of both models' features and outputs.
 
     Args:
-        source: the source's statistics.
-        head: the source model's.
-        memory: samples to look back on.
-        least: samples it takes before anything is said: a mean over one sample would be that sample.
-        level: probability of a false alarm a batch.
-        tolerance: a shift too small to matter, in source standard deviations.
+        source: source statistics.
+        head: head of the source model.
+        memory: time constant of the moments, in samples.
+        least: number of samples required before evidence is returned; protects single samples from disclosure.
+        level: significance level per batch.
+        tolerance: largest shift to ignore, in source standard deviations.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class SignalEstimator:
         self.begin()
 
     def begin(self) -> None:
-        """Forget the stream."""
+        """Reset to an empty state."""
         self.at_source = RecentMoments(self.memory)
         self.at_adapted = RecentMoments(self.memory)
         self.outputs = RecentMoments(self.memory, products=False)
@@ -53,14 +53,14 @@ class SignalEstimator:
 
     @property
     def count(self) -> float:
-        """Samples of equal weight behind the evidence."""
+        """Effective number of samples behind the evidence."""
         return min(self.at_source.count, self.at_adapted.count, self.outputs.count)
 
     def see(self, sight: StepView) -> None:
-        """Take in a batch."""
+        """Update the moments with a batch."""
         before, self.moved = self.moved, sight.answered is not sight.source
         if sight.step.diagnostics.verdict.returned or (before and not self.moved):
-            # What the model saw before it was taken back says nothing any more.
+            # The moments of the adapted model are obsolete after a rollback.
             self.at_adapted.forget()
             self.outputs.forget()
         self.at_source.add(self.whitening(sight.source.features))
@@ -74,7 +74,7 @@ class SignalEstimator:
         self.seen = torch.cat([self.seen, finite])[-max(self.memory, 4 * len(finite)) :]
 
     def evidence(self) -> Evidence | None:
-        """What there is to say by now; ``None`` while there are too few samples."""
+        """Return the current evidence, or ``None`` while there are too few samples."""
         if self.count < self.least:
             return None
         test = shift_test(self.at_source, source_count=self.source_count, level=self.level, tolerance=self.tolerance)
@@ -92,22 +92,22 @@ class SignalEstimator:
         )
 
     def _linear(self, forward: Forward) -> Tensor:
-        """(B, O) what the source's head makes of features."""
+        """Return the outputs ``(B, O)`` of the source head for the features of a forward pass."""
         with torch.no_grad():
             return _rows(self.head(forward.features.detach()))
 
     def _see_outputs(self, sight: StepView, linear: Tensor) -> None:
         source, answered = (_rows(forward.outputs) for forward in (sight.source, sight.answered))
-        if source.shape != linear.shape:  # the model makes something else of its head's outputs
+        if source.shape != linear.shape:  # the model transforms the outputs of its head
             source, answered = linear, self._linear(sight.answered)
-        # The last column is for the covariance of the first two.
+        # The variance of the last column yields the covariance of the first two.
         self.outputs.add(torch.cat([linear, source, answered, answered - source, linear + source], dim=1))
 
     def _outputs(self) -> tuple[Outputs, Outputs, float]:
-        """Outputs in the source's terms.
+        """Return standardized outputs of both models and their disagreement.
 
-        A model may change units after its head. The source's mean and standard deviation are known at the head;
-        ``slope``, of the model's outputs on the head's, takes them to the outputs.
+        A model may rescale the outputs of its head. Mean and standard deviation of the source are known at the head
+        only; the regression ``slope`` of the model's outputs on those of the head converts them.
         """
         recent = self.outputs
         mean, variance, square = (
@@ -126,7 +126,7 @@ class SignalEstimator:
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """All that is remembered."""
+        """Return the state as tensors and plain values."""
         return {
             "source": self.at_source.state_dict(),
             "adapted": self.at_adapted.state_dict(),
@@ -136,7 +136,7 @@ class SignalEstimator:
         }
 
     def validate_state(self, state: object, path: str) -> None:
-        """Raise a StateError unless ``state`` is one that :meth:`state_dict` could have given."""
+        """Raise a StateError unless ``state`` has the form that :meth:`state_dict` returns."""
         found = require_mapping(path, state, ("source", "adapted", "outputs", "seen", "moved"))
         wide, outputs = self.whitening.dimensions, self.head.out_features
         self.at_source.validate_state(found["source"], f"{path}/source", wide)
@@ -146,7 +146,7 @@ class SignalEstimator:
         require_flag(f"{path}/moved", found["moved"])
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from there."""
+        """Restore the state from :meth:`state_dict`."""
         self.at_source.load_state_dict(state["source"])
         self.at_adapted.load_state_dict(state["adapted"])
         self.outputs.load_state_dict(state["outputs"])
@@ -155,6 +155,6 @@ class SignalEstimator:
 
 
 def _rows(outputs: Tensor) -> Tensor:
-    """(B, O) on the CPU, which has float64 everywhere."""
+    """Return outputs ``(B, O)`` in float64 on the CPU, since not all devices support float64."""
     rows = outputs.detach().cpu().double()
     return rows.flatten(1) if rows.ndim > 1 else rows[:, None]

@@ -1,4 +1,4 @@
-"""Signals as a text file for Prometheus, such as node-exporter's textfile collector reads."""
+"""Writer of signals in the Prometheus text format, for the textfile collector of node-exporter."""
 
 import math
 from collections import Counter
@@ -34,10 +34,10 @@ _HELP = {
 
 
 class PrometheusText(Writer):
-    """Writes the latest signals in Prometheus' text format, the file replaced whole each time.
+    """Writer of the latest signals in the Prometheus text format; the file is replaced atomically.
 
     Args:
-        path: the file, ending in ``.prom`` for node-exporter.
+        path: path of the file, ending in ``.prom`` for node-exporter.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -45,7 +45,7 @@ class PrometheusText(Writer):
         self._raised: Counter[str] = Counter()
 
     def write(self, news: News) -> None:
-        """Replace the file."""
+        """Replace the file with the signals and alarms of one batch."""
         self._raised.update(event.alarm for event in news.events if event.kind == "raised")
         text = "".join([*_of_signals(news.signals), *self._of_alarms(news.active)])
         with written_whole(self._path) as draft:
@@ -71,7 +71,7 @@ def _of_signals(signals: Signals) -> Iterable[str]:
 
 
 def _family(name: str, kind: str, text: str, points: list[tuple[str, float]]) -> str:
-    """One metric with its HELP and TYPE lines; nothing where it has no points."""
+    """Return one metric with its HELP and TYPE lines; empty if it has no points."""
     if not points:
         return ""
     lines = [f"# HELP regtta_{name} {text}.", f"# TYPE regtta_{name} {kind}"]
@@ -80,7 +80,7 @@ def _family(name: str, kind: str, text: str, points: list[tuple[str, float]]) ->
 
 
 def _number(value: float) -> str:
-    """A float as the format has it: NaN, +Inf and -Inf by these names."""
+    """Return a float in the Prometheus text format, with NaN, +Inf and -Inf."""
     if math.isnan(value):
         return "NaN"
     return {math.inf: "+Inf", -math.inf: "-Inf"}.get(value, repr(value))

@@ -1,8 +1,8 @@
-"""An estimate, without labels, of the risk that adapted predictions are worse than the source model's.
+"""Label-free estimate of the risk that adapted predictions are worse than those of the source model.
 
-A logistic score of five signals. Aligning features harms where a batch is not a fair sample of labels like the
-source's: in a stream that is not steady, where outputs moved as labels would move them, or where there is little shift
-to take away. It shows in predictions that are spread less than the source model's.
+The estimate is a logistic regression on five signals. Aligning features does harm where the labels of a batch are not
+representative of the source: in a non-stationary stream, under label shift, or where there is little shift to remove.
+It is indicated by predictions that vary less than those of the source model.
 """
 
 import math
@@ -12,18 +12,18 @@ from regtta.monitor.signals import Evidence
 
 FEATURES = ("steadiness", "shift_source", "output_mean_source", "output_deviation_source", "output_deviation_adapted")
 
-# Fitted by benchmarks/monitor_risk.py on simulated shifts of source data, on streams of half of its source models;
-# docs/monitoring.md says how it did on those of the others. No target set was looked at.
+# Fitted by benchmarks/monitor_risk.py on simulated shifts of source data, with half of the source models;
+# docs/monitoring.md has the evaluation on the other half. No target data was used.
 CONSTANT = -1.98
 COEFFICIENTS = (0.28, -2.21, 2.09, 0.43, -3.26)
 
 
 def features_of(evidence: Evidence) -> tuple[float, ...]:
-    """(5,) what the score is a sum of, each kept within a range in which it was fitted.
+    """Return the five features of the logistic regression, each clipped to the range in which it was fitted.
 
-    ``log`` of steadiness (1 while it is not known), of the shift of the source model, and of both models' spreads of
-    outputs over the source's; the distance of the source model's mean output from the source's. Several outputs count
-    by their mean.
+    They are the ``log`` of the stationarity statistic (1 while unknown), the ``log`` of the shift of the source model,
+    the absolute shift of the source model's mean output, and the ``log`` of both models' output standard deviations
+    relative to the source. Several outputs are averaged.
     """
     steady = 1.0 if evidence.steadiness is None else evidence.steadiness
     return (
@@ -36,13 +36,13 @@ def features_of(evidence: Evidence) -> tuple[float, ...]:
 
 
 def risk_of_harm(evidence: Evidence) -> float:
-    """Probability in (0, 1) that predictions of late had a larger squared error than the source model's."""
+    """Return the estimated probability that recent predictions have a larger squared error than the source model's."""
     terms = zip(COEFFICIENTS, features_of(evidence), strict=True)
     return 1 / (1 + math.exp(-(CONSTANT + math.fsum(weight * value for weight, value in terms))))
 
 
 def _log(value: float, least: float, most: float) -> float:
-    """``log`` of a value brought into ``[least, most]``; what is no number counts as the most."""
+    """Return the ``log`` of a value clipped to ``[least, most]``; NaN counts as ``most``."""
     return math.log(most if math.isnan(value) else min(max(value, least), most))
 
 

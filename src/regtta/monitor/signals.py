@@ -1,4 +1,4 @@
-"""What the monitor says of a stream after each batch: aggregates alone, nothing of a single sample."""
+"""Signals of a monitor after each batch, which are aggregates and disclose no single sample."""
 
 import math
 from dataclasses import dataclass
@@ -22,16 +22,16 @@ NUMBERS = (
     "alignment_gain",
     "disagreement",
 )
-"""Names of the signals that are one number each."""
+"""Names of the scalar signals."""
 
 
 @dataclass(frozen=True)
 class Shift:
-    """How far recent features are from the source's, by direction of the source's subspace.
+    """Shift of recent features relative to the source, per direction of the source subspace.
 
     Attributes:
-        means: (k,) whitened means, in source standard deviations; 0 on the source.
-        deviations: (k,) whitened standard deviations; 1 on the source.
+        means: ``(k,)`` whitened means, in source standard deviations; 0 on the source.
+        deviations: ``(k,)`` whitened standard deviations; 1 on the source.
 
     Example:
         >>> shift = Shift(means=(3.0, 0.0), deviations=(1.0, 5.0))
@@ -44,18 +44,18 @@ class Shift:
 
     @classmethod
     def of(cls, recent: RecentMoments) -> "Shift":
-        """The shift that whitened moments show."""
+        """Return the shift of whitened moments."""
         return cls(tuple(recent.mean.tolist()), tuple(recent.variance.sqrt().tolist()))
 
     @cached_property
     def sizes(self) -> tuple[float, ...]:
-        """(k,) ``√(m_d² + (s_d − 1)²)``."""
+        """Size of the shift per direction ``(k,)``, ``√(m_d² + (s_d − 1)²)``."""
         return tuple(math.hypot(mean, spread - 1) for mean, spread in zip(self.means, self.deviations, strict=True))
 
     @property
     def misalignment(self) -> float:
-        """``Σ_d m_d² + (s_d − 1)²``, as in :class:`regtta.guards.HealthCheck`."""
-        return sum(size * size for size in self.sizes)  # ``**`` raises where a product is just infinite
+        """Misalignment ``Σ_d m_d² + (s_d − 1)²``, as in :class:`regtta.guards.HealthCheck`."""
+        return sum(size * size for size in self.sizes)  # ``**`` raises an OverflowError where a product is infinite
 
     @property
     def size(self) -> float:
@@ -65,11 +65,11 @@ class Shift:
 
 @dataclass(frozen=True)
 class Outputs:
-    """Recent outputs of a model against the source's, by output.
+    """Recent outputs of a model relative to the source.
 
     Attributes:
-        means: (O,) how far the mean is from the source's, in standard deviations of the source's outputs.
-        deviations: (O,) standard deviations over the source's.
+        means: ``(O,)`` shift of the mean, in source standard deviations.
+        deviations: ``(O,)`` ratios of the standard deviation to that of the source.
     """
 
     means: tuple[float, ...]
@@ -78,18 +78,19 @@ class Outputs:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Everything that is measured over recent samples, with the model that answered and with the source model.
+    """Statistics of recent samples, for the source model and for the model that made the predictions.
 
     Attributes:
-        source: shift of the features as the source model sees them.
-        adapted: as the model saw them that gave the predictions.
-        beyond_chance: the source model's shift over what chance explains; above 1 is a shift.
-        reweighting: the least χ² divergence of a change in the mix of labels that could explain it.
-        steadiness: how much outputs move from block to block over what chance explains; above 1 the stream is
-            not steady. ``None`` until there are four blocks.
+        source: feature shift of the source model.
+        adapted: feature shift of the model that made the predictions.
+        beyond_chance: ratio of the source model's shift to the critical value; above 1, the shift is significant.
+        reweighting: smallest χ² divergence of a label shift that could explain the shift.
+        steadiness: ratio of the variation of outputs between blocks to the critical value; above 1, the stream is not
+            stationary. ``None`` until there are four blocks.
         outputs_source: outputs of the source model.
-        outputs_adapted: the predictions.
-        disagreement: root mean square of predictions less the source model's, in source standard deviations.
+        outputs_adapted: predictions.
+        disagreement: root mean square difference between the predictions and those of the source model, in source
+            standard deviations.
     """
 
     source: Shift
@@ -103,28 +104,28 @@ class Evidence:
 
     @property
     def alignment_gain(self) -> float:
-        """Misalignment of the source model less that of the adapted one: above 0, adapting brought features nearer."""
+        """Misalignment of the source model minus that of the adapted model; above 0, adaptation reduced it."""
         return self.source.misalignment - self.adapted.misalignment
 
 
 @dataclass(frozen=True)
 class Signals:
-    """What is known after a batch.
+    """Signals after one batch.
 
     Attributes:
-        index: of the batch, from 0.
-        samples: in the batch.
-        learned: whether it was learned from.
-        reason: why not.
-        returned: ``"good"`` or ``"source"`` where the model was taken back.
-        loss: of the batch, where the method has one.
-        displacement: of the parameters, ``‖θ − θ₀‖ / ‖θ₀‖``.
-        count: samples of equal weight behind the evidence.
-        evidence: ``None`` while there are too few samples.
-        batches_since_helped: since the features were last nearer to the source's than without adapting; 0 if they
-            are now, counted from the beginning if they never were.
-        risk: estimated probability that the predictions of late are worse than the source model's; 0 while they
-            are the same, ``None`` without evidence.
+        index: index of the batch, from 0.
+        samples: number of samples in the batch.
+        learned: True if the batch was learned from.
+        reason: reason for a rejection.
+        returned: ``"good"`` or ``"source"`` if the model was rolled back.
+        loss: loss of the batch, if the method has one.
+        displacement: relative displacement of the parameters, ``‖θ − θ₀‖ / ‖θ₀‖``.
+        count: effective number of samples behind the evidence.
+        evidence: statistics of recent samples; ``None`` while there are too few samples.
+        batches_since_helped: number of batches since adaptation last reduced the misalignment, or since the start of
+            the stream.
+        risk: estimated probability that recent predictions are worse than those of the source model; 0 while both
+            models are the same, ``None`` without evidence.
     """
 
     index: int
@@ -140,7 +141,7 @@ class Signals:
     risk: float | None
 
     def numbers(self) -> dict[str, float]:
-        """The finite single numbers among the signals, by name, for whatever draws or scrapes them."""
+        """Return the finite scalar signals, by name."""
         found: dict[str, float | None] = {
             "samples": self.samples,
             "learned": float(self.learned),
@@ -151,34 +152,34 @@ class Signals:
             "risk": self.risk,
         }
         if self.evidence is not None:
-            told = self.evidence
+            evidence = self.evidence
             found |= {
-                "shift_source": told.source.size,
-                "shift_adapted": told.adapted.size,
-                "beyond_chance": told.beyond_chance,
-                "reweighting": told.reweighting,
-                "steadiness": told.steadiness,
-                "alignment_gain": told.alignment_gain,
-                "disagreement": told.disagreement,
+                "shift_source": evidence.source.size,
+                "shift_adapted": evidence.adapted.size,
+                "beyond_chance": evidence.beyond_chance,
+                "reweighting": evidence.reweighting,
+                "steadiness": evidence.steadiness,
+                "alignment_gain": evidence.alignment_gain,
+                "disagreement": evidence.disagreement,
             }
         return {name: float(value) for name, value in found.items() if value is not None and math.isfinite(value)}
 
     def series(self) -> dict[str, tuple[float, ...]]:
-        """The signals that have one number a dimension or an output, by name."""
+        """Return the signals with one value per dimension or output, by name."""
         if self.evidence is None:
             return {}
-        told = self.evidence
+        evidence = self.evidence
         return {
-            "shift_source_by_dimension": told.source.sizes,
-            "shift_adapted_by_dimension": told.adapted.sizes,
-            "output_mean_source": told.outputs_source.means,
-            "output_mean_adapted": told.outputs_adapted.means,
-            "output_deviation_source": told.outputs_source.deviations,
-            "output_deviation_adapted": told.outputs_adapted.deviations,
+            "shift_source_by_dimension": evidence.source.sizes,
+            "shift_adapted_by_dimension": evidence.adapted.sizes,
+            "output_mean_source": evidence.outputs_source.means,
+            "output_mean_adapted": evidence.outputs_adapted.means,
+            "output_deviation_source": evidence.outputs_source.deviations,
+            "output_deviation_adapted": evidence.outputs_adapted.deviations,
         }
 
     def plain(self) -> dict[str, object]:
-        """All of it in values that JSON has."""
+        """Return all signals as values that JSON can represent."""
         texts = {"index": self.index, "reason": self.reason, "returned": self.returned}
         series = {name: [_finite(value) for value in values] for name, values in self.series().items()}
         return {**texts, **self.numbers(), "samples": self.samples, "learned": self.learned, **series}

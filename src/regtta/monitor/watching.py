@@ -1,4 +1,4 @@
-"""The monitor: looks at every batch of an adapter, says what it sees, and raises alarms."""
+"""Monitor of an adapter, which computes signals after each batch and raises alarms."""
 
 import logging
 import threading
@@ -28,26 +28,26 @@ _log = logging.getLogger(__name__)
 
 
 class Monitor:
-    """Label-free signals of a stream, with alarms on them.
+    """Label-free monitor of a stream, with alarms.
 
-    Looking costs one pass of the source model a batch, where no guard has made it already; none while the model is
-    the source model and nothing is learned.
+    Monitoring costs one forward pass of the source model per batch, unless a guard has already computed it. It costs
+    none while the model equals the source model and nothing is learned.
 
     Args:
-        adapter: with source statistics; predicts and learns exactly as it would without a monitor.
-        alarms: what to raise.
-        writers: where to write signals and alarms.
-        callbacks: called with each :class:`Event`, after the step; they may call the adapter.
-        every: look at each n-th batch alone.
-        memory: samples to look back on.
-        least: samples it takes before anything is said.
-        level: probability of a false alarm a batch, for the tests of shift and of steadiness each.
-        tolerance: a shift too small to matter, in source standard deviations.
+        adapter: adapter with source statistics; the monitor does not change its predictions or learning.
+        alarms: alarms to raise.
+        writers: writers of signals and alarms.
+        callbacks: called with each :class:`Event` after the step; they may call the adapter.
+        every: monitor only every n-th batch.
+        memory: time constant of the moments, in samples.
+        least: number of samples required before evidence is available.
+        level: significance level per batch, for each of the tests for shift and stationarity.
+        tolerance: largest shift to ignore, in source standard deviations.
 
     Attributes:
-        signals: those of the last batch looked at; ``None`` before.
-        failures: how often each writer or callback failed, by name.
-        raised: how often each alarm was raised, by name.
+        signals: signals of the last monitored batch; ``None`` before the first.
+        failures: number of failures of each writer or callback, by name.
+        raised: number of times each alarm was raised, by name.
 
     Example:
         >>> import torch, regtta
@@ -74,10 +74,10 @@ class Monitor:
         tolerance: float = 0.1,
     ) -> None:
         if not isinstance(adapter, Adapter):
-            raise OptionError(f"Expected a regtta.Adapter, found {type(adapter).__name__}. Pass the adapter to watch.")
+            raise OptionError(f"Expected a regtta.Adapter, found {type(adapter).__name__}. Pass the one to monitor.")
         if adapter.source is None:
             raise StatisticsError(
-                "A monitor compares with the source, and the adapter has no statistics. Pass "
+                "A monitor needs source statistics, but the adapter has none. Pass "
                 "source=regtta.collect(model, loader) to the adapter."
             )
         check_count("every", every)
@@ -95,7 +95,7 @@ class Monitor:
             adapter.source, adapter.source_head(), memory=memory, least=least, level=level, tolerance=tolerance
         )
         self.failures: Counter[str] = Counter()
-        self._lock = threading.RLock()  # callbacks may come back to the monitor
+        self._lock = threading.RLock()  # reentrant, since callbacks may call the monitor
         self._begin()
 
     def _begin(self) -> None:
@@ -106,28 +106,28 @@ class Monitor:
         self.raised: Counter[str] = Counter()
 
     def adapt(self, x: object, targets: Tensor | None = None) -> Step:
-        """:meth:`Adapter.adapt <regtta.Adapter.adapt>`, then the signals, the alarms, the writers and the callbacks."""
+        """Call :meth:`Adapter.adapt <regtta.Adapter.adapt>`, update signals and alarms, and return the step."""
         with self._lock:
-            looked: list[StepView] = []
-            wanted = self._batches % self.every == 0
-            step = self.adapter.adapt(x, targets, look=looked.append if wanted else None)
+            views: list[StepView] = []
+            monitored = self._batches % self.every == 0
+            step = self.adapter.adapt(x, targets, look=views.append if monitored else None)
             self._batches += 1
-            for sight in looked:
-                self._tell(sight)
+            for view in views:
+                self._update(view)
             return step
 
     def run(self, xs: Iterable[object]) -> Iterator[Step]:
-        """:meth:`adapt` over a stream, one step a batch."""
+        """Call :meth:`adapt` for each batch of a stream and yield the steps."""
         for x in xs:
             yield self.adapt(x)
 
     @property
     def active(self) -> dict[str, bool]:
-        """Every alarm by name, and whether it is raised."""
+        """Dict from the name of every alarm to True if it is raised."""
         return self._board.active()
 
     def reset(self) -> None:
-        """Forget the stream, the adapter's as well; what was written stays."""
+        """Reset monitor and adapter for a new stream; files written so far are kept."""
         with self._lock:
             self.adapter.reset()
             self._begin()
@@ -135,7 +135,7 @@ class Monitor:
     def close(self) -> None:
         """Close the writers."""
         for writer in self.writers:
-            self._guarded(writer, writer.close)
+            self._call_safely(writer, writer.close)
 
     def __enter__(self) -> "Monitor":
         return self
@@ -146,9 +146,9 @@ class Monitor:
         self.close()
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the monitor stands, beside the adapter's own state: tensors and plain values.
+        """Return the state of the monitor, without that of the adapter, as tensors and plain values.
 
-        ADWIN alone is not in it; see :class:`regtta.monitor.DriftAlarm`.
+        The state of ADWIN is not included; see :class:`regtta.monitor.DriftAlarm`.
         """
         with self._lock:
             return {
@@ -161,14 +161,14 @@ class Monitor:
             }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from :meth:`state_dict`, which must be of the same alarms and options."""
+        """Restore the state from :meth:`state_dict` of a monitor with the same alarms and options."""
         require_mapping("", state)
         formerly = self._identity(described_by_0_1_0)
         for name, value in self._identity().items():
             if not any(same_description(state.get(name), known) for known in (value, formerly[name])):
                 raise MismatchError(
-                    f"The state is of a monitor with other {name}: expected {value}, found {state.get(name)}. Make "
-                    f"the monitor with the {name} that the stream was begun with."
+                    f"The state belongs to a monitor with other {name}: expected {value}, found {state.get(name)}. "
+                    f"Create the monitor with the {name} that the stream was started with."
                 )
         with self._lock:
             self._validate(state)
@@ -179,7 +179,7 @@ class Monitor:
             self.raised = Counter(state["raised"])
 
     def _validate(self, state: Mapping[str, Any]) -> None:
-        """Raise a StateError where the monitor would never have written ``state``; nothing is loaded."""
+        """Raise a StateError unless ``state`` has the form that :meth:`state_dict` returns; nothing is loaded."""
         require_mapping("", state, ("gauge", "board", "batches", "since_helped", "raised"), others=True)
         self._gauge.validate_state(state["gauge"], "gauge")
         self._board.validate_state(state["board"], "board")
@@ -194,44 +194,44 @@ class Monitor:
             "options": {**self._options, "every": self.every},
         }
 
-    def _tell(self, sight: StepView) -> None:
-        self._gauge.see(sight)
-        self.signals = self._signals(sight.step, self._gauge.evidence())
+    def _update(self, view: StepView) -> None:
+        self._gauge.see(view)
+        self.signals = self._signals(view.step, self._gauge.evidence())
         events = self._board.check(self.signals)
         self.raised.update(event.alarm for event in events if event.kind == "raised")
         news = News(self.signals, events, self.active)
         for writer in self.writers:
-            self._guarded(writer, partial(writer.write, news))
+            self._call_safely(writer, partial(writer.write, news))
         for event in events:
             for callback in self.callbacks:
-                self._guarded(callback, partial(callback, event))
+                self._call_safely(callback, partial(callback, event))
 
     def _signals(self, step: Step, evidence: Evidence | None) -> Signals:
         helped = evidence is not None and evidence.alignment_gain > 0
         self._since_helped = 0 if helped else self._since_helped + self.every
-        told = step.diagnostics
+        diagnostics = step.diagnostics
         risk = None if evidence is None else risk_of_harm(evidence) if self._gauge.moved else 0.0
         return Signals(
             index=step.index,
             samples=len(step.predictions),
-            learned=told.verdict.learned,
-            reason=told.verdict.reason,
-            returned=told.verdict.returned,
-            loss=told.loss,
-            displacement=told.displacement,
+            learned=diagnostics.verdict.learned,
+            reason=diagnostics.verdict.reason,
+            returned=diagnostics.verdict.returned,
+            loss=diagnostics.loss,
+            displacement=diagnostics.displacement,
             count=self._gauge.count,
             evidence=evidence,
             batches_since_helped=self._since_helped,
             risk=risk,
         )
 
-    def _guarded(self, owner: object, work: Callable[[], object]) -> None:
-        """Do ``work``; what goes wrong is counted, and logged the first time: no disk that is full stops a stream."""
+    def _call_safely(self, owner: object, work: Callable[[], object]) -> None:
+        """Call ``work``; count errors and log the first, so that a full disk, for example, does not stop the stream."""
         name = getattr(owner, "__qualname__", type(owner).__name__)
         try:
             work()
         except Exception as error:  # a writer or a callback may raise anything
             self.failures[name] += 1
             if self.failures[name] == 1:
-                # The kind alone: a message could hold something of the data.
-                _log.warning("%s failed with %s; the stream goes on", name, type(error).__name__)
+                # Log the type only, since the message could disclose data.
+                _log.warning("%s failed with %s; the stream continues", name, type(error).__name__)

@@ -1,4 +1,4 @@
-"""Where signals and alarms are written to: JSON lines and TensorBoard. Prometheus has a module of its own."""
+"""Writers of signals and alarms: base class, JSON lines and TensorBoard."""
 
 import json
 from abc import ABC, abstractmethod
@@ -17,12 +17,12 @@ from regtta.optional_imports import import_optional
 
 @dataclass(frozen=True)
 class News:
-    """What a writer is given after a batch.
+    """Update that a writer receives after a batch.
 
     Attributes:
-        signals: of the batch.
-        events: alarms that began or ended with it.
-        active: every alarm by name, and whether it is raised.
+        signals: signals of the batch.
+        events: alarms that were raised or cleared by it.
+        active: dict from the name of every alarm to True if it is raised.
     """
 
     signals: Signals
@@ -31,24 +31,24 @@ class News:
 
 
 class Writer(ABC):
-    """Writes news somewhere. Abstract. What it raises while writing the monitor logs, and the stream goes on."""
+    """Abstract base class of writers. The monitor logs errors that a writer raises, and the stream continues."""
 
     @abstractmethod
     def write(self, news: News) -> None:
-        """Write the news of one batch."""
+        """Write the signals and events of one batch."""
 
-    def close(self) -> None:  # noqa: B027 - nothing is a fine default
-        """Let go of what is open; by default nothing is."""
+    def close(self) -> None:  # noqa: B027 - no resources by default
+        """Release open resources; by default, do nothing."""
 
 
 class JsonLines(Writer):
-    """Appends one JSON object for each batch, and one for each alarm that begins or ends.
+    """Writer that appends one JSON object per batch, and one per alarm that is raised or cleared.
 
-    Each is a line with ``"type"`` (``"signals"`` or ``"event"``), written at once. The file is opened for each batch,
-    so that it may be moved away at any time and another be begun.
+    Each object is one line with a ``"type"`` of ``"signals"`` or ``"event"``, written immediately. The file is reopened
+    for each batch, so that it can be rotated at any time.
 
     Args:
-        path: the file; what is in it stays.
+        path: path of the file; existing content is kept.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -59,7 +59,7 @@ class JsonLines(Writer):
             raise FileError(f"Could not write {path}: {error}.") from error
 
     def write(self, news: News) -> None:
-        """Append the lines of one batch in one piece."""
+        """Append the lines of one batch in a single write."""
         objects = [{"type": "signals", **news.signals.plain()}]
         objects += [{"type": "event", **event.plain()} for event in news.events]
         text = "".join(json.dumps(item, allow_nan=False) + "\n" for item in objects)
@@ -68,12 +68,12 @@ class JsonLines(Writer):
 
 
 class TensorBoard(Writer):
-    """Scalars for every number, a histogram of the shift over dimensions, and a text for each alarm.
+    """Writer of TensorBoard scalars, a histogram of the shift over dimensions, and a text for each alarm.
 
-    Needs ``pip install 'regtta[monitor]'``. The names of TensorBoard's own files hold the name of the machine.
+    Needs ``pip install 'regtta[monitor]'``. TensorBoard includes the host name in the names of its files.
 
     Args:
-        folder: where TensorBoard looks.
+        folder: log directory of TensorBoard.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -82,7 +82,7 @@ class TensorBoard(Writer):
         self._writer = module.SummaryWriter(str(folder))
 
     def write(self, news: News) -> None:
-        """Add a point to every curve."""
+        """Add the signals and events of one batch."""
         step = news.signals.index
         for name, value in news.signals.numbers().items():
             self._writer.add_scalar(f"regtta/{name}", value, step)
