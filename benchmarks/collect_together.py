@@ -15,7 +15,7 @@ import torch
 from torch import distributed as dist
 
 import regtta
-from regtta.experiments.models import tabular_mlp
+from regtta_bench.training import tabular_mlp
 
 COLUMNS, BATCH = 8, 1_000
 

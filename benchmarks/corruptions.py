@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from regtta.experiments.corruptions import CORRUPTIONS, corrupt
+from regtta_bench.corruptions import CORRUPTIONS, corrupt
 
 Images = NDArray[np.uint8]
 

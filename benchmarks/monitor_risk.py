@@ -31,15 +31,13 @@ from sklearn.metrics import roc_auc_score
 from torch import Tensor, nn
 
 import regtta
-from regtta.experiments.datasets import Domain
-from regtta.experiments.demo.data import split, uci_digits
-from regtta.experiments.demo.degradations import Blur, Brighten, Contrast, Darken, Noise
-from regtta.experiments.demo.study import one_thread
-from regtta.experiments.demo.training import Training, train
+from regtta.engine import StepView
 from regtta.methods import Method
-from regtta.monitor.measuring import SignalEstimator
-from regtta.monitor.risk import FEATURES, features_of
-from regtta.sight import StepView
+from regtta.monitoring import FEATURES, SignalEstimator, features_of
+from regtta_bench.data import Domain
+from regtta_bench.demo.demo_data import Blur, Brighten, Contrast, Darken, Noise, split, uci_digits
+from regtta_bench.demo.demo_model import Training, train
+from regtta_bench.demo.demo_study import one_thread
 
 BATCH, BATCHES, LOOKS, WINDOW = 32, 24, (12, 24), 8
 METHODS: dict[str, Method] = {

@@ -18,8 +18,8 @@ from safe_thresholds import r_squared, sources
 from torch import Tensor
 
 import regtta
-from regtta.experiments.demo.study import one_thread
 from regtta.guards import DEFAULT, SAFE, Guard, OutlierRows
+from regtta_bench.demo.demo_study import one_thread
 
 BATCH, BATCHES = 64, 100
 

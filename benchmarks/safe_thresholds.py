@@ -24,13 +24,11 @@ from monitor_risk import SourceModel, digits_source, table_source
 from torch import Tensor
 
 import regtta
-from regtta.experiments.datasets import Domain
-from regtta.experiments.demo.study import one_thread
 from regtta.guards import DEFAULT, SAFE, Guard, SteadyStream
 from regtta.methods import Method
-from regtta.recent import RecentMoments
-from regtta.shift_tests import reweighting_needed
-from regtta.whitening import Whitening
+from regtta.statistics import RecentMoments, Whitening, reweighting_needed
+from regtta_bench.data import Domain
+from regtta_bench.demo.demo_study import one_thread
 
 BATCH, LENGTH, HARM = 64, 2048, -0.02
 ORDERS = ("random", "sorted", "bursts", "gradual")

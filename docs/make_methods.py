@@ -5,7 +5,7 @@ import re
 import sys
 from pathlib import Path
 
-from regtta.commands.methods import MethodReport, list_methods
+from regtta.cli.method_table import MethodReport, list_methods
 from regtta.methods import METHODS
 
 PAGE = Path(__file__).with_name("methods.md")

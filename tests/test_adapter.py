@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import regtta
-import zoo
+from helpers import small_models
 from regtta.errors import (
     BatchError,
     HeadError,
@@ -24,19 +24,19 @@ from regtta.methods import Method, NewHead, Rule, Schedule
 
 
 def make(method=None, model=None, stream=None, **options):
-    model = model or zoo.mlp()
-    source = regtta.collect(model, zoo.table(400).split(50))
+    model = model or small_models.mlp()
+    source = regtta.collect(model, small_models.table(400).split(50))
     return regtta.Adapter(model, method or regtta.SSA(k=4), source, **options)
 
 
 def shifted(batches=6, size=16, seed=2):
-    return zoo.table(batches * size, shift=1.0, scale=1.5, seed=seed).split(size)
+    return small_models.table(batches * size, shift=1.0, scale=1.5, seed=seed).split(size)
 
 
 def test_adapting_is_adam_on_the_affine_parameters_written_out():
     """The whole loop again in plain torch, from the paper's algorithm."""
-    model = zoo.mlp()
-    source = regtta.collect(model, zoo.table(400).split(50))
+    model = small_models.mlp()
+    source = regtta.collect(model, small_models.table(400).split(50))
     adapter = regtta.Adapter(model, regtta.SSA(k=4), source)
 
     plain = copy.deepcopy(model).eval()
@@ -66,18 +66,18 @@ def test_adapting_is_adam_on_the_affine_parameters_written_out():
 
 @pytest.mark.parametrize("mode", [True, False])
 def test_the_users_model_is_untouched_by_everything(mode):
-    model = zoo.mlp().train(mode)
+    model = small_models.mlp().train(mode)
     model[0].weight.requires_grad_(False)
     model[3].register_forward_hook(lambda *_: None)
-    before = zoo.frozen_view(model)
+    before = small_models.frozen_view(model)
     adapter = make(model=model)
     list(adapter.run(shifted()))
-    adapter.predict(zoo.table(4))
+    adapter.predict(small_models.table(4))
     adapter.load_state_dict(adapter.state_dict())
     adapter.reset()
     adapter.export()
     adapter.adapt(torch.full((3, 5), torch.nan))
-    zoo.assert_untouched(before, model)
+    small_models.assert_untouched(before, model)
 
 
 def test_predictions_are_made_before_learning_and_predict_changes_nothing():
@@ -136,7 +136,7 @@ def test_the_whole_extractor_moves_and_the_head_does_not():
 
 
 def test_batch_norm_as_trained_predicts_like_the_model():
-    model = zoo.mlp()
+    model = small_models.mlp()
     adapter = make(model=model, batch_norm="source")
     x = shifted(1)[0]
     with torch.no_grad():
@@ -145,7 +145,7 @@ def test_batch_norm_as_trained_predicts_like_the_model():
 
 
 def test_debiased_counts_the_streams_updates_alone():
-    model = zoo.mlp()
+    model = small_models.mlp()
     adapter = make(model=model, batch_norm="debiased", lr=1e-12)
     x, y = shifted(2)
     adapter.adapt(x)
@@ -178,7 +178,7 @@ def test_any_optimizer(optimizer):
     adapters = make(optimizer=optimizer), make()
     for adapter in adapters:
         list(adapter.run(shifted()))
-    x = zoo.table(5)
+    x = small_models.table(5)
     assert not torch.equal(adapters[0].predict(x), adapters[1].predict(x))
 
 
@@ -355,18 +355,18 @@ def test_states_that_do_not_belong():
     with pytest.raises(MismatchError, match="method of the state"):
         make(lr=1e-4).load_state_dict(state)
     with pytest.raises(MismatchError, match="model of the state"):
-        make(model=zoo.mlp(seed=3)).load_state_dict(state)
+        make(model=small_models.mlp(seed=3)).load_state_dict(state)
     state["learner"]["tensors"].pop("1.weight")
     with pytest.raises(MismatchError, match="other parameters"):
         adapter.load_state_dict(state)
 
 
 def test_export_is_a_plain_independent_model():
-    model = zoo.mlp()
+    model = small_models.mlp()
     model[0].weight.requires_grad_(False)
     adapter = make(model=model, batch_norm="debiased")
     list(adapter.run(shifted(2)))
-    x = zoo.table(9)
+    x = small_models.table(9)
     expected = adapter.predict(x)
     exported = adapter.export()
     assert type(exported) is nn.Sequential
@@ -420,12 +420,12 @@ def test_overrides_reach_the_method_and_unknown_ones_are_errors():
 @pytest.mark.parametrize("method", ["ssa", regtta.SSA, None])
 def test_what_is_no_method(method):
     with pytest.raises(OptionError, match=r"Expected a method such as regtta.SSA\(\), found"):
-        regtta.Adapter(zoo.mlp(), method)
+        regtta.Adapter(small_models.mlp(), method)
 
 
 def test_statistics_that_do_not_belong():
-    model, other = zoo.mlp(), zoo.mlp(seed=4)
-    source = regtta.collect(model, zoo.table(400).split(50))
+    model, other = small_models.mlp(), small_models.mlp(seed=4)
+    source = regtta.collect(model, small_models.table(400).split(50))
     with pytest.raises(StatisticsError, match=r"SSA needs source statistics.*regtta.collect"):
         regtta.Adapter(model, regtta.SSA())
     with pytest.raises(ModelMismatchError, match=r"another model.*allow_mismatch=True"):
@@ -433,7 +433,7 @@ def test_statistics_that_do_not_belong():
     with pytest.raises(HeadMismatchError, match="'6', not at '3'"):
         regtta.Adapter(model, regtta.SSA(k=4), source, head="3")
     with pytest.raises(HeadMismatchError, match="takes 20 features, but the statistics have 12"):
-        regtta.Adapter(zoo.mlp(width=20), regtta.SSA(k=4), source, allow_mismatch=True)
+        regtta.Adapter(small_models.mlp(width=20), regtta.SSA(k=4), source, allow_mismatch=True)
     with pytest.raises(HeadError, match="Expected nn.Linear at '5'"):
         regtta.Adapter(model, regtta.SSA(k=4), source, head="5", allow_mismatch=True)
     for adapter in (
@@ -446,7 +446,7 @@ def test_statistics_that_do_not_belong():
 
 def test_a_model_without_norm_layers():
     model = nn.Sequential(nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 1))
-    source = regtta.collect(model, zoo.table(100).split(50))
+    source = regtta.collect(model, small_models.table(100).split(50))
     with pytest.raises(ModelError, match=r'no normalisation layer.*trainable="extractor"'):
         regtta.Adapter(model, regtta.SSA(k=2), source)
     step = regtta.Adapter(model, regtta.SSA(k=2), source, trainable="extractor").adapt(shifted(1)[0])
@@ -454,7 +454,7 @@ def test_a_model_without_norm_layers():
 
 
 def test_source_predicts_as_the_model_and_says_that_it_learned_nothing():
-    model, x = zoo.mlp(), shifted(1)[0]
+    model, x = small_models.mlp(), shifted(1)[0]
     adapter = regtta.Adapter(model, regtta.Source())
     step = adapter.adapt(x)
     with torch.no_grad():
@@ -502,7 +502,7 @@ def test_a_rule_may_give_a_new_head_and_remember_things(bias):
     adapter = regtta.Adapter(model, Halving())
     with pytest.raises(MismatchError, match="has not found its head yet"):
         adapter.state_dict()
-    x = zoo.table(8)
+    x = small_models.table(8)
     adapter.reset()  # nothing to forget yet
     step = adapter.adapt(x)
     with torch.no_grad():
@@ -529,7 +529,7 @@ def test_a_rule_that_gives_a_new_head_has_no_optimizer():
     model = nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Linear(4, 1))
     adapter = regtta.Adapter(model, Both())
     with pytest.raises(OptionError, match="halving gave a new head, and its schedule has an optimizer"):
-        adapter.adapt(zoo.table(8))
+        adapter.adapt(small_models.table(8))
     assert torch.equal(adapter.export()[2].weight, model[2].weight)
 
 
@@ -539,13 +539,13 @@ def test_what_a_refused_step_taught_the_rule_is_forgotten():
             return "no"
 
     adapter = regtta.Adapter(nn.Sequential(nn.Linear(5, 4), nn.Linear(4, 1)), Halving(), guards=[No()])
-    adapter.adapt(zoo.table(8))
+    adapter.adapt(small_models.table(8))
     assert adapter.state_dict()["learner"]["rule"] == {"seen": 0}
 
 
 def test_half_precision_models_adapt_with_a_float32_loss():
-    model = zoo.mlp().bfloat16()
-    source = regtta.collect(model, zoo.table(400).bfloat16().split(50))
+    model = small_models.mlp().bfloat16()
+    source = regtta.collect(model, small_models.table(400).bfloat16().split(50))
     adapter = regtta.Adapter(model, regtta.SSA(k=3), source)
     step = adapter.adapt(shifted(1)[0].bfloat16())
     assert step.predictions.dtype == torch.bfloat16
@@ -554,16 +554,16 @@ def test_half_precision_models_adapt_with_a_float32_loss():
 
 
 def test_dropout_stays_off_while_adapting():
-    model = zoo.cnn()
-    source = regtta.collect(model, zoo.images(100).split(25))
+    model = small_models.cnn()
+    source = regtta.collect(model, small_models.images(100).split(25))
     runs = [regtta.Adapter(model, regtta.SSA(k=3), source) for _ in range(2)]
-    for x in zoo.images(40, shift=0.3).split(10):
+    for x in small_models.images(40, shift=0.3).split(10):
         assert torch.equal(runs[0].adapt(x).predictions, runs[1].adapt(x).predictions)
 
 
 def test_features_are_those_of_the_model_as_it_stands_and_change_nothing():
-    model, x = zoo.mlp(), zoo.table(40, shift=1.0)
-    source = regtta.collect(model, zoo.table(200).split(50))
+    model, x = small_models.mlp(), small_models.table(40, shift=1.0)
+    source = regtta.collect(model, small_models.table(200).split(50))
     adapter = regtta.Adapter(model, regtta.SSA(k=3, lr=0.05), source)
     before = {name: value.clone() for name, value in adapter.export().state_dict().items()}
     torch.testing.assert_close(adapter.features(x), model[:6](x))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-import zoo
+from helpers import small_models
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "CONTRIBUTING.md"]
@@ -20,12 +20,12 @@ def blocks(page, language):
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_python_blocks_run_in_order(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    model = zoo.mlp()
+    model = small_models.mlp()
     names = {
         "model": model,
-        "source_loader": zoo.table(300).split(50),
-        "stream": zoo.table(60, shift=1.0).split(20),
-        "x": zoo.table(8),
+        "source_loader": small_models.table(300).split(50),
+        "stream": small_models.table(60, shift=1.0).split(20),
+        "x": small_models.table(8),
         "torch": torch,
     }
     for block in blocks(page, "python"):

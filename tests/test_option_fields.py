@@ -10,12 +10,13 @@ import torch
 from torch import nn
 
 import regtta
-import zoo
-from regtta import guards, monitor
+from helpers import small_models
+from regtta import guards
+from regtta import monitoring as monitor
 from regtta.errors import OptionError
-from regtta.experiments.training.recipe import Recipe
-from regtta.monitor.alarms import Alarm
+from regtta.monitoring.alarms import Alarm
 from regtta.options import field_types
+from regtta_bench.training.recipe import Recipe
 
 WRONG = {
     bool: ["no", "", 0, 1, None],
@@ -79,8 +80,8 @@ def test_a_value_of_another_type_is_refused_by_name(cls, name, value):
 @pytest.mark.parametrize("name", ["level", "tolerance"])
 @pytest.mark.parametrize("value", [math.inf, math.nan, "1", True])
 def test_the_monitor_refuses_numbers_that_are_not(name, value):
-    model = zoo.mlp()
-    adapter = regtta.Adapter(model, regtta.SSA(k=2), regtta.collect(model, zoo.table(100).split(50)))
+    model = small_models.mlp()
+    adapter = regtta.Adapter(model, regtta.SSA(k=2), regtta.collect(model, small_models.table(100).split(50)))
     with pytest.raises(OptionError, match=name):
         regtta.Monitor(adapter, **{name: value})
 
@@ -98,7 +99,7 @@ def test_options_that_are_neither_numbers_nor_choices():
 
 
 def test_checkpoints_refuse_a_text_for_overwrite(tmp_path):
-    adapter = regtta.Adapter(zoo.mlp(), regtta.BNAdapt(), head="6")
+    adapter = regtta.Adapter(small_models.mlp(), regtta.BNAdapt(), head="6")
     with pytest.raises(OptionError, match="overwrite to be True or False, found 'no'"):
         regtta.Checkpoints(adapter, tmp_path / "stream.safetensors", overwrite="no")
 

@@ -16,11 +16,11 @@ from regtta.options import (
     check_positive,
     check_share,
     describe,
-    described,
     field_types,
     parse_as,
     replace,
 )
+from regtta.persistence.identity import described
 
 
 @dataclasses.dataclass(frozen=True)

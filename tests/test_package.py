@@ -23,9 +23,9 @@ def fresh(code: str) -> str:
     [
         ("regtta.guards.Gate()", "Gate(level=0.001, tolerance=0.1, memory=128, least=32)"),
         ("regtta.methods.SSA is regtta.SSA", "True"),
-        ("regtta.exporting.save.__name__", "save"),
-        ("regtta.label_shift.__name__", "regtta.label_shift"),
-        ("regtta.collect.__module__", "regtta.collecting"),
+        ("regtta.persistence.export.save.__name__", "save"),
+        ("regtta.statistics.label_shift.__name__", "regtta.statistics.label_shift"),
+        ("regtta.collect.__module__", "regtta.statistics.collection"),
         ("regtta.method.__module__", "regtta.methods"),
     ],
 )

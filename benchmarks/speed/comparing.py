@@ -14,7 +14,7 @@ from benchmarks.speed.timing import Contestant, Effort, Times, race, ratio, sync
 Maker = Callable[[], Contestant]
 
 MIB = 2**20
-_EXPECTED = "regtta.statistics"  # says that k is cut, which is meant
+_EXPECTED = "regtta.statistics.source"  # says that k is cut, which is meant
 
 
 @dataclass(frozen=True, eq=False)

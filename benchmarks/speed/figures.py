@@ -9,8 +9,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from benchmarks.speed.findings import Curve, Point, Row, Shares, Spread, Table
 from benchmarks.speed.record import Record
-from regtta.experiments.figures.files import save_figure
-from regtta.experiments.figures.style import GREY, LOOKS, SMALL, caption, keyed, look_of, new_figure, prepared, titled
+from regtta.report.figures import GREY, LOOKS, SMALL, caption, keyed, look_of, new_figure, prepared, save_figure, titled
 
 VARIANTS, CURVES, PROFILES = "variants.png", "curves.png", "profile.png"
 _ACROSS = 3  # panels beside each other

@@ -13,8 +13,7 @@ import torch
 from benchmarks.speed.bench import Bench
 from benchmarks.speed.findings import Findings
 from regtta.errors import ForeignFileError, MismatchError
-from regtta.experiments.environment import device_name, versions
-from regtta.files import written_whole
+from regtta.persistence import device_name, versions, written_whole
 
 FORMAT = 1
 FILE = "speed.json"

@@ -14,15 +14,18 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 import regtta
-from regtta.experiments.demo.model import digit_regressor
-from regtta.experiments.hushing import hushed
-from regtta.experiments.models import HEADS, resnet26, resnet50, tabular_mlp
 from regtta.statistics import SourceStatistics
+from regtta_bench.demo.demo_model import digit_regressor
+from regtta_bench.sweep.data_views import hushed
+from regtta_bench.training import HEADS, resnet26, resnet50, tabular_mlp
 
 FACTORS, NOISE = 2, 0.01  # that inputs vary by
 SHIFT, STRETCH = 0.5, 1.3
 COLUMNS = 8
-_MEANT = ("regtta.statistics", "regtta.experiments.models")  # who warn that k is cut and that weights are random
+_MEANT = (
+    "regtta.statistics.source",
+    "regtta_bench.training.models",
+)  # who warn that k is cut and that weights are random
 
 
 @dataclass(frozen=True)

@@ -8,19 +8,16 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.speed.bench import Bench
-from regtta.experiments.datasets import Domain
-from regtta.experiments.demo.recipe import Recipe
-from regtta.experiments.demo.study import make_source, scene_images
-from regtta.experiments.demo.training import Training
-from regtta.experiments.models import HEADS
-from regtta.experiments.reproduce.arms import arm_of
-from regtta.experiments.reproduce.loading import Place, check_there
-from regtta.experiments.reproduce.settings import SETTINGS
-from regtta.experiments.reproduce.specs import FULL, QUICK, Plan
-from regtta.experiments.reproduce.workshop import Tools, Workshop
-from regtta.experiments.training import plain_view
 from regtta.methods import SSA, Method
 from regtta.statistics import SourceStatistics
+from regtta_bench.data import Domain, Place, check_there
+from regtta_bench.demo.demo_model import Training
+from regtta_bench.demo.demo_recipe import Recipe
+from regtta_bench.demo.demo_study import make_source, scene_images
+from regtta_bench.paper import SETTINGS, arm_of
+from regtta_bench.sweep.run_specs import FULL, QUICK, Plan
+from regtta_bench.sweep.runner import Tools, Workshop
+from regtta_bench.training import HEADS, plain_view
 
 DEMO = "demo"
 REAL = ("svhn-subset", "california")

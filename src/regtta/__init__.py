@@ -13,11 +13,7 @@ from typing import TYPE_CHECKING
 from regtta._version import __version__
 
 if TYPE_CHECKING:
-    # Type checkers recognise only the modules imported in this block as attributes of the package.
-    from regtta import checkpoints, divergences, experiments, exporting, features, label_shift  # noqa: F401
     from regtta.adapter import Adapter
-    from regtta.checkpointing import Checkpoints
-    from regtta.collecting import collect
     from regtta.errors import RegttaError
     from regtta.execution import FAST, Execution
     from regtta.guards import SAFE
@@ -38,21 +34,23 @@ if TYPE_CHECKING:
         method,
     )
     from regtta.metrics import RegressionMetrics
-    from regtta.monitor import Monitor
-    from regtta.statistics import SourceStatistics, fingerprint
-    from regtta.steps import Diagnostics, Step, Verdict
+    from regtta.models import fingerprint
+    from regtta.monitoring import Monitor
+    from regtta.persistence import Checkpoints
+    from regtta.statistics import SourceStatistics, collect
+    from regtta.types import Diagnostics, Step, Verdict
 
 _HOMES = {
     "Adapter": "adapter",
     "BNAdapt": "methods",
-    "Checkpoints": "checkpointing",
-    "Diagnostics": "steps",
+    "Checkpoints": "persistence",
+    "Diagnostics": "types",
     "Execution": "execution",
     "FAST": "execution",
     "FeatureAlignment": "methods",
     "FeatureRestoration": "methods",
     "METHODS": "methods",
-    "Monitor": "monitor",
+    "Monitor": "monitoring",
     "Oracle": "methods",
     "Prototype": "methods",
     "RSD": "methods",
@@ -62,14 +60,14 @@ _HOMES = {
     "SSA": "methods",
     "Source": "methods",
     "SourceStatistics": "statistics",
-    "Step": "steps",
+    "Step": "types",
     "Sum": "methods",
     "TTT": "methods",
     "Tent": "methods",
     "VarianceMinimization": "methods",
-    "Verdict": "steps",
-    "collect": "collecting",
-    "fingerprint": "statistics",
+    "Verdict": "types",
+    "collect": "statistics",
+    "fingerprint": "models",
     "method": "methods",
 }
 

@@ -8,8 +8,13 @@ from typing import Any, Literal, ParamSpec, TypeVar
 import torch
 from torch import Tensor, nn
 
-from regtta.batches import inputs_of
-from regtta.belonging import (
+from regtta.engine import (
+    Dealt,
+    Learner,
+    MovingParts,
+    Passes,
+    StepView,
+    Stream,
     check_arguments,
     check_complex,
     check_head_name,
@@ -17,27 +22,30 @@ from regtta.belonging import (
     check_state,
     check_targets,
     check_width,
+    laid_out,
+    runners,
+    settled,
     with_later_guards,
 )
 from regtta.errors import MismatchError
-from regtta.execution import PLAIN, Execution
-from regtta.features import find_head, head_module, model_device, run_model
+from regtta.execution import PLAIN, Execution, SharedLock, processes_of
 from regtta.guards import DEFAULT, Guard
-from regtta.learning import Learner
-from regtta.locking import SharedLock
 from regtta.methods import Method, MethodContext
-from regtta.moving import MovingParts
-from regtta.options import described, described_by_0_1_0, instances_of, replace
-from regtta.parameters import BufferSlots, private_copy
-from regtta.processes import processes_of
-from regtta.provenance import Provenance
-from regtta.running import Dealt, Passes, laid_out, runners, settled
-from regtta.sight import StepView
-from regtta.state_validation import require_flag, require_mapping
-from regtta.statistics import SourceStatistics, fingerprint
-from regtta.steps import Step
-from regtta.stream import Stream
-from regtta.weight_assignment import refresh
+from regtta.models import (
+    BufferSlots,
+    find_head,
+    fingerprint,
+    head_module,
+    inputs_of,
+    model_device,
+    private_copy,
+    refresh,
+    run_model,
+)
+from regtta.options import instances_of, replace
+from regtta.persistence import Provenance, described, described_by_0_1_0, require_flag, require_mapping
+from regtta.statistics import SourceStatistics
+from regtta.types import Step
 
 _Given = ParamSpec("_Given")
 _Answer = TypeVar("_Answer")
@@ -226,7 +234,7 @@ class Adapter:
         return model
 
     def provenance(self) -> Provenance:
-        """Where the model that :meth:`export` gives comes from; ``regtta.exporting`` writes it into files."""
+        """Where the model that :meth:`export` gives comes from; ``regtta.persistence.export`` writes it into files."""
         with self._lock.writing():
             stream = self._started
             return Provenance(
@@ -243,7 +251,7 @@ class Adapter:
     def state_dict(self) -> dict[str, Any]:
         """Where the stream stands: a new adapter that loads it goes on as if never stopped.
 
-        Tensors and plain values only: :func:`regtta.checkpoints.write_state` keeps it in a file.
+        Tensors and plain values only: :func:`regtta.persistence.state_files.write_state` keeps it in a file.
         """
         with self._lock.writing():
             return {**self._identity(), "frozen": self._frozen, **self._started.state_dict()}

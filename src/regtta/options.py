@@ -4,11 +4,10 @@ import dataclasses
 import difflib
 import sys
 import types
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from regtta.errors import OptionError
-from regtta.identities import identified
 
 T = TypeVar("T")
 
@@ -151,48 +150,6 @@ def _parse(name: str, text: str, kind: object) -> object:
         if option is str:
             return text
     raise OptionError(f"Cannot read {name}={text!r}: expected {describe(kind)}.")
-
-
-def described(options: object) -> dict[str, object]:
-    """Return the name of a dataclass and its options in plain values, equal across processes.
-
-    Example:
-        >>> @dataclasses.dataclass
-        ... class Options:
-        ...     rate: float = 0.1
-        >>> described(Options())
-        {'type': 'Options', 'rate': 0.1}
-    """
-    return {"type": type(options).__name__, **_fields(options, _plain)}
-
-
-def described_by_0_1_0(options: object) -> dict[str, object]:
-    """Return the result of :func:`described` in version 0.1.0, to compare with files it wrote."""
-    return {"type": type(options).__name__, **_fields(options, _plain_by_0_1_0)}
-
-
-_PLAIN = (str, int, float, bool, type(None))
-
-
-def _fields(options: object, plain: Callable[[object], object]) -> dict[str, object]:
-    return {name: plain(getattr(options, name)) for name in field_types(type(options))}
-
-
-def _plain(value: object) -> object:
-    """Return an option in plain values, without memory addresses or anything else specific to a process."""
-    if isinstance(value, _PLAIN):
-        return value
-    return identified(value, described)
-
-
-def _plain_by_0_1_0(value: object) -> object:
-    if isinstance(value, _PLAIN):
-        return value
-    if isinstance(value, tuple):
-        return [_plain_by_0_1_0(item) for item in value]
-    if dataclasses.is_dataclass(value):
-        return described_by_0_1_0(value)
-    return getattr(value, "__qualname__", None) or repr(value)
 
 
 def describe(kind: object) -> str:

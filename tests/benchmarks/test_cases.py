@@ -19,9 +19,9 @@ from benchmarks.speed.rendering import page
 from benchmarks.speed.running import FILE, PAGE, run
 from benchmarks.speed.subjects import DIGITS, MLP, RESNET26, TINY_IMAGES, TINY_MLP, ground
 from benchmarks.speed.variants import Stream, adapter_on, bare, executions, laid_out
-from experiments.datasets.published import write_california
+from helpers.published_datasets import write_california
 from regtta.errors import MissingFileError, OptionError
-from regtta.execution import FAST, PLAIN, Execution
+from regtta.execution.modes import FAST, PLAIN, Execution
 
 CPU = torch.device("cpu")
 
@@ -189,7 +189,7 @@ def test_real_data_is_adapted_to_from_kept_source_models(bench, tmp_path, monkey
     assert first.scores[1].difference == (0, 0, 0)
     assert first.scores[2].moved > 0
     assert {(entry.case, len(entry.r_squared)) for entry in first.scores} == {("step/mlp", 2)}
-    monkeypatch.setattr("regtta.experiments.reproduce.workshop.train", None)
+    monkeypatch.setattr("regtta_bench.sweep.runner.train", None)
     assert precision("california", bench).scores[0] == first.scores[0]
 
 

@@ -35,8 +35,8 @@ def test_a_reference_that_fails_leaves_the_others_without_ratios():
 
 def test_what_regtta_logs_and_what_a_contestant_remarks_are_noted_once():
     def say():
-        logging.getLogger("regtta.learning").info("cannot be captured: a hook")
-        logging.getLogger("regtta.statistics").warning("k=100 is beyond the rank")
+        logging.getLogger("regtta.engine.learner").info("cannot be captured: a hook")
+        logging.getLogger("regtta.statistics.source").warning("k=100 is beyond the rank")
 
     makers = {"base": lambda: Contestant(say, remark=lambda: "3 of 9 batches were refused")}
     table = compared("ways", makers, ("base",), BENCH, samples=1, reading="times as fast")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from benchmarks.speed.findings import Findings, spread
-from speed_findings import EVERYTHING
+from helpers.speed_findings import EVERYTHING
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 10, 21])

@@ -5,7 +5,7 @@ from benchmarks.speed.figures import draw, figures_of
 from benchmarks.speed.findings import Findings
 from benchmarks.speed.record import Record
 from benchmarks.speed.rendering import page
-from speed_findings import EVERYTHING
+from helpers.speed_findings import EVERYTHING
 
 ABOUT = {"device": "NVIDIA H200", "quick": False, "regtta": "0.1.0", "torch": "2.11", "python": "3.12", "cuda": "13.0"}
 

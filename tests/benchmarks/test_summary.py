@@ -11,7 +11,7 @@ from benchmarks.speed.cases.floor import FLOOR
 from benchmarks.speed.cases.step import DEFAULTS, STRICT
 from benchmarks.speed.findings import Fact, Findings, Row, Spread, Table
 from benchmarks.speed.record import FILE, Record, write
-from speed_findings import EVERYTHING
+from helpers.speed_findings import EVERYTHING
 
 MAKER = runpy.run_path(str(Path(__file__).parents[2] / "docs" / "make_speed.py"))
 ABOUT = {"device": "NVIDIA H200", "quick": False, "regtta": "0.1.0", "torch": "2.11", "python": "3.12", "cuda": "13.0"}

@@ -40,7 +40,7 @@ def test_bytes_and_operations_follow():
 
 
 def test_multiplications_of_resnet50_are_the_known_4_1_billion_an_image():
-    from regtta.experiments.models import resnet50
+    from regtta_bench.training.models import resnet50
 
     found = traffic(resnet50().eval(), torch.zeros(1, 3, 224, 224))
     assert round(found.multiplications / 1e9, 1) == 4.1

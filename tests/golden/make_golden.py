@@ -13,7 +13,7 @@ from torch import Tensor
 
 import regtta
 from golden.streams import FOLDER, HEADS, STREAMS, architecture, golden_model
-from regtta.checkpoints import write_state
+from regtta.persistence.state_files import write_state
 
 FOLLOWING = 2  # batches after the checkpoint, with their predictions
 MONITORED = "mlp_ssa_default"

@@ -6,7 +6,7 @@ from safetensors.torch import load_file
 
 import regtta
 from golden.streams import FOLDER, STREAMS
-from regtta.checkpoints import read_state
+from regtta.persistence.state_files import read_state
 
 RESUMABLE = [name for name in STREAMS if name != "cnn_ssa_adam_extractor"]
 

@@ -1,11 +1,11 @@
 import pytest
 import torch
 
-import regressor
 import regtta
+from helpers import regressor
 from regtta.errors import OptionError, StatisticsError
-from regtta.features import FeatureModel
 from regtta.guards import Gate, GuardContext, IncomingBatch, Rollback
+from regtta.models.features import FeatureModel
 
 WINDOWED = regtta.SSA(k=8, window=64, batch_norm="blended")
 QUICK = regtta.SSA(k=8, lr=1e-2)

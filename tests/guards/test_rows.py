@@ -4,14 +4,13 @@ import logging
 
 import pytest
 import torch
+from test_learning import assert_same
 from torch import nn
 
-import regressor
 import regtta
-import zoo
-from regtta.features import Forward
+from helpers import regressor, small_models
 from regtta.guards import DEFAULT, SAFE, Exclusion, FiniteInputs, Guard, GuardContext, IncomingBatch, OutlierRows
-from test_learning import assert_same
+from regtta.models.features import Forward
 
 METHODS = [
     regtta.SSA(k=8, lr=1e-2),
@@ -188,7 +187,7 @@ def test_token_ids_and_small_batches_are_not_looked_at():
 
 
 def test_images_with_a_sentinel_are_left_out():
-    model = zoo.cnn()
+    model = small_models.cnn()
     images = torch.rand(400, 3, 16, 16, generator=torch.Generator().manual_seed(0))
     source = regtta.collect(model, images.split(50))
     batch = images[:32].clone()

@@ -2,13 +2,12 @@
 
 import pytest
 import torch
+from test_learning import assert_same
 from torch import nn
 
-import regressor
 import regtta
-import zoo
+from helpers import regressor, small_models
 from regtta.guards import DEFAULT, SAFE, FiniteInputs, Gate, Guard, GuardState, HealthCheck, Keep, OutputRange, Rollback
-from test_learning import assert_same
 
 METHOD = regtta.SSA(k=8, lr=1e-2)
 
@@ -143,12 +142,12 @@ def test_back_to_good_is_exactly_the_kept_state(trainable):
 
 def test_back_to_good_where_the_head_has_moved():
     """Significance weights come from the source's head; after a return they must be the same as before."""
-    model = zoo.mlp(3)
-    source = regtta.collect(model, zoo.table(400).split(50))
+    model = small_models.mlp(3)
+    source = regtta.collect(model, small_models.table(400).split(50))
     method = regtta.method("tent+ssa", k=4, lr=0.05, trainable="all")
     adapter = regtta.Adapter(model, method, source, guards=(Told(_2=Keep()),))
     spared = regtta.Adapter(model, method, source, guards=())
-    batches = zoo.table(16 * 8, shift=1.0).split(16)
+    batches = small_models.table(16 * 8, shift=1.0).split(16)
     for x in batches[:3]:
         adapter.adapt(x)
         spared.adapt(x)
@@ -209,9 +208,9 @@ def test_a_frozen_adapter_predicts_and_changes_nothing():
 
 def test_frozen_before_its_head_is_known():
     torch.manual_seed(0)
-    adapter = regtta.Adapter(zoo.cnn(), regtta.TTT(branch=nn.Linear(10, 4)))
+    adapter = regtta.Adapter(small_models.cnn(), regtta.TTT(branch=nn.Linear(10, 4)))
     adapter.freeze()
-    assert not adapter.adapt(zoo.images(8)).diagnostics.verdict.learned
+    assert not adapter.adapt(small_models.images(8)).diagnostics.verdict.learned
 
 
 def failing_health(monkeypatch, verdicts):

@@ -6,10 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-import regressor
 import regtta
+from helpers import regressor
 from regtta.errors import OptionError, StatisticsError
-from regtta.features import Forward
 from regtta.guards import (
     DEFAULT,
     SAFE,
@@ -33,8 +32,9 @@ from regtta.guards import (
     SubspaceEnergy,
     VariedInputs,
 )
-from regtta.moments import Moments
-from regtta.statistics import SourceStatistics
+from regtta.models.features import Forward
+from regtta.statistics.moments import Moments
+from regtta.statistics.source import SourceStatistics
 
 
 def post(deviations=(2.0, 1.0, 0.01), weight=((1.0, 0.0, 0.0),), mean=(1.0, 0.0, 0.0)):

@@ -5,12 +5,12 @@ import torch
 from torch import nn
 
 import regtta
-import zoo
+from helpers import small_models
 from regtta.errors import ModelError, OptionError
 
 
 def test_it_is_train_mode_inference_with_dropout_off():
-    model, stream = zoo.cnn(), zoo.images(64, shift=0.5).split(16)
+    model, stream = small_models.cnn(), small_models.images(64, shift=0.5).split(16)
     adapter = regtta.Adapter(model, regtta.BNAdapt())
     plain = copy.deepcopy(model).train()
     plain[8].eval()
@@ -23,7 +23,7 @@ def test_it_is_train_mode_inference_with_dropout_off():
 
 
 def test_debiased_ends_at_the_targets_own_statistics_after_one_batch():
-    model, x = zoo.mlp(), zoo.table(50, shift=3.0)
+    model, x = small_models.mlp(), small_models.table(50, shift=3.0)
     adapter = regtta.Adapter(model, regtta.BNAdapt(batch_norm="debiased"))
     adapter.adapt(x)
     with torch.no_grad():
@@ -36,7 +36,7 @@ def test_debiased_ends_at_the_targets_own_statistics_after_one_batch():
 
 def test_it_needs_batch_norm_with_running_statistics():
     with pytest.raises(ModelError, match="TinyViT has no BatchNorm layer"):
-        regtta.Adapter(zoo.vit(), regtta.BNAdapt())
+        regtta.Adapter(small_models.vit(), regtta.BNAdapt())
     bare = nn.Sequential(nn.BatchNorm1d(5, track_running_stats=False), nn.Linear(5, 1))
     with pytest.raises(ModelError, match="no BatchNorm layer with running statistics"):
         regtta.Adapter(bare, regtta.BNAdapt())
@@ -46,6 +46,6 @@ def test_it_needs_batch_norm_with_running_statistics():
 
 def test_it_needs_no_linear_head():
     model = nn.Sequential(nn.Conv2d(3, 2, 3), nn.BatchNorm2d(2), nn.Conv2d(2, 1, 14), nn.Flatten())
-    step = regtta.Adapter(model, regtta.BNAdapt()).adapt(zoo.images(8))
+    step = regtta.Adapter(model, regtta.BNAdapt()).adapt(small_models.images(8))
     assert step.predictions.shape == (8, 1)
     assert step.diagnostics.verdict.learned

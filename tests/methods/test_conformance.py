@@ -13,17 +13,17 @@ import torch
 from torch import nn
 
 import regtta
-import zoo
+from helpers import small_models
 from regtta import guards
-from regtta.checkpoints import read_state, write_state
 from regtta.errors import RegttaError
 from regtta.methods import GradientMethod
-from regtta.parameters import trainable_parameters
+from regtta.models.parameters import trainable_parameters
+from regtta.persistence.state_files import read_state, write_state
 
 MODELS = {
-    "mlp": (zoo.mlp, zoo.table),
-    "cnn": (zoo.cnn, zoo.images),
-    "vit": (zoo.vit, zoo.images),
+    "mlp": (small_models.mlp, small_models.table),
+    "cnn": (small_models.cnn, small_models.images),
+    "vit": (small_models.vit, small_models.images),
 }
 # Sizes for models as small as these.
 OPTIONS = {"ssa": {"k": 4}, "rsd": {"k": 3}, "variance_minimization": {"views": 4}}
@@ -88,13 +88,13 @@ def test_a_model_that_does_not_fit_is_refused_clearly(name, kind, outputs):
 def test_the_users_model_is_untouched(name, kind, outputs):
     case = Case(name, kind, outputs)
     case.model.train()
-    before = zoo.frozen_view(case.model)
+    before = small_models.frozen_view(case.model)
     adapter = case.adapter()
     case.steps(adapter, case.stream())
     adapter.predict(case.stream()[0])
     adapter.reset()
     adapter.export()
-    zoo.assert_untouched(before, case.model)
+    small_models.assert_untouched(before, case.model)
 
 
 @every_case

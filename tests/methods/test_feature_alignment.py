@@ -5,31 +5,31 @@ import pytest
 import torch
 
 import regtta
-import zoo
-from methods.by_hand import batch_of, head_of, source_of, stage_of
+from helpers import small_models
+from helpers.method_inputs import batch_of, head_of, source_of, stage_of
 from regtta.errors import OptionError
 from regtta.methods.feature_alignment import chosen_dimensions
 
 
 def with_dead_features():
-    model = zoo.mlp(2)
+    model = small_models.mlp(2)
     with torch.no_grad():
         model[4].weight[:3] = 0
         model[4].bias[:3] = -1
-    return model, regtta.collect(model, zoo.table(400).split(50))
+    return model, regtta.collect(model, small_models.table(400).split(50))
 
 
 @pytest.mark.parametrize("weighting", [True, False])
 @pytest.mark.parametrize("k", [None, 4])
 def test_the_loss_against_numpy(k, weighting):
     model, source = with_dead_features()
-    inputs = zoo.table(30, shift=0.4, seed=8)
+    inputs = small_models.table(30, shift=0.4, seed=8)
     with torch.no_grad():
-        sources, targets = (zoo.numpy64(model[:6](x)) for x in (zoo.table(400), inputs))
+        sources, targets = (small_models.numpy64(model[:6](x)) for x in (small_models.table(400), inputs))
     mean, variance = sources.mean(0), sources.var(0, ddof=1)
     dims = np.argsort(-variance, kind="stable")
     dims = dims[variance[dims] > 0][:k]
-    alpha = 1 + np.linalg.norm(zoo.numpy64(model[6].weight)[:, dims], axis=0) if weighting else 1
+    alpha = 1 + np.linalg.norm(small_models.numpy64(model[6].weight)[:, dims], axis=0) if weighting else 1
     m, s = targets.mean(0)[dims], targets.var(0, ddof=1)[dims]
     gap = (m - mean[dims]) ** 2
     expected = 0.5 * (alpha * ((gap + s) / variance[dims] + (gap + variance[dims]) / s - 2)).sum()
@@ -66,7 +66,7 @@ def test_the_dimensions_of_largest_variance_are_chosen_and_dead_ones_left_out(ca
 def test_without_clipping_dead_dimensions_diverge():
     model, source = with_dead_features()
     adapter = regtta.Adapter(model, regtta.FeatureAlignment(clip=False), source)
-    step = adapter.adapt(zoo.table(20, shift=1.0))
+    step = adapter.adapt(small_models.table(20, shift=1.0))
     assert not np.isfinite(step.diagnostics.loss)
     assert not step.diagnostics.verdict.learned
 

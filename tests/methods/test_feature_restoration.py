@@ -5,10 +5,10 @@ from scipy.special import softmax
 from scipy.stats import entropy as relative_entropy
 
 import regtta
-import zoo
-from methods.by_hand import FEATURES, batch_of, head_of, source_of, stage_of
-from regtta.divergences import histogram_divergence, soft_histogram
+from helpers import small_models
+from helpers.method_inputs import FEATURES, batch_of, head_of, source_of, stage_of
 from regtta.errors import OptionError, StatisticsError
+from regtta.methods.losses import histogram_divergence, soft_histogram
 
 
 def histogram_by_numpy(values, low, high, bins, temperature):
@@ -71,15 +71,16 @@ def test_by_hand():
 
 @pytest.mark.parametrize("outputs", [1, 3])
 def test_the_loss_of_a_model_against_numpy(outputs):
-    model = zoo.mlp(outputs).double()
+    model = small_models.mlp(outputs).double()
     with torch.no_grad():  # a dead feature has no range, and is left out
         model[4].weight[0], model[4].bias[0] = 0, -1
     method = regtta.FeatureRestoration(batch_norm="source")
-    source = regtta.collect(model, zoo.table(300).double().split(50), methods=[method])
-    x = zoo.table(30, shift=0.6, seed=4).double()
+    source = regtta.collect(model, small_models.table(300).double().split(50), methods=[method])
+    x = small_models.table(30, shift=0.6, seed=4).double()
     with torch.no_grad():
         whole, batch = (
-            np.concatenate([model[:6](v).numpy(), model(v).numpy()], axis=1) for v in (zoo.table(300).double(), x)
+            np.concatenate([model[:6](v).numpy(), model(v).numpy()], axis=1)
+            for v in (small_models.table(300).double(), x)
         )
     low, high = whole.min(0), whole.max(0)
     keep = high > low
@@ -90,15 +91,15 @@ def test_the_loss_of_a_model_against_numpy(outputs):
 
 
 def test_a_dimension_that_hardly_fires_on_the_source_does_no_harm():
-    model = zoo.mlp()
+    model = small_models.mlp()
     with torch.no_grad():  # one feature whose range is lost beside the others'
         model[4].weight[0] *= 1e-30
         model[4].bias[0] = 1e-32
     method = regtta.FeatureRestoration()
-    source = regtta.collect(model, zoo.table(300).split(50), methods=[method])
+    source = regtta.collect(model, small_models.table(300).split(50), methods=[method])
     ranges = source.extras["feature_restoration/high"] - source.extras["feature_restoration/low"]
     assert 0 < ranges[0] < 1e-25
-    assert regtta.Adapter(model, method, source).adapt(zoo.table(30, shift=2.0)).diagnostics.verdict.learned
+    assert regtta.Adapter(model, method, source).adapt(small_models.table(30, shift=2.0)).diagnostics.verdict.learned
 
 
 def test_gradients_agree_with_finite_differences():
@@ -109,17 +110,17 @@ def test_gradients_agree_with_finite_differences():
 
 
 def test_two_passes_need_a_loader_that_can_be_iterated_again():
-    model = zoo.mlp()
+    model = small_models.mlp()
     method = regtta.FeatureRestoration()
     with pytest.raises(StatisticsError, match="feature_restoration needs 2 passes.*is an iterator"):
-        regtta.collect(model, iter(zoo.table(60).split(20)), methods=[method])
+        regtta.collect(model, iter(small_models.table(60).split(20)), methods=[method])
     seen = []
-    source = regtta.collect(model, zoo.table(60).split(20), methods=[method], progress=seen.append)
+    source = regtta.collect(model, small_models.table(60).split(20), methods=[method], progress=seen.append)
     assert seen == [20, 40, 60, 80, 100, 120]
     assert source.count == 60
-    plain = regtta.collect(model, zoo.table(60).split(20))
+    plain = regtta.collect(model, small_models.table(60).split(20))
     assert torch.equal(plain.variances, source.variances)
-    uneven = regtta.collect(model, zoo.table(60).split(7), methods=[method])
+    uneven = regtta.collect(model, small_models.table(60).split(7), methods=[method])
     key = "feature_restoration/probabilities"
     torch.testing.assert_close(uneven.extras[key], source.extras[key], rtol=1e-4, atol=1e-5)
 
@@ -130,18 +131,18 @@ def test_a_loader_that_gives_less_the_second_time():
 
         def __iter__(self):
             self.passes += 1
-            yield from zoo.table(60).split(20)[self.passes - 1 :]
+            yield from small_models.table(60).split(20)[self.passes - 1 :]
 
     with pytest.raises(StatisticsError, match="60 samples in its first pass and 40 in pass 2"):
-        regtta.collect(zoo.mlp(), Shrinking(), methods=[regtta.FeatureRestoration()])
+        regtta.collect(small_models.mlp(), Shrinking(), methods=[regtta.FeatureRestoration()])
 
 
 def test_histograms_that_are_missing_or_other():
-    model = zoo.mlp()
-    plain = regtta.collect(model, zoo.table(60).split(20))
+    model = small_models.mlp()
+    plain = regtta.collect(model, small_models.table(60).split(20))
     with pytest.raises(StatisticsError, match=r"methods=\[regtta.method\('feature_restoration'\)\]"):
         regtta.Adapter(model, regtta.FeatureRestoration(), plain)
-    source = regtta.collect(model, zoo.table(60).split(20), methods=[regtta.FeatureRestoration()])
+    source = regtta.collect(model, small_models.table(60).split(20), methods=[regtta.FeatureRestoration()])
     with pytest.raises(StatisticsError, match="have 8 bins at temperature 0.01, not 4 at 0.01"):
         regtta.Adapter(model, regtta.FeatureRestoration(bins=4), source)
     with pytest.raises(StatisticsError, match="not 8 at 0.1"):

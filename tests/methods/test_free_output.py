@@ -6,11 +6,11 @@ import torch
 from torch import nn
 
 import regtta
-import zoo
-from methods.by_hand import batch_of, stage_of
+from helpers import small_models
+from helpers.method_inputs import batch_of, stage_of
 from regtta.errors import OptionError
-from regtta.moments import Moments
-from regtta.statistics import SourceStatistics
+from regtta.statistics.moments import Moments
+from regtta.statistics.source import SourceStatistics
 
 WIDTH = 6
 
@@ -36,9 +36,9 @@ def rule_of(head, z, **options):
 def test_aligned_directions_are_uncorrelated_with_every_output_and_of_unit_variance(outputs, k):
     z, head = source_features(), head_of(outputs)
     rule = rule_of(head, z, k=k)
-    views = zoo.numpy64(rule.view(z))
+    views = small_models.numpy64(rule.view(z))
     assert views.shape[1] == (WIDTH if k == "auto" else k) - outputs
-    centred = zoo.numpy64(head(z) - head(z).mean(0))
+    centred = small_models.numpy64(head(z) - head(z).mean(0))
     np.testing.assert_allclose(views.T @ centred / len(z), 0, atol=1e-9)
     np.testing.assert_allclose(np.cov(views.T).reshape(views.shape[1], -1), np.eye(views.shape[1]), atol=1e-9)
     np.testing.assert_allclose(views.mean(0), 0, atol=1e-12)
@@ -88,12 +88,12 @@ def test_the_loss_written_out():
     x = source_features(50, seed=9) + 0.3
     values, vectors = np.linalg.eigh(np.cov(z.numpy().T))
     whiten = vectors / np.sqrt(values)
-    effect = zoo.numpy64(head.weight) @ vectors * np.sqrt(values)
+    effect = small_models.numpy64(head.weight) @ vectors * np.sqrt(values)
     projector = np.eye(WIDTH) - np.linalg.pinv(effect) @ effect
     free = np.linalg.eigh(projector)[1][:, 2:]
     y = (x.numpy() - z.numpy().mean(0)) @ whiten @ free
     # The loss of a sum over dimensions depends on the basis, so compare in the rule's own.
-    turn = np.linalg.lstsq(y, zoo.numpy64(rule.view(x)), rcond=None)[0]
+    turn = np.linalg.lstsq(y, small_models.numpy64(rule.view(x)), rcond=None)[0]
     np.testing.assert_allclose(turn.T @ turn, np.eye(WIDTH - 2), atol=1e-8)
     y = y @ turn
     m, s = y.mean(0), y.var(0, ddof=1)
@@ -108,8 +108,8 @@ def test_a_k_that_leaves_nothing_free(outputs, k):
 
 def test_an_adapter_leaves_the_outputs_of_a_label_shift_alone():
     """Source samples with large outputs only: plain SSA pulls their mean back, the free one hardly."""
-    model = zoo.mlp()
-    inputs = zoo.table(4000)
+    model = small_models.mlp()
+    inputs = small_models.table(4000)
     source = regtta.collect(model, inputs.split(500))
     with torch.no_grad():
         top = inputs[model(inputs).squeeze(1).argsort(descending=True)[:1600]]

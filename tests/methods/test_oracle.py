@@ -4,8 +4,8 @@ import pytest
 import torch
 
 import regtta
-import zoo
-from methods.by_hand import batch_of, head_of, stage_of
+from helpers import small_models
+from helpers.method_inputs import batch_of, head_of, stage_of
 from regtta.errors import BatchError, OptionError
 
 
@@ -34,9 +34,9 @@ def test_classification_is_the_cross_entropy():
 
 def test_it_says_loudly_what_it_is_and_takes_labels_alone(caplog):
     with caplog.at_level(logging.WARNING, "regtta"):
-        adapter = regtta.Adapter(zoo.mlp(), regtta.Oracle())
+        adapter = regtta.Adapter(small_models.mlp(), regtta.Oracle())
     assert "learns from target labels" in caplog.text
-    x = zoo.table(8)
+    x = small_models.table(8)
     with pytest.raises(BatchError, match=r"oracle learns from labels, .* Call adapt\(x, targets=y\)"):
         adapter.adapt(x)
     with pytest.raises(BatchError, match=r"Targets of shape \(7,\) do not fit outputs of shape \(8, 1\)"):
@@ -47,9 +47,9 @@ def test_it_says_loudly_what_it_is_and_takes_labels_alone(caplog):
 
 
 def test_all_parameters_move_when_asked():
-    model = zoo.mlp()
+    model = small_models.mlp()
     adapter = regtta.Adapter(model, regtta.Oracle(trainable="all"))
-    adapter.adapt(zoo.table(8), targets=torch.ones(8))
+    adapter.adapt(small_models.table(8), targets=torch.ones(8))
     moved = {n for n, p in adapter.export().named_parameters() if not torch.equal(p, model.get_parameter(n))}
     assert moved == {n for n, _ in model.named_parameters()} - {"0.bias", "3.bias"} or moved == {
         n for n, _ in model.named_parameters()

@@ -6,8 +6,8 @@ from torch import nn
 from torch.nn.utils import parametrizations, parametrize, prune
 
 import regtta
-import zoo
-from methods.by_hand import batch_of, head_of, stage_of
+from helpers import small_models
+from helpers.method_inputs import batch_of, head_of, stage_of
 from regtta.errors import ModelError
 
 
@@ -33,9 +33,9 @@ def test_batches_add_up():
 
 
 def test_the_bias_stays_and_the_norm_too():
-    model = zoo.mlp()
+    model = small_models.mlp()
     adapter = regtta.Adapter(model, regtta.Prototype())
-    list(adapter.run(zoo.table(40, shift=1.0).split(10)))
+    list(adapter.run(small_models.table(40, shift=1.0).split(10)))
     adapted = adapter.export()
     assert torch.equal(adapted[6].bias, model[6].bias)
     assert not torch.allclose(adapted[6].weight, model[6].weight)
@@ -53,12 +53,12 @@ def test_several_outputs_are_refused():
 @pytest.fixture(params=["plain", "parametrized", "over all", "older kind"])
 def model(request):
     """An MLP whose head has an ordinary weight, or one that is computed from its norm and its direction."""
-    model = zoo.mlp()
+    model = small_models.mlp()
     if request.param == "older kind":
         with pytest.warns(FutureWarning, match="weight_norm"):
             nn.utils.weight_norm(model[6])
         with torch.no_grad():
-            model(zoo.table(2))  # else the weight is no leaf, and the model cannot be copied
+            model(small_models.table(2))  # else the weight is no leaf, and the model cannot be copied
     elif request.param != "plain":
         parametrizations.weight_norm(model[6], dim=0 if request.param == "parametrized" else None)
     return model
@@ -71,7 +71,7 @@ def assert_same_tensors(a, b):
 
 
 def test_the_head_is_replaced_however_its_weight_is_computed(model):
-    began, x = copy.deepcopy(model.state_dict()), zoo.table(60, shift=1.0)
+    began, x = copy.deepcopy(model.state_dict()), small_models.table(60, shift=1.0)
     adapter = regtta.Adapter(model, regtta.Prototype())
     with torch.no_grad():
         weight = model[6].weight.clone()
@@ -101,7 +101,7 @@ def test_reset_state_and_refusal_are_exact_however_the_weight_is_computed(model)
             return "refused" if Odd.asked % 2 == 0 else None
 
     Odd.asked = 0
-    stream = zoo.table(100, shift=1.0).split(20)
+    stream = small_models.table(100, shift=1.0).split(20)
     adapter, spared = (
         regtta.Adapter(model, regtta.Prototype(), guards=[Odd()]),
         regtta.Adapter(model, regtta.Prototype()),
@@ -147,9 +147,9 @@ class Doubled(nn.Module):
     ids=["spectral", "orthogonal", "not invertible", "pruned"],
 )
 def test_a_head_whose_weight_cannot_be_set_is_refused_at_the_start(change, why):
-    model = zoo.mlp()
+    model = small_models.mlp()
     change(model[6])
     with torch.no_grad():
-        model(zoo.table(2))
+        model(small_models.table(2))
     with pytest.raises(regtta.errors.ModelError, match=f"weight can be replaced.*{why}.*such as ssa"):
         regtta.Adapter(model, regtta.Prototype(), head="6")

@@ -4,10 +4,10 @@ import torch
 from scipy.linalg import subspace_angles
 
 import regtta
-import zoo
-from methods.by_hand import batch_of, head_of, source_of, stage_of
-from regtta.divergences import subspace_distance
+from helpers import small_models
+from helpers.method_inputs import batch_of, head_of, source_of, stage_of
 from regtta.errors import OptionError
+from regtta.methods.losses import subspace_distance
 from regtta.methods.rsd import uncentred_bases
 
 
@@ -44,12 +44,12 @@ def test_by_hand():
 
 
 def test_the_loss_against_numpy():
-    model = zoo.mlp().double()
-    source = regtta.collect(model, zoo.table(300).double().split(50))
-    x = zoo.table(8, shift=1.0).double()
+    model = small_models.mlp().double()
+    source = regtta.collect(model, small_models.table(300).double().split(50))
+    x = small_models.table(8, shift=1.0).double()
     step = regtta.Adapter(model, regtta.RSD(k=5, batch_norm="source"), source).adapt(x)
     with torch.no_grad():
-        everything, batch = (model[:6](v).numpy() for v in (zoo.table(300).double(), x))
+        everything, batch = (model[:6](v).numpy() for v in (small_models.table(300).double(), x))
     us, ut = (np.linalg.svd(z.T, full_matrices=False)[0][:, :5] for z in (everything, batch))
     p, cosines, qt = np.linalg.svd(us.T @ ut)
     # |P| and |Q| do not depend on the signs of the bases.
@@ -123,10 +123,10 @@ def test_two_subspaces_of_the_same_directions_have_finite_gradients():
 
 
 def test_a_batch_larger_than_the_features_are_wide_is_learned_from():
-    model = zoo.mlp()
-    source = regtta.collect(model, zoo.table(300).split(50))
+    model = small_models.mlp()
+    source = regtta.collect(model, small_models.table(300).split(50))
     adapter = regtta.Adapter(model, regtta.RSD(lr=1e-2), source)
-    steps = list(adapter.run(zoo.table(64 * 40, shift=1.0, scale=1.5).split(64)))
+    steps = list(adapter.run(small_models.table(64 * 40, shift=1.0, scale=1.5).split(64)))
     assert all(step.diagnostics.verdict.learned for step in steps)
     losses = [step.diagnostics.loss for step in steps]
     assert sum(losses[-5:]) < 0.9 * sum(losses[:5])
@@ -142,20 +142,22 @@ def test_the_source_is_decomposed_once_for_all_adapters(monkeypatch):
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_a_degenerate_batch_is_skipped_and_counted_not_a_crash(monkeypatch):
-    model = zoo.mlp()
+    model = small_models.mlp()
     with torch.no_grad():  # features of rank 1: one line is no nearer to itself than any other
         model[4].weight[1:], model[4].bias[1:] = 0, -1
-    source = regtta.collect(model, zoo.table(300).split(50))
+    source = regtta.collect(model, small_models.table(300).split(50))
     adapter = regtta.Adapter(model, regtta.RSD(k=5), source)
-    steps = list(adapter.run(zoo.table(60, shift=1.0).split(12)))
+    steps = list(adapter.run(small_models.table(60, shift=1.0).split(12)))
     assert {step.diagnostics.verdict.reason for step in steps} == {"the features span no more than one direction"}
-    assert torch.equal(adapter.predict(zoo.table(5)), regtta.Adapter(model, regtta.Source()).predict(zoo.table(5)))
+    assert torch.equal(
+        adapter.predict(small_models.table(5)), regtta.Adapter(model, regtta.Source()).predict(small_models.table(5))
+    )
 
     def diverges(*_args, **_kwargs):
         raise torch.linalg.LinAlgError("did not converge")
 
     monkeypatch.setattr(torch.linalg, "svd", diverges)
-    verdict = adapter.adapt(zoo.table(8)).diagnostics.verdict
+    verdict = adapter.adapt(small_models.table(8)).diagnostics.verdict
     assert verdict.reason == "the batch's singular value decomposition did not converge"
 
 

@@ -6,18 +6,18 @@ import torch
 from torch import nn
 
 import regtta
-import zoo
-from methods.by_hand import batch_of as by_hand_batch
-from methods.by_hand import head_of, source_of, stage_of
+from helpers import small_models
+from helpers.method_inputs import batch_of as by_hand_batch
+from helpers.method_inputs import head_of, source_of, stage_of
 from regtta.errors import OptionError
-from regtta.features import FeatureModel
 from regtta.methods import Batch, MethodContext
 from regtta.methods.alignment import significance
+from regtta.models.features import FeatureModel
 
 
 def start(method, outputs=1, dtype=torch.float32):
-    model = zoo.mlp(outputs)
-    source = regtta.collect(model, zoo.table(400).split(50))
+    model = small_models.mlp(outputs)
+    source = regtta.collect(model, small_models.table(400).split(50))
     model = model.to(dtype)
     return model, source, method.start(MethodContext(model, model[6], source))
 
@@ -30,11 +30,11 @@ def batch_of(model, inputs):
 
 def loss_by_hand(features, weight, source, k, *, weighting, metric, unbiased):
     """Equations 6 to 8 of the paper in numpy, from the covariance up."""
-    covariance = zoo.numpy64(source.covariance())
+    covariance = small_models.numpy64(source.covariance())
     values, vectors = np.linalg.eigh(covariance)
     lam, V = values[::-1][:k], vectors[:, ::-1][:, :k].T  # V is (k, D), as in the paper
     alpha = 1 + np.linalg.norm(weight @ V.T, axis=0) if weighting else np.ones(k)
-    projected = (V @ (features - zoo.numpy64(source.mean)).T).T
+    projected = (V @ (features - small_models.numpy64(source.mean)).T).T
     m, s = projected.mean(0), projected.var(0, ddof=1 if unbiased else 0)
     if metric == "kl":
         there = 0.5 * (np.log(s / lam) + (m**2 + lam) / s - 1)
@@ -52,10 +52,10 @@ def loss_by_hand(features, weight, source, k, *, weighting, metric, unbiased):
 def test_the_loss_is_the_papers(metric, weighting, unbiased, outputs):
     method = regtta.SSA(k=4, metric=metric, weighting=weighting, unbiased=unbiased)
     model, source, rule = start(method, outputs, torch.float64)
-    batch = batch_of(model, zoo.table(30, shift=0.7, seed=5).double())
+    batch = batch_of(model, small_models.table(30, shift=0.7, seed=5).double())
     expected = loss_by_hand(
-        zoo.numpy64(batch.features),
-        zoo.numpy64(model[6].weight),
+        small_models.numpy64(batch.features),
+        small_models.numpy64(model[6].weight),
         source,
         4,
         weighting=weighting,
@@ -64,7 +64,7 @@ def test_the_loss_is_the_papers(metric, weighting, unbiased, outputs):
     )
     assert rule.update(batch).item() == pytest.approx(expected, rel=1e-6)
     single_model, _, single = start(method, outputs, torch.float32)
-    loss = single.update(batch_of(single_model, zoo.table(30, shift=0.7, seed=5)))
+    loss = single.update(batch_of(single_model, small_models.table(30, shift=0.7, seed=5)))
     assert loss.item() == pytest.approx(expected, rel=1e-4)
 
 
@@ -108,7 +108,7 @@ def test_significance_of_several_outputs_is_the_norm():
 
 def test_gradients_through_the_model_agree_with_finite_differences():
     model, _, rule = start(regtta.SSA(k=3), dtype=torch.float64)
-    inputs = zoo.table(12, shift=0.5, seed=3).double()
+    inputs = small_models.table(12, shift=0.5, seed=3).double()
     parameter = model[4].bias
 
     def loss(bias):
@@ -128,17 +128,17 @@ def test_gradients_through_the_model_agree_with_finite_differences():
 
 
 def test_k_beyond_the_rank_is_cut_with_a_warning_or_diverges_when_told_to(caplog):
-    model = zoo.mlp()
+    model = small_models.mlp()
     with torch.no_grad():  # two dead features: the rank is at most 10 of 12
         model[4].weight[:2] = 0
         model[4].bias[:2] = -1
-    source = regtta.collect(model, zoo.table(400).split(50))
+    source = regtta.collect(model, small_models.table(400).split(50))
     assert source.rank <= 10
     with caplog.at_level(logging.WARNING, "regtta"):
         clipped = regtta.Adapter(model, regtta.SSA(k=12), source)
     assert f"k=12 is beyond the rank {source.rank}" in caplog.text
     automatic = regtta.Adapter(model, regtta.SSA(k="auto"), source)
-    inputs = zoo.table(20, shift=1.0)
+    inputs = small_models.table(20, shift=1.0)
     losses = [a.adapt(inputs).diagnostics.loss for a in (clipped, automatic)]
     assert losses[0] == losses[1]
     assert np.isfinite(losses[0])
@@ -168,8 +168,8 @@ def test_options_that_cannot_be_meant(options, message):
 
 
 def test_a_k_wider_than_the_features():
-    model = zoo.mlp()
-    source = regtta.collect(model, zoo.table(400).split(50))
+    model = small_models.mlp()
+    source = regtta.collect(model, small_models.table(400).split(50))
     with pytest.raises(OptionError, match="between 1 and 12, the width of the features, found 13"):
         regtta.Adapter(model, regtta.SSA(k=13, clip=False), source)
 
@@ -178,7 +178,7 @@ def test_a_free_output_may_move_along_its_own_direction_at_no_cost():
     """Σ w is the one shift of features that moves the output and nothing uncorrelated with it."""
     method = regtta.SSA(k="auto", free_output=True)
     model, source, rule = start(method, dtype=torch.float64)
-    batch = batch_of(model, zoo.table(60, seed=5).double())
+    batch = batch_of(model, small_models.table(60, seed=5).double())
     weight = model[6].weight.detach()[0]
     along = source.covariance() @ weight
 

@@ -2,25 +2,25 @@ import pytest
 import torch
 
 import regtta
-import zoo
+from helpers import small_models
 from regtta.errors import BatchError, OptionError, StatisticsError
 from regtta.methods import METHODS, options_of
 
 
 def adapter_of(method, outputs=3):
-    model = zoo.cnn(outputs)
-    return regtta.Adapter(model, method, regtta.collect(model, zoo.images(300).split(50)))
+    model = small_models.cnn(outputs)
+    return regtta.Adapter(model, method, regtta.collect(model, small_models.images(300).split(50)))
 
 
 def test_the_loss_of_a_sum_is_the_weighted_sum():
-    x = zoo.images(20, shift=0.3)
+    x = small_models.images(20, shift=0.3)
     tent, ssa = (adapter_of(m).adapt(x).diagnostics.loss for m in (regtta.Tent(), regtta.SSA(k=3)))
     both = adapter_of(regtta.method("tent+0.25*ssa", k=3)).adapt(x).diagnostics.loss
     assert both == pytest.approx(tent + 0.25 * ssa, rel=1e-5)
 
 
 def test_a_sum_of_itself_is_one_method_with_twice_the_gradient():
-    x = zoo.images(20, shift=0.3)
+    x = small_models.images(20, shift=0.3)
     one = adapter_of(regtta.SSA(k=3, optimizer="sgd", lr=2e-4))
     two = adapter_of(regtta.method("ssa+ssa", k=3, optimizer="sgd", lr=1e-4))
     for adapter in (one, two):
@@ -63,26 +63,26 @@ def test_sums_that_cannot_be_read(text, options, message):
 
 def test_a_sum_needs_what_its_terms_need():
     with pytest.raises(StatisticsError):
-        regtta.Adapter(zoo.cnn(3), regtta.method("tent+ssa"))
+        regtta.Adapter(small_models.cnn(3), regtta.method("tent+ssa"))
     with pytest.raises(BatchError, match=r"oracle\+ssa learns from labels"):
-        adapter_of(regtta.method("oracle+ssa", k=3)).adapt(zoo.images(8))
+        adapter_of(regtta.method("oracle+ssa", k=3)).adapt(small_models.images(8))
 
 
 def test_collecting_for_a_sum_gathers_what_its_terms_need():
-    model = zoo.cnn()
+    model = small_models.cnn()
     both = regtta.method("ssa+feature_restoration", k=3)
-    source = regtta.collect(model, zoo.images(300).split(50), methods=[both])
-    alone = regtta.collect(model, zoo.images(300).split(50), methods=[regtta.FeatureRestoration()])
+    source = regtta.collect(model, small_models.images(300).split(50), methods=[both])
+    alone = regtta.collect(model, small_models.images(300).split(50), methods=[regtta.FeatureRestoration()])
     assert source.extras.keys() == alone.extras.keys()
     assert source.extras
-    assert regtta.Adapter(model, both, source).adapt(zoo.images(20)).diagnostics.verdict.learned
+    assert regtta.Adapter(model, both, source).adapt(small_models.images(20)).diagnostics.verdict.learned
 
 
 def test_a_stopped_sum_goes_on_as_if_never_stopped(tmp_path):
     branch = torch.nn.Linear(10, 4)
     method = regtta.Sum(terms=(regtta.TTT(branch=branch), regtta.SSA(k=3)))
     whole, first, second = (adapter_of(method) for _ in range(3))
-    stream = zoo.images(60, shift=0.2).split(10)
+    stream = small_models.images(60, shift=0.2).split(10)
     steps = list(whole.run(stream))
     list(first.run(stream[:3]))
     torch.save(first.state_dict(), tmp_path / "s.pt")
@@ -97,5 +97,5 @@ def test_a_term_that_skips_makes_the_sum_skip(monkeypatch):
 
     adapter = adapter_of(regtta.method("ssa+rsd", k=3))
     monkeypatch.setattr(torch.linalg, "svd", diverges)
-    step = adapter.adapt(zoo.images(8))
+    step = adapter.adapt(small_models.images(8))
     assert "did not converge" in step.diagnostics.verdict.reason

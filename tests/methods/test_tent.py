@@ -5,7 +5,7 @@ import torch
 from scipy.stats import entropy as scipy_entropy
 
 import regtta
-from methods.by_hand import batch_of, head_of, stage_of
+from helpers.method_inputs import batch_of, head_of, stage_of
 from regtta.errors import ModelError
 
 

@@ -6,11 +6,11 @@ from torch import nn
 from torchvision.transforms.functional import rotate
 
 import regtta
-import zoo
-from methods.by_hand import FEATURES, batch_of, head_of, stage_of
+from helpers import small_models
+from helpers.method_inputs import FEATURES, batch_of, head_of, stage_of
 from regtta.errors import BatchError, ModelError, StatisticsError
-from regtta.features import Forward
 from regtta.methods.ttt import rotated
+from regtta.models.features import Forward
 
 
 def branch_of(width=10, seed=0):
@@ -42,10 +42,10 @@ def test_by_hand():
 
 
 def test_it_learns_rotations_on_turned_images_with_the_branch_fixed():
-    model, branch = zoo.cnn(), branch_of()
+    model, branch = small_models.cnn(), branch_of()
     before = branch.weight.detach().clone()
     adapter = regtta.Adapter(model, regtta.TTT(branch=branch, lr=0.1))
-    losses = [adapter.adapt(x).diagnostics.loss for x in zoo.images(32 * 40).split(32)]
+    losses = [adapter.adapt(x).diagnostics.loss for x in small_models.images(32 * 40).split(32)]
     assert sum(losses[-5:]) < 0.8 * sum(losses[:5])
     assert torch.equal(branch.weight, before)
     assert torch.equal(adapter.export()[9].weight, model[9].weight)
@@ -53,39 +53,39 @@ def test_it_learns_rotations_on_turned_images_with_the_branch_fixed():
 
 def test_turned_images_stay_out_of_the_running_statistics():
     """With steps of next to nothing all that TTT does to the model is BN-adapt."""
-    model = zoo.cnn()
+    model = small_models.cnn()
     ttt = regtta.Adapter(model, regtta.TTT(branch=branch_of(), lr=1e-30), head="9")
     bn_adapt = regtta.Adapter(model, regtta.BNAdapt())
-    for x in zoo.images(60, shift=0.5).split(20):
+    for x in small_models.images(60, shift=0.5).split(20):
         assert ttt.adapt(x).diagnostics.verdict.learned
         bn_adapt.adapt(x)
         torch.testing.assert_close(ttt.predict(x), bn_adapt.predict(x))
 
 
 def test_the_branch_travels_with_the_statistics(tmp_path):
-    model, branch = zoo.cnn(), branch_of()
-    source = regtta.collect(model, iter(zoo.images(60).split(20)), methods=[regtta.TTT(branch=branch)])
+    model, branch = small_models.cnn(), branch_of()
+    source = regtta.collect(model, iter(small_models.images(60).split(20)), methods=[regtta.TTT(branch=branch)])
     source.save(tmp_path / "s.safetensors")
     source = regtta.SourceStatistics.load(tmp_path / "s.safetensors")
     given = regtta.Adapter(model, regtta.TTT(branch=branch), source)
     found = regtta.Adapter(model, regtta.TTT(), source)
-    for x in zoo.images(40, shift=0.3).split(10):
+    for x in small_models.images(40, shift=0.3).split(10):
         assert torch.equal(given.adapt(x).predictions, found.adapt(x).predictions)
     assert torch.equal(given.predict(x), found.predict(x))
 
 
 def test_a_branch_without_bias():
     branch = nn.Linear(10, 4, bias=False)
-    source = regtta.collect(zoo.cnn(), zoo.images(60).split(20), methods=[regtta.TTT(branch=branch)])
+    source = regtta.collect(small_models.cnn(), small_models.images(60).split(20), methods=[regtta.TTT(branch=branch)])
     assert (source.extras["ttt/bias"] == 0).all()
 
 
 def test_what_is_missing_or_does_not_fit():
-    model = zoo.cnn()
+    model = small_models.cnn()
     with pytest.raises(ModelError, match="trained together with the model, never collected"):
-        regtta.collect(model, zoo.images(40).split(20), methods=[regtta.TTT()])
+        regtta.collect(model, small_models.images(40).split(20), methods=[regtta.TTT()])
     with pytest.raises(StatisticsError, match=r"methods=\[regtta.method\('ttt'\)\]"):
-        regtta.Adapter(model, regtta.TTT(), regtta.collect(model, zoo.images(40).split(20)))
+        regtta.Adapter(model, regtta.TTT(), regtta.collect(model, small_models.images(40).split(20)))
     with pytest.raises(ModelError, match=r"from 10 features to 4 rotations, found weights of shape \(4, 7\)"):
         regtta.Adapter(model, regtta.TTT(branch=branch_of(7)), head="9")
     with pytest.raises(BatchError, match=r"expected inputs of shape \(B, C, S, S\), found \(2, 3, 16, 12\)"):

@@ -2,11 +2,11 @@ import pytest
 import torch
 
 import regtta
-import zoo
-from methods.by_hand import FEATURES, batch_of, head_of, stage_of
-from regtta.augmentation import shift_and_jitter
+from helpers import small_models
+from helpers.method_inputs import FEATURES, batch_of, head_of, stage_of
 from regtta.errors import BatchError, OptionError
-from regtta.features import Forward
+from regtta.models.augmentation import shift_and_jitter
+from regtta.models.features import Forward
 
 
 def doubled(inputs, generator):
@@ -32,7 +32,7 @@ def test_one_output_without_a_column():
 
 
 def test_views_are_new_each_time_and_the_same_for_the_same_seed():
-    images = zoo.images(6)
+    images = small_models.images(6)
     a, b = torch.Generator().manual_seed(0), torch.Generator().manual_seed(0)
     first = shift_and_jitter(images, a)
     assert torch.equal(first, shift_and_jitter(images, b))
@@ -63,25 +63,25 @@ def test_a_view_is_the_image_shifted_and_jittered():
 
 def test_views_stay_out_of_the_running_statistics():
     """With steps of next to nothing all that it does to the model is BN-adapt."""
-    model = zoo.cnn()
+    model = small_models.cnn()
     adapter = regtta.Adapter(model, regtta.VarianceMinimization(views=3, lr=1e-30))
     bn_adapt = regtta.Adapter(model, regtta.BNAdapt())
-    for x in zoo.images(60, shift=0.5).split(20):
+    for x in small_models.images(60, shift=0.5).split(20):
         assert adapter.adapt(x).diagnostics.verdict.learned
         bn_adapt.adapt(x)
         torch.testing.assert_close(adapter.predict(x), bn_adapt.predict(x))
 
 
 def test_inputs_without_a_default_augmentation():
-    adapter = regtta.Adapter(zoo.mlp(), regtta.VarianceMinimization(views=2))
+    adapter = regtta.Adapter(small_models.mlp(), regtta.VarianceMinimization(views=2))
     with pytest.raises(BatchError, match=r"no default augmentation for inputs of shape \(8, 5\).*augment=<callable"):
-        adapter.adapt(zoo.table(8))
+        adapter.adapt(small_models.table(8))
 
     def noisy(inputs, generator):
         return inputs + 0.1 * torch.randn(inputs.shape, generator=generator)
 
-    given = regtta.Adapter(zoo.mlp(), regtta.VarianceMinimization(views=2, augment=noisy))
-    assert given.adapt(zoo.table(8)).diagnostics.verdict.learned
+    given = regtta.Adapter(small_models.mlp(), regtta.VarianceMinimization(views=2, augment=noisy))
+    assert given.adapt(small_models.table(8)).diagnostics.verdict.learned
     for wrong in (torch.zeros(2, 3, 16, 16, dtype=torch.uint8), torch.zeros(2, 3, 4, 16)):
         with pytest.raises(BatchError, match="no default augmentation"):
             shift_and_jitter(wrong, torch.Generator())

@@ -4,20 +4,20 @@ import pytest
 import torch
 
 import regtta
-import zoo
+from helpers import small_models
 from regtta.errors import OptionError
 
 QUIET = {"batch_norm": "source", "k": 4}
 
 
 def make(method, **options):
-    model = zoo.mlp()
-    source = regtta.collect(model, zoo.table(400).split(50))
+    model = small_models.mlp()
+    source = regtta.collect(model, small_models.table(400).split(50))
     return regtta.Adapter(model, method, source, **options)
 
 
 def shifted(batches, size, seed=2):
-    return zoo.table(batches * size, shift=1.0, scale=1.5, seed=seed).split(size)
+    return small_models.table(batches * size, shift=1.0, scale=1.5, seed=seed).split(size)
 
 
 @pytest.mark.parametrize("metric", ["kl", "w2", "l1"])
@@ -34,7 +34,7 @@ def test_a_batch_as_long_as_the_window_is_aligned_as_without_one(metric, mode):
 def test_the_loss_is_that_of_the_last_samples_together():
     """With weights that hardly move, batches of 3 and a window of 12 have the loss of the last 12 samples."""
     windowed = make(regtta.SSA(window=12, lr=1e-12, **QUIET))
-    inputs = zoo.table(60, shift=1.0)
+    inputs = small_models.table(60, shift=1.0)
     for end, x in zip(range(3, 61, 3), inputs.split(3), strict=True):
         found = windowed.adapt(x).diagnostics
         whole = make(regtta.SSA(lr=1e-12, **QUIET)).adapt(inputs[max(0, end - 12) : end])
@@ -46,7 +46,7 @@ def test_the_loss_is_that_of_the_last_samples_together():
 
 def test_the_gradient_is_that_of_a_whole_window_of_samples_like_these():
     """A batch repeated until the window is full of it has the gradient of the batch alone."""
-    x = zoo.table(4, shift=1.0)
+    x = small_models.table(4, shift=1.0)
     windowed = make(regtta.SSA(window=8, lr=1e-12, unbiased=False, **QUIET))
     windowed.adapt(x)
     again = windowed.adapt(x).diagnostics
@@ -58,8 +58,8 @@ def test_the_gradient_is_that_of_a_whole_window_of_samples_like_these():
 def misalignment(adapter, inputs):
     """The paper's loss of fresh samples, as the adapted model sees them in eval mode."""
     subspace = adapter.source.top(4)
-    y = zoo.numpy64((adapter.features(inputs).double() - subspace.mean) @ subspace.basis)
-    m, s, lam = y.mean(0), y.var(0, ddof=1), zoo.numpy64(subspace.variances)
+    y = small_models.numpy64((adapter.features(inputs).double() - subspace.mean) @ subspace.basis)
+    m, s, lam = y.mean(0), y.var(0, ddof=1), small_models.numpy64(subspace.variances)
     return (((m**2 + lam) / s + (m**2 + s) / lam - 2) / 2).sum()
 
 
@@ -90,13 +90,13 @@ def test_a_filling_window_counts_its_samples_and_predicts():
 
 def test_the_window_holds_the_newest_samples_newest_batch_first():
     adapter = make(regtta.SSA(window=10, lr=1e-12, **QUIET))
-    inputs = zoo.table(24, shift=1.0)
+    inputs = small_models.table(24, shift=1.0)
     for x in inputs.split(4):
         adapter.adapt(x)
     past = adapter.state_dict()["learner"]["rule"]["past"]
     batches = inputs.split(4)
     expected = torch.cat([batches[5], batches[4], batches[3][:2]])
-    source = regtta.collect(zoo.mlp(), zoo.table(400).split(50))
+    source = regtta.collect(small_models.mlp(), small_models.table(400).split(50))
     projected = (adapter.features(expected) - source.mean.float()) @ source.basis[:, :4].float()
     torch.testing.assert_close(past, projected, rtol=1e-4, atol=1e-5)
 

@@ -11,12 +11,12 @@ from typing import Any
 import torch
 
 import regtta
-import zoo
+from helpers import small_models
 from regtta import guards
-from regtta.checkpoints import write_state
 from regtta.methods import Sum
+from regtta.persistence.state_files import write_state
 
-STREAM = zoo.table(30 * 40, shift=2.0, scale=1.5, seed=2).split(40)
+STREAM = small_models.table(30 * 40, shift=2.0, scale=1.5, seed=2).split(40)
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class Attacked:
 
 @functools.cache
 def _source() -> tuple[torch.nn.Module, regtta.SourceStatistics]:
-    model = zoo.mlp()
-    return model, regtta.collect(model, zoo.table(400).split(50))
+    model = small_models.mlp()
+    return model, regtta.collect(model, small_models.table(400).split(50))
 
 
 def _adapter(method: regtta.methods.Method, **options: object) -> regtta.Adapter:

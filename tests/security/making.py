@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 import torch
 from safetensors.torch import save
 
-from regtta.checkpoints import _digest
-from regtta.statistics import FORMAT_VERSION
+from regtta.persistence.state_files import _digest
+from regtta.statistics.source import FORMAT_VERSION
 
 MIB = 2**20
 
@@ -53,7 +53,7 @@ def statistics(about: object, width: int = 2, **tensors: torch.Tensor) -> bytes:
         "feature_variances": torch.ones(width, dtype=torch.float64),
     }
     text = about if isinstance(about, str) else json.dumps({**ABOUT, **about})
-    return save(there | tensors, {"regtta.statistics": text})
+    return save(there | tensors, {"regtta.statistics.source": text})
 
 
 def state(text: str, about: object = None, **tensors: torch.Tensor) -> bytes:

@@ -6,7 +6,7 @@ import zlib
 
 import numpy as np
 
-from regtta.experiments.recorded import ADAPTATION
+from regtta.report.recorder import ADAPTATION
 from security import making as m
 from security.readers import MOST_MEMBER, READERS
 

@@ -6,7 +6,7 @@ import pickle
 import pyarrow as pa
 import torch
 
-from regtta.experiments.reproduce.rendering.spreadsheet import COLUMNS
+from regtta_bench.tables.rendering import COLUMNS
 from security import making as m
 from security.readers import READERS
 

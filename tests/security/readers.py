@@ -15,30 +15,28 @@ import torch
 from PIL import Image
 from safetensors.torch import save
 
-from regtta.commands.data.opening import DataOptions, open_data
-from regtta.experiments.datasets.biwi import MOST_POSE_BYTES, _rotation
-from regtta.experiments.datasets.california import california
-from regtta.experiments.datasets.cifar10c import _mapped
-from regtta.experiments.datasets.cifar_batches import read_batch
-from regtta.experiments.datasets.digit_images import _svhn_part, read_idx
-from regtta.experiments.datasets.entries import entries
-from regtta.experiments.datasets.genders import read_genders
-from regtta.experiments.datasets.torchvision_sets import svhn
-from regtta.experiments.datasets.utkface import FaceFiles
-from regtta.experiments.recorded import ADAPTATION
-from regtta.experiments.report.demonstration import _KEYS, RESULTS
-from regtta.experiments.report.demonstration import _read as read_results
-from regtta.experiments.report.opening import read_record
-from regtta.experiments.report.reproduction import _made_by
-from regtta.experiments.report.reproduction import _read as read_table
-from regtta.experiments.reproduce.rendering.spreadsheet import COLUMNS
-from regtta.experiments.sources import _fill
-from regtta.experiments.store import RunStore, key_of
-from regtta.experiments.training.checkpoint import Checkpoint, Trained
-from regtta.files import load_weights
-from regtta.moments import Moments
-from regtta.reading import read_whole
-from regtta.statistics import SourceStatistics
+from regtta.cli.data.opening import DataOptions, open_data
+from regtta.persistence.safe_read import read_whole
+from regtta.persistence.safetensors_files import load_weights
+from regtta.report.loading import read_record
+from regtta.report.recorder import ADAPTATION
+from regtta.statistics.moments import Moments
+from regtta.statistics.source import SourceStatistics
+from regtta_bench.data.archives import entries
+from regtta_bench.data.biwi import MOST_POSE_BYTES, _rotation, read_genders
+from regtta_bench.data.california import california
+from regtta_bench.data.cifar10c import _mapped
+from regtta_bench.data.digit_images import _svhn_part, read_idx
+from regtta_bench.data.torchvision_sets import read_batch, svhn
+from regtta_bench.data.utkface import FaceFiles
+from regtta_bench.demo.demo_page import _KEYS, RESULTS
+from regtta_bench.demo.demo_page import _read as read_results
+from regtta_bench.sweep.source_models import _fill
+from regtta_bench.sweep.store import RunStore, key_of
+from regtta_bench.tables.rendering import COLUMNS
+from regtta_bench.tables.reproduction_page import _made_by
+from regtta_bench.tables.reproduction_page import _read as read_table
+from regtta_bench.training.loop import Checkpoint, Trained
 from security.hostile_states import kept_file, resume_and_step
 
 MOST_MEMBER = 2**20
@@ -94,7 +92,7 @@ def _statistics() -> bytes:
     source = SourceStatistics.from_moments(Moments.of(features), head="fc", fingerprint="f" * 64)
     about = {"format": 1, "regtta": "0.1.0", "count": 9, "head": "fc", "fingerprint": "f" * 64}
     names = ("mean", "variances", "basis", "feature_variances")
-    return save({name: getattr(source, name) for name in names}, {"regtta.statistics": json.dumps(about)})
+    return save({name: getattr(source, name) for name in names}, {"regtta.statistics.source": json.dumps(about)})
 
 
 def _frame() -> pd.DataFrame:

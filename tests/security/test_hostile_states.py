@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import regtta
-from regtta.checkpoints import read_state, write_state
 from regtta.errors import ForeignFileError, MismatchError, RegttaError, StateError
+from regtta.persistence.state_files import read_state, write_state
 from security.hostile_states import CHANGES, HOSTILE_FIELDS, STREAM, STREAMS, changed, kept, nodes
 
 HERE = Path(__file__).parent
@@ -196,7 +196,7 @@ def test_changed_files_with_a_right_digest(name, tmp_path):
 
 def monitored():
     adapter = STREAMS["ssa"].make()
-    return regtta.Monitor(adapter, alarms=(*regtta.monitor.DEFAULT_ALARMS, regtta.monitor.DriftAlarm()))
+    return regtta.Monitor(adapter, alarms=(*regtta.monitoring.DEFAULT_ALARMS, regtta.monitoring.DriftAlarm()))
 
 
 @pytest.fixture(scope="module")

@@ -11,10 +11,9 @@ import pytest
 from torch import nn
 
 import regtta
-from regtta.commands.imports import import_name
-from regtta.commands.models import load_model
+from regtta.cli.user_code import import_name, load_model
 from regtta.errors import RegttaError
-from regtta.experiments.datasets.cifar_batches import read_batch
+from regtta_bench.data.torchvision_sets import read_batch
 from security.making import Payload
 
 SOURCES = sorted(Path(regtta.__file__).parent.rglob("*.py"))
@@ -176,8 +175,8 @@ def test_a_file_beside_the_model_stands_in_for_nothing_that_regtta_imports(tmp_p
     (tmp_path / "t.csv").write_text("a\n1\n")
     code = (
         "import sys; sys.path = [p for p in sys.path if p]\n"
-        "from regtta.commands.models import load_model\n"
-        "from regtta.commands.data.opening import DataOptions, open_data\n"
+        "from regtta.cli.user_code import load_model\n"
+        "from regtta.cli.data.opening import DataOptions, open_data\n"
         "load_model('mymodel:make')\n"
         "assert 'pandas' not in sys.modules\n"
         "print(len(list(open_data(DataOptions('t.csv'), batch_size=1).batches())))\n"

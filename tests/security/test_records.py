@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from regtta.commands.reproduce import RUNS, ReproduceOptions, reproduce
 from regtta.errors import ForeignFileError, RegttaError
-from regtta.experiments.recorded import ADAPTATION
-from regtta.experiments.report.opening import page_of
+from regtta.report.loading import page_of
+from regtta.report.recorder import ADAPTATION
+from regtta_bench.cli.reproduce import RUNS, ReproduceOptions, reproduce
 
 LINES = (Path(__file__).parents[2] / "results" / "california" / "runs.jsonl").read_text().splitlines()[:200]
 

@@ -13,9 +13,8 @@ from benchmarks.speed.subjects import Ground, Subject, ground
 from benchmarks.speed.timing import Contestant, Effort
 from benchmarks.speed.variants import bare
 from regtta.execution import PLAIN
-from regtta.features import FeatureModel
-from regtta.moments import RunningMoments
-from regtta.statistics import SourceStatistics
+from regtta.models import FeatureModel
+from regtta.statistics import RunningMoments, SourceStatistics
 
 INFERENCE = "inference alone"
 ABOUT = """\

@@ -14,9 +14,9 @@ from benchmarks.speed.trials import STEPS, Trial, title_of_setting, trials
 from benchmarks.speed.variants import strict_float32
 from regtta.adapter import Adapter
 from regtta.execution import FAST, PLAIN, Execution
-from regtta.experiments.comparison import paired_difference
-from regtta.experiments.reproduce.workshop import quiet
 from regtta.metrics import RegressionMetrics
+from regtta_bench.sweep.runner import quiet
+from regtta_bench.tables import paired_difference
 
 Within = Callable[[], AbstractContextManager[object]]
 

@@ -11,16 +11,16 @@ from regtta.guards.base import (
     Ruling,
     StepStats,
 )
-from regtta.guards.batches import FiniteInputs, SeveralSamples, VariedInputs
+from regtta.guards.batch_guards import FiniteInputs, OutlierRows, SeveralSamples, VariedInputs
 from regtta.guards.chain import GuardChain, Screened
-from regtta.guards.gate import Gate
+from regtta.guards.gate import ALIGNED, NO_SHIFT, Gate
 from regtta.guards.health import HealthCheck
-from regtta.guards.outlier_rows import OutlierRows
 from regtta.guards.runaway import OutputRange, SubspaceEnergy
-from regtta.guards.steps import BoundedDisplacement, BoundedLoss, FiniteStep
-from regtta.guards.streams import BeyondReweighting, SteadyStream
+from regtta.guards.step_guards import NOT_FINITE, BoundedDisplacement, BoundedLoss, FiniteStep
+from regtta.guards.stream_guards import BeyondReweighting, SteadyStream
 
 DEFAULT: tuple[Guard, ...] = (FiniteInputs(), OutlierRows(), SeveralSamples(), VariedInputs(), FiniteStep())
+
 """Default guards: exclude non-finite samples and extreme outliers; reject only batches that cannot be learned from."""
 
 SAFE: tuple[Guard, ...] = (
@@ -38,11 +38,15 @@ SAFE: tuple[Guard, ...] = (
     OutputRange(),
     HealthCheck(),
 )
+
 """Guards for production: learn only from a significant shift that is not a label shift, in a stationary stream; roll
 back to the last good model on divergence, and to the source model when the shift is over."""
 
 __all__ = [
+    "ALIGNED",
     "DEFAULT",
+    "NOT_FINITE",
+    "NO_SHIFT",
     "SAFE",
     "BeyondReweighting",
     "BoundedDisplacement",

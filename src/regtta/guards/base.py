@@ -17,12 +17,10 @@ import torch
 from torch import Tensor, nn
 
 from regtta.errors import StatisticsError
-from regtta.features import Forward
-from regtta.outliers import Columns, as_columns, column_values
-from regtta.processes import ALONE, Processes
-from regtta.state_validation import require_mapping
-from regtta.statistics import SourceStatistics
-from regtta.whitening import Whitening
+from regtta.execution import ALONE, Processes
+from regtta.models import Forward
+from regtta.persistence import require_mapping
+from regtta.statistics import Columns, SourceStatistics, Whitening, as_columns, column_values
 
 RunPass = Callable[[Tensor, Sequence[int]], Forward]
 
@@ -63,7 +61,7 @@ class IncomingBatch:
 
     @property
     def peaks(self) -> Sequence[float]:
-        """Largest magnitude ``(C,)`` of each column of the inputs over all processes, see :mod:`regtta.outliers`.
+        """Largest magnitude ``(C,)`` of each column of the inputs over all processes.
 
         Not finite where a sample is not finite; empty for integer inputs and for an empty batch.
         """

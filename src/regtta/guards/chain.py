@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from regtta.execution import ALONE, Processes
 from regtta.guards.base import Guard, GuardContext, GuardState, IncomingBatch, Keep, Rollback, Ruling, StepStats
-from regtta.processes import ALONE, Processes
-from regtta.state_validation import require_mapping, validate_part
+from regtta.persistence import require_mapping, validate_part
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,8 @@ from typing import Any, ClassVar
 
 from regtta.guards.base import Guard, GuardContext, GuardState, IncomingBatch, Rollback
 from regtta.options import check_count, check_not_negative, check_share
-from regtta.recent import RecentMoments
-from regtta.shift_tests import shift_test
-from regtta.state_validation import require_mapping
-from regtta.whitening import Whitening
+from regtta.persistence import require_mapping
+from regtta.statistics import RecentMoments, Whitening, shift_test
 
 NO_SHIFT = "no shift"
 ALIGNED = "aligned with the source"
@@ -21,7 +19,7 @@ class Gate(Guard):
 
     If the features of the source model show no shift, batches are rejected and the model is rolled back to the source.
     If they do, but the features of the adapted model are aligned, batches are rejected without a rollback. See
-    :func:`regtta.shift_tests.shift_test` for the test.
+    :func:`regtta.statistics.shift_tests.shift_test` for the test.
 
     Args:
         level: significance level per batch.

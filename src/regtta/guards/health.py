@@ -6,9 +6,8 @@ from typing import Any, ClassVar
 
 from regtta.guards.base import Guard, GuardContext, GuardState, IncomingBatch, Keep, Rollback, StepStats
 from regtta.options import check_count
-from regtta.recent import RecentMoments
-from regtta.state_validation import require_count, require_mapping
-from regtta.whitening import Whitening
+from regtta.persistence import require_count, require_mapping
+from regtta.statistics import RecentMoments, Whitening
 
 
 @dataclass(frozen=True)

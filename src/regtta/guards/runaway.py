@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from regtta.guards.base import Guard, GuardContext, GuardState, Rollback, StepStats
 from regtta.options import check_count, check_positive
-from regtta.state_validation import require_count, require_mapping, require_tensor
+from regtta.persistence import require_count, require_mapping, require_tensor
 from regtta.statistics import SHARE, SourceStatistics
 
 

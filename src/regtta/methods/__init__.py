@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from regtta.methods.alignment import significance
 from regtta.methods.base import (
+    OPTIMIZERS,
     Batch,
     GradientMethod,
     Method,
@@ -18,15 +20,16 @@ from regtta.methods.base import (
 from regtta.methods.bn_adapt import BNAdapt
 from regtta.methods.feature_alignment import FeatureAlignment
 from regtta.methods.feature_restoration import FeatureRestoration
-from regtta.methods.naming import options_of, read_method
+from regtta.methods.losses import symmetric_kl
+from regtta.methods.no_adaptation import Source
 from regtta.methods.oracle import Oracle
 from regtta.methods.prototype import Prototype
+from regtta.methods.registry import options_of, read_method
 from regtta.methods.rsd import RSD
-from regtta.methods.source import Source
 from regtta.methods.ssa import SSA
 from regtta.methods.sums import Sum
 from regtta.methods.tent import Tent
-from regtta.methods.ttt import TTT
+from regtta.methods.ttt import ROTATIONS, TTT, rotated
 from regtta.methods.variance_minimization import VarianceMinimization
 
 METHODS: Mapping[str, type[Method]] = MappingProxyType(
@@ -67,6 +70,8 @@ def method(name: str, **options: object) -> Method:
 
 __all__ = [
     "METHODS",
+    "OPTIMIZERS",
+    "ROTATIONS",
     "RSD",
     "SSA",
     "TTT",
@@ -91,4 +96,8 @@ __all__ = [
     "VarianceMinimization",
     "method",
     "options_of",
+    "read_method",
+    "rotated",
+    "significance",
+    "symmetric_kl",
 ]

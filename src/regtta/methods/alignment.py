@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from regtta.divergences import METRICS, Metric, alignment_loss, moments_with_memory
 from regtta.errors import OptionError
 from regtta.methods.base import Batch, GradientMethod, MethodContext, Remember, Rule
+from regtta.methods.losses import METRICS, Metric, alignment_loss, moments_with_memory
 from regtta.options import check_bool, check_choice, check_whole
-from regtta.state_validation import invalid, require_mapping, require_tensor
+from regtta.persistence import invalid, require_mapping, require_tensor
 
 
 @dataclass(frozen=True)

@@ -15,14 +15,11 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from regtta.batch_norm import BATCH_NORM_MODES, BatchNormMode
 from regtta.errors import BatchError, HeadError, StatisticsError
-from regtta.features import Forward
-from regtta.gathering import Gatherer
+from regtta.models import BATCH_NORM_MODES, TRAINABLE, BatchNormMode, Forward, Trainable
 from regtta.options import check_choice, check_count, check_positive
-from regtta.parameters import TRAINABLE, Trainable
-from regtta.state_validation import invalid, require_mapping, require_tensor
-from regtta.statistics import SourceStatistics
+from regtta.persistence import invalid, require_mapping, require_tensor
+from regtta.statistics import Gatherer, SourceStatistics
 
 OptimizerFactory = Callable[..., torch.optim.Optimizer]
 OptimizerName = Literal["adam", "adamw", "sgd", "rmsprop"]

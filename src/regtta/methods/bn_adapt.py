@@ -7,9 +7,9 @@ WACV 2021. Applies to regression unchanged, since it uses neither labels nor out
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from regtta.batch_norm import batch_norms
 from regtta.errors import ModelError
 from regtta.methods.base import Batch, Method, MethodContext, Rule, Schedule
+from regtta.models import batch_norms
 from regtta.options import check_choice, check_count
 
 

@@ -16,13 +16,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from regtta.divergences import histogram_divergence, soft_histogram
 from regtta.errors import StatisticsError
-from regtta.features import Forward
-from regtta.gathering import Gatherer
+from regtta.execution import Processes
 from regtta.methods.base import Batch, GradientMethod, MethodContext, Rule
+from regtta.methods.losses import histogram_divergence, soft_histogram
+from regtta.models import Forward
 from regtta.options import check_count, check_positive
-from regtta.processes import Processes
+from regtta.statistics import Gatherer
 
 
 @dataclass(frozen=True, kw_only=True)

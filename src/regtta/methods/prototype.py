@@ -15,9 +15,9 @@ from typing import Any, ClassVar
 
 from regtta.errors import ModelError
 from regtta.methods.base import Batch, Method, MethodContext, NewHead, Rule, Schedule
+from regtta.models import check_assignable
 from regtta.options import check_bool
-from regtta.state_validation import require_count, require_mapping, require_tensor
-from regtta.weight_assignment import check_assignable
+from regtta.persistence import require_count, require_mapping, require_tensor
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,11 +21,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from regtta.decompositions import LinAlgError, singular_vectors
-from regtta.divergences import subspace_distance
 from regtta.methods.base import Batch, GradientMethod, MethodContext, Rule, Skip
+from regtta.methods.losses import subspace_distance
 from regtta.options import check_count, check_not_negative
-from regtta.statistics import SourceStatistics
+from regtta.statistics import LinAlgError, SourceStatistics, singular_vectors
 
 
 @dataclass(frozen=True, kw_only=True)

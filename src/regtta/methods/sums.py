@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from regtta.errors import OptionError
-from regtta.gathering import Gatherer
 from regtta.methods.base import Batch, GradientMethod, MethodContext, Remember, Rule, Update
 from regtta.options import check_positive
-from regtta.state_validation import require_mapping, validate_part
+from regtta.persistence import require_mapping, validate_part
+from regtta.statistics import Gatherer
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,9 +10,9 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from regtta.divergences import entropy
 from regtta.errors import ModelError
 from regtta.methods.base import Batch, GradientMethod, MethodContext, Rule
+from regtta.methods.losses import entropy
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from regtta.errors import BatchError, ModelError, OptionError
-from regtta.gathering import Gatherer, Stored
 from regtta.methods.base import (
     Batch,
     GradientMethod,
@@ -28,8 +27,9 @@ from regtta.methods.base import (
     RandomRule,
     Rule,
 )
+from regtta.models import Trainable
 from regtta.options import check_whole
-from regtta.parameters import Trainable
+from regtta.statistics import Gatherer, Stored
 
 ROTATIONS = 4
 

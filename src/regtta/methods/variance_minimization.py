@@ -16,11 +16,10 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from regtta.augmentation import shift_and_jitter
 from regtta.errors import OptionError
 from regtta.methods.base import Batch, GradientMethod, MethodContext, RandomRule, Rule
+from regtta.models import Trainable, shift_and_jitter
 from regtta.options import check_choice, check_count, check_whole
-from regtta.parameters import Trainable
 
 Augmentation = Callable[[Tensor, torch.Generator], Tensor]
 

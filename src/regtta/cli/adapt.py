@@ -1,0 +1,205 @@
+"""``regtta adapt``: adapt a model to target data and write predictions, weights and diagnostics."""
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torch import nn
+
+from regtta.adapter import Adapter
+from regtta.cli.adapt_checks import check_files, check_labels, check_passes, check_rows, diagnostics_file
+from regtta.cli.adapt_options import AdaptOptions, Protocol
+from regtta.cli.adapt_report import AdaptReport, alarms_of
+from regtta.cli.data.labelled_batches import Data
+from regtta.cli.data.opening import Shuffled, data_options, open_data, shuffle
+from regtta.cli.method_table import chosen_method
+from regtta.cli.outputs import ModelFiles, own_files
+from regtta.cli.predictions import PredictionSink, Progress, Tally, adapting, predicting, prediction_file, reordered
+from regtta.cli.resume import resumable
+from regtta.cli.sharded_adapter import SharedAdapter
+from regtta.cli.torchrun import ONE, Team
+from regtta.cli.user_code import floating_dtype, load_model
+from regtta.errors import OptionError, StatisticsError
+from regtta.execution import failing_together
+from regtta.guards import DEFAULT, SAFE
+from regtta.methods import Method, Source
+from regtta.monitoring import Monitor
+from regtta.statistics import SourceStatistics
+
+if TYPE_CHECKING:
+    from regtta.report.recorder import Recorder
+
+BATCH_SIZE = 64
+
+
+def adapt_model(options: AdaptOptions, progress: Progress | None = None, team: Team = ONE) -> AdaptReport:
+    """Adapt a model, write the files that ``options`` name, and return a report.
+
+    Args:
+        options: the model, the data and the outputs.
+        progress: callback ``(samples_seen, total)``; ``total`` is ``None`` if unknown.
+        team: process group; each process adapts on its shard of every batch, and the first one writes the files.
+    """
+    with failing_together(team.processes):
+        if team.first:
+            check_files(options, _model_files(options))
+    with own_files(options, team) as own:
+        return _adapt(own, progress, team)
+
+
+def _adapt(options: AdaptOptions, progress: Progress | None, team: Team) -> AdaptReport:
+    with failing_together(team.processes):
+        chosen = chosen_method(options.method, options.settings)
+        source = _statistics(options.stats, chosen)
+        model = load_model(options.model, options.weights, team.device(options.device))
+        model_files = _model_files(options)
+        model_files.check_model(model)
+        data = open_data(data_options(options), batch_size=BATCH_SIZE, dtype=floating_dtype(model))
+        check_passes(options, data)
+        check_labels(chosen, data)
+    group = team.group_for(model)
+    kind = Adapter if group is None else SharedAdapter
+    adapter = kind(
+        model,
+        chosen,
+        source,
+        head=options.head,
+        guards=SAFE if options.safe else DEFAULT,
+        allow_mismatch=options.allow_mismatch,
+        execution=options.execution,
+        group=group,
+    )
+    tally = Tally(kind(model, Source(), group=group) if data.target_names else None)
+    recorder = _recorder(options, model, adapter)
+    monitor = options.monitored.monitor(adapter)
+    _run(
+        options,
+        data,
+        adapter,
+        tally=tally,
+        recorder=recorder,
+        monitor=monitor,
+        model_files=model_files,
+        progress=progress,
+    )
+    model_files.write(adapter)
+    report = _report(options, chosen, tally, alarms_of(monitor))
+    if recorder is not None and options.record is not None:
+        from regtta.report.recorder import write_record
+
+        online = options.protocol is Protocol.online
+        write_record(options.record, recorder.record(_about(options, report), online=online))
+    return report
+
+
+def _report(options: AdaptOptions, chosen: Method, tally: Tally, alarms: tuple[str, ...]) -> AdaptReport:
+    return AdaptReport(
+        method=chosen.name,
+        protocol=options.protocol.value,
+        samples=tally.predicted,
+        not_finite=tally.not_finite,
+        learned=tally.learned,
+        refused=dict(tally.refused.most_common()),
+        unscored=tally.unscored,
+        scores=tally.scores(),
+        written=tuple(path for path in (*options.outputs.values(), options.tensorboard) if path is not None),
+        alarms=alarms,
+        excluded=tally.excluded,
+    )
+
+
+def _recorder(options: AdaptOptions, model: nn.Module, adapter: Adapter) -> "Recorder | None":
+    if options.record is None:
+        return None
+    from regtta.report.recorder import Recorder  # imported lazily: it loads the analysis package
+
+    return Recorder(model, adapter)
+
+
+def _about(options: AdaptOptions, report: AdaptReport) -> dict[str, object]:
+    """Return the command and its results for a record."""
+    from regtta.cli.adapt_checks import command_line
+
+    return {
+        "command": command_line(options),
+        "model": options.model,
+        "data": options.data,
+        "protocol": report.protocol,
+        "samples": report.samples,
+        "not_finite": report.not_finite,
+        "learned": report.learned,
+        "refused": dict(report.refused),
+        "excluded": report.excluded,
+        "unscored": report.unscored,
+        "scores": None
+        if report.scores is None
+        else dict(zip(("before", "after"), (scores.plain() for scores in report.scores), strict=True)),
+    }
+
+
+def _run(
+    options: AdaptOptions,
+    data: Data,
+    adapter: Adapter,
+    *,
+    tally: Tally,
+    recorder: "Recorder | None",
+    monitor: Monitor | None,
+    model_files: ModelFiles,
+    progress: Progress | None,
+) -> None:
+    """Run the adaptation, and the second pass of the offline protocol, writing predictions and diagnostics."""
+    online = options.protocol is Protocol.online
+    visited = data if options.shuffle_seed is None else _shuffled(options, data)
+    with ExitStack() as files:
+        if monitor is not None:
+            files.enter_context(monitor)
+        steps = files.enter_context(diagnostics_file(options.diagnostics)) if options.diagnostics else None
+        sink: PredictionSink | None = None
+        if options.predictions is not None:
+            sink = files.enter_context(prediction_file(options.predictions, data.target_names))
+            if online and isinstance(visited, Shuffled):
+                sink = files.enter_context(reordered(sink, visited.order))
+        stream = resumable(options, adapter, BATCH_SIZE)
+        adapt = (stream or monitor or adapter).adapt
+        watch = None if recorder is None else recorder.watch
+        for step, batch in adapting(adapter, visited, progress, watch=watch, adapt=adapt):
+            tally.stepped(step)
+            model_files.see(adapter, batch.inputs)
+            if recorder is not None:
+                recorder.see(step, batch.inputs, batch.targets)
+            if steps is not None:
+                steps.write(step)
+            if online:
+                tally.answered(step.predictions, batch)
+                if sink is not None:
+                    sink.write(step.predictions, batch.targets)
+        if stream is not None:
+            stream.finish()
+        if not online:
+            for predictions, batch in predicting(adapter, data, progress):
+                tally.answered(predictions, batch)
+                if sink is not None:
+                    sink.write(predictions, batch.targets)
+        check_rows(options, tally)
+
+
+def _shuffled(options: AdaptOptions, data: Data) -> Shuffled:
+    if data_options(options).path is None:
+        raise OptionError("--shuffle-seed does not apply to a loader. Shuffle in the loader.")
+    return shuffle(data, options.shuffle_seed or 0, options.batch_size or BATCH_SIZE)
+
+
+def _model_files(options: AdaptOptions) -> ModelFiles:
+    return ModelFiles({"--adapted-weights": options.adapted_weights, "--export": options.export})
+
+
+def _statistics(path: Path | None, chosen: Method) -> SourceStatistics | None:
+    if path is not None:
+        return SourceStatistics.load(path)
+    if chosen.needs_source:
+        raise StatisticsError(
+            f"{chosen.name} needs source statistics. Compute them on the source data with regtta collect, and pass "
+            "--stats FILE."
+        )
+    return None

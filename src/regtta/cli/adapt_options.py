@@ -1,0 +1,191 @@
+"""Options of ``regtta adapt`` and ``regtta collect``."""
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from regtta.cli import shared_options as shared
+
+
+class Protocol(StrEnum):
+    """Evaluation protocol: predictions made while adapting (online) or by the adapted model (offline)."""
+
+    online = "online"
+    offline = "offline"
+
+
+class PrecisionName(StrEnum):
+    """Precision of the forward passes, see :class:`regtta.Execution`."""
+
+    float32 = "float32"
+    tf32 = "tf32"
+    bfloat16 = "bfloat16"
+
+
+if TYPE_CHECKING:
+    from regtta.cli.adapt_report import MonitorFiles
+    from regtta.execution import Execution
+
+# Options that name a file to write.
+FILES = ("predictions", "adapted_weights", "diagnostics", "record", "export", "monitor", "prometheus")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdaptOptions:
+    """Options of ``regtta adapt``, in the order and with the meaning that its help gives them."""
+
+    model: shared.Model
+    data: shared.Data
+    weights: shared.Weights = None
+    stats: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Source statistics, for methods that need them.")
+    ] = None
+    method: Annotated[
+        str, typer.Option(metavar="NAME", help="See regtta methods; sums such as tent+ssa, weighted as tent+0.5*ssa.")
+    ] = "ssa"
+    settings: Annotated[
+        tuple[str, ...],
+        typer.Option("--set", metavar="KEY=VALUE", help="Option of the method, repeatable; see regtta methods NAME."),
+    ] = ()
+    protocol: Annotated[
+        Protocol, typer.Option(help="online: predict while adapting. offline: adapt on all data, then predict it.")
+    ] = Protocol.online
+    columns: shared.Columns = ()
+    target: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Label to score by: column (or columns A,B), array, key of dict batches, or position in "
+            "tuple batches (1 for y in (x, y)).",
+        ),
+    ] = None
+    inputs: shared.Inputs = None
+    head: shared.Head = None
+    batch_size: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Rows per batch; a loader has its own.", show_default="64")
+    ] = None
+    device: shared.Device = None
+    shuffle_seed: Annotated[
+        int | None, typer.Option(metavar="N", help="Visit the rows of a file in a random order.")
+    ] = None
+    predictions: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Predictions to write, .csv or .parquet.")
+    ] = None
+    adapted_weights: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Adapted state dict to write, .safetensors.")
+    ] = None
+    diagnostics: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Log of the steps to write, one JSON object per line.")
+    ] = None
+    record: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Record of the run to write, .json, for regtta report.")
+    ] = None
+    export: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Adapted model to write: .pt2 (torch.export), .onnx or .safetensors, with its provenance.",
+        ),
+    ] = None
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Checkpoint of the stream to write, .safetensors; resume from it with --resume.",
+        ),
+    ] = None
+    checkpoint_every: Annotated[int, typer.Option(min=1, metavar="N", help="Batches between two checkpoints.")] = 50
+    resume: Annotated[bool, typer.Option("--resume", help="Resume from the checkpoint if it exists.")] = False
+    monitor: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Label-free signals and alarms to write during the run, one JSON object per line."
+        ),
+    ] = None
+    prometheus: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Latest signals to write in Prometheus' text format, .prom.")
+    ] = None
+    tensorboard: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder to write the signals to, for TensorBoard.")
+    ] = None
+    safe: Annotated[
+        bool,
+        typer.Option(
+            "--safe",
+            help="Use the guards for production (regtta.SAFE): learn only if a shift is detected, if label shift does "
+            "not explain it, and if the stream is stationary; roll back on divergence.",
+        ),
+    ] = False
+    precision: Annotated[
+        PrecisionName | None,
+        typer.Option(
+            help="Precision of forward and backward passes; float32 unless --fast is given. Weights keep their dtype."
+        ),
+    ] = None
+    fast: Annotated[
+        bool,
+        typer.Option(
+            "--fast",
+            help="Fast execution on a GPU (regtta.FAST): bfloat16 unless --precision is given, channels last, "
+            "torch.compile, CUDA graphs. Whatever is not possible is skipped with a warning.",
+        ),
+    ] = False
+    allow_mismatch: Annotated[
+        bool, typer.Option("--allow-mismatch", help="Accept statistics of another model or head.")
+    ] = False
+    force: shared.Force = False
+
+    @property
+    def outputs(self) -> dict[str, Path | None]:
+        """Files to write, by option."""
+        return {f"--{name.replace('_', '-')}": getattr(self, name) for name in FILES}
+
+    @property
+    def execution(self) -> "Execution":
+        """Execution settings of the model, from ``--fast`` and ``--precision``."""
+        from regtta.execution import FAST, PLAIN
+
+        default = FAST if self.fast else PLAIN
+        return default if self.precision is None else replace(default, precision=self.precision.value)
+
+    @property
+    def monitored(self) -> "MonitorFiles":
+        """Files that the monitor writes."""
+        from regtta.cli.adapt_report import MonitorFiles
+
+        return MonitorFiles(self.monitor, self.prometheus, self.tensorboard)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectOptions:
+    """Options of ``regtta collect``, in the order and with the meaning that its help gives them."""
+
+    model: shared.Model
+    data: shared.Data
+    out: Annotated[Path, typer.Option(metavar="FILE", help="Statistics to write, .safetensors.")]
+    weights: shared.Weights = None
+    columns: shared.Columns = ()
+    target: Annotated[str | None, typer.Option(metavar="NAME", help="Label in the data, excluded from the inputs.")] = (
+        None
+    )
+    inputs: shared.Inputs = None
+    head: shared.Head = None
+    batch_size: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Rows per batch; a loader has its own.", show_default="256")
+    ] = None
+    device: shared.Device = None
+    methods: Annotated[
+        tuple[str, ...],
+        typer.Option(
+            "--method",
+            metavar="NAME",
+            help="Also collect the statistics that this method needs, repeatable; options as NAME:key=value,...",
+        ),
+    ] = ()
+    branch: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Weights of the rotation branch, for --method ttt.")
+    ] = None
+    force: shared.Force = False

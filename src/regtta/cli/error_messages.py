@@ -1,0 +1,128 @@
+"""Errors of the command line as one line that names the fix."""
+
+import logging
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from regtta.cli.torchrun import is_first, place
+from regtta.errors import PeerError, ProcessError, RegttaError
+from regtta.optional_imports import extra_of, install_command
+
+_WORDS = (
+    (r"(pass download=True|call fetch_california on that folder); on the command line, --download", "pass --download"),
+    (r"No folder of data sets was named\. Pass one,", "No folder of data sets was named. Pass --data DIR,"),
+    (r"\ballow_mismatch=True", "--allow-mismatch"),
+    (r"\bhead=<name>", "--head NAME"),
+    (r"\bhead= ", "--head "),
+    (r"\binputs=<key>", "--inputs KEY"),
+    (r"\binputs=('[^']*')", r"--inputs \1"),
+    (r"\binputs= ", "--inputs "),
+    (r"(?<!--set )\bk=\"auto\"", "--set k=auto"),
+    (r"(?<!--set )\bk=None\b", "--set k=none"),
+    (r"regtta\.collect\(model, loader, methods=\[regtta\.method\('(\w+)'\)\]\)", r"regtta collect --method \1"),
+    (r"\bregtta\.collect\(model, loader\)(\.save\(path\))?", "regtta collect"),
+)
+
+
+def one_line(error: RegttaError) -> str:
+    r"""Return the message of ``error`` on one line, with the names of command-line options.
+
+    Example:
+        >>> one_line(RegttaError("No head. Pass head=<name>;\nlayers here: ['fc']."))
+        "No head. Pass --head NAME; layers here: ['fc']."
+    """
+    text = " ".join(str(error).split())
+    for pattern, words in _WORDS:
+        text = re.sub(pattern, words, text)
+    return text
+
+
+def missing_extra(error: ModuleNotFoundError) -> str | None:
+    """Return installation advice if ``error`` is about an optional dependency, else ``None``.
+
+    Example:
+        >>> missing_extra(ModuleNotFoundError("No module named 'rich'", name="rich"))
+        'rich is not installed. Install what this command needs: pip install "regtta[cli]"'
+    """
+    package = (error.name or "").partition(".")[0]
+    extra = extra_of(package)
+    if extra is None:
+        return None
+    return f"{package} is not installed. Install what this command needs: {install_command(extra)}"
+
+
+TOGETHER = ("collect", "adapt")  # commands that several processes can run together
+SECONDS_TO_SPEAK = 5
+
+_UsageError: type[Exception] = typer.BadParameter.__mro__[
+    1
+]  # click's class; its import path depends on the version of typer
+
+
+class OneLineErrors(TyperGroup):
+    """Group of commands that reports every user error as one line on stderr and exit code 2.
+
+    Under torchrun, the process that raised the error prints it, with its rank.
+    """
+
+    def invoke(self, ctx: Any) -> object:  # click's context; its import path depends on the version of typer
+        """Run the command and convert user errors to exit code 2."""
+        try:
+            return super().invoke(ctx)
+        except _UsageError as error:
+            if is_first():
+                raise
+            raise _silent_exit() from error
+        except (RegttaError, ModuleNotFoundError) as error:
+            if ctx.params.get("traceback"):
+                raise
+            complaint = one_line(error) if isinstance(error, RegttaError) else missing_extra(error)
+            if complaint is None:
+                raise
+            if isinstance(error, PeerError):
+                raise _silent_exit() from error
+            here = place()
+            typer.echo(f"error: {'' if here is None else f'process {here.rank}: '}{complaint}", err=True)
+            raise typer.Exit(2) from error
+
+
+def _silent_exit() -> typer.Exit:
+    """Return the exit of a process whose error another process prints, after giving that one time to print.
+
+    torchrun terminates all processes as soon as one of them exits.
+    """
+    time.sleep(SECONDS_TO_SPEAK)
+    return typer.Exit(2)
+
+
+def refuse_several(command: str | None) -> None:
+    """Raise ProcessError if torchrun runs a command that supports one process only."""
+    if place() is not None and command not in TOGETHER:
+        if not is_first():
+            raise PeerError("The first process prints the error.")
+        raise ProcessError(f"regtta {command} is for one process. Start it without torchrun.")
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """Turn Control-C inside the block into a message and exit code 130, for commands that keep every run."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        typer.echo("Stopped. All finished runs are kept: run the same command again to resume.", err=True)
+        raise typer.Exit(130) from error
+
+
+class EchoWarnings(logging.Handler):
+    """Logging handler that prints the library's warnings on stderr."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print one record, from the first process only."""
+        if is_first():
+            typer.echo(f"{record.levelname.lower()}: {record.getMessage()}", err=True)

@@ -1,0 +1,139 @@
+"""Output files of commands: checked before work begins, written atomically, exported models included."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from torch import Tensor, nn
+
+from regtta.adapter import Adapter
+from regtta.cli.adapt_options import FILES, AdaptOptions
+from regtta.cli.torchrun import Team
+from regtta.errors import ExistingFileError, FileError, ModelError, OptionError
+from regtta.execution import failing_together
+from regtta.persistence import STATE_DICT, SUFFIXES, check_exportable, check_packages, refuse_existing, save
+
+
+def check_outputs(outputs: Mapping[str, Path | None], *, inputs: Sequence[Path | None], force: bool) -> None:
+    """Raise if an output cannot be written or would overwrite an input or an existing file.
+
+    Args:
+        outputs: paths by option; ``None`` if the option was not given.
+        inputs: files that the command reads.
+        force: allow existing files to be replaced.
+    """
+    given = {option: path for option, path in outputs.items() if path is not None}
+    read = {path.resolve() for path in inputs if path is not None}
+    written: dict[Path, str] = {}
+    for option, path in given.items():
+        if path.resolve() in read:
+            raise OptionError(f"{option} {path} is also an input. Write to another path.")
+        if path.resolve() in written:
+            raise OptionError(f"{option} and {written[path.resolve()]} both name {path}. Use different paths.")
+        if path.is_dir():
+            raise OptionError(f"{option} {path} is a folder. Name a file.")
+        refuse_existing(path, overwrite=force, remedy="--force")
+        if not os.access(path.parent, os.W_OK):
+            raise FileError(f"The folder {path.parent.resolve()} cannot be written to ({option} {path}).")
+        written[path.resolve()] = option
+
+
+def check_suffix(option: str, path: Path | None, endings: Sequence[str]) -> None:
+    """Raise unless ``path`` is ``None`` or has one of the suffixes ``endings``."""
+    if path is not None and path.suffix not in endings:
+        raise OptionError(f"Expected {option} to end in {' or '.join(endings)}, found {path}.")
+
+
+def check_folder(path: Path, *, force: bool) -> None:
+    """Raise if ``path`` is a file, or a folder that is not empty (unless ``force``)."""
+    if path.exists() and not path.is_dir():
+        raise OptionError(f"{path} is a file. Name a folder that is new or empty.")
+    if path.is_dir() and any(path.iterdir()) and not force:
+        raise ExistingFileError(f"{path} is not empty. Choose another folder, or pass --force.")
+
+
+WRITTEN = (*FILES, "tensorboard", "checkpoint")  # fields of AdaptOptions that name an output
+
+
+@contextmanager
+def own_files(options: AdaptOptions, team: Team) -> Iterator[AdaptOptions]:
+    """Yield ``options`` unchanged in the first process, and with temporary output paths in the others.
+
+    All processes run the same code, writing included; the files of the others are deleted. They copy a checkpoint to
+    resume from before the first process can overwrite it.
+    """
+    with ExitStack() as stack:
+        with failing_together(team.processes):
+            own = options
+            if not team.first:
+                folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="regtta-"))
+                own = _redirected(options, Path(folder))
+        team.processes.check_same("checkpoint to resume from", _size(own) if options.resume else "none")
+        yield own
+
+
+def _redirected(options: AdaptOptions, folder: Path) -> AdaptOptions:
+    """Return ``options`` with every output path inside ``folder``, keeping the suffixes."""
+    given: dict[str, Path] = {name: path for name in WRITTEN if (path := getattr(options, name)) is not None}
+    moved = {name: folder / f"{name}{path.suffix}" for name, path in given.items()}
+    if options.resume and "checkpoint" in given and given["checkpoint"].is_file():
+        shutil.copyfile(given["checkpoint"], moved["checkpoint"])
+    return replace(options, **moved)  # type: ignore[arg-type]
+
+
+def _size(options: AdaptOptions) -> str:
+    there = options.checkpoint is not None and options.checkpoint.is_file()
+    return str(options.checkpoint.stat().st_size) if there and options.checkpoint is not None else "none"
+
+
+_EXAMPLE_ROWS = 8
+
+
+class ModelFiles:
+    """Writer of the adapted model that detects unwritable formats early.
+
+    Args:
+        named: output paths by option; ``None`` if the option was not given.
+    """
+
+    def __init__(self, named: Mapping[str, Path | None]) -> None:
+        self._paths = {option: path for option, path in named.items() if path is not None}
+        self._traced = any(path.suffix != STATE_DICT for path in self._paths.values())
+        self._example: Tensor | None = None
+
+    def check_names(self) -> None:
+        """Raise if a suffix names no format, or one whose packages are not installed."""
+        for option, path in self._paths.items():
+            # The suffix identifies weights when they are loaded.
+            check_suffix(option, path, SUFFIXES if option == "--export" else (STATE_DICT,))
+            check_packages(path.suffix)
+
+    def check_model(self, model: nn.Module) -> None:
+        """Raise if the state dict holds values other than tensors, which safetensors cannot store."""
+        others = [name for name, value in model.state_dict().items() if not isinstance(value, Tensor)]
+        for option, path in self._paths.items():
+            if others and path.suffix == STATE_DICT:
+                raise ModelError(
+                    f"{option} stores tensors only, but {others[0]!r} in the state dict of the model is not a tensor."
+                )
+
+    def see(self, adapter: Adapter, inputs: Tensor) -> None:
+        """Keep rows of the first batch as an example input, and raise if the model cannot be traced.
+
+        Checking on the first batch avoids an adaptation whose result could not be exported.
+        """
+        if self._example is None:
+            self._example = inputs[:_EXAMPLE_ROWS].clone()
+            if self._traced:
+                check_exportable(adapter.export(), self._example)
+
+    def write(self, adapter: Adapter) -> None:
+        """Write every file; permission to replace existing ones was checked at the start."""
+        if self._paths:
+            model, provenance = adapter.export(), adapter.provenance()
+            for path in self._paths.values():
+                save(path, model, provenance, self._example, overwrite=True)

@@ -1,0 +1,276 @@
+"""Passes over target data with their counts and scores, and the table of predictions."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
+
+import torch
+from torch import Tensor
+
+from regtta.adapter import Adapter
+from regtta.cli.data.labelled_batches import Data, LabelledBatch
+from regtta.cli.user_code import explaining
+from regtta.errors import ModelError, OptionError
+from regtta.metrics import RegressionMetrics, Scores
+from regtta.persistence import written_whole
+from regtta.types import Step
+
+Progress = Callable[[int, int | None], None]
+
+
+def adapting(
+    adapter: Adapter,
+    data: Data,
+    progress: Progress | None,
+    *,
+    watch: Callable[[Tensor], None] | None = None,
+    adapt: Callable[[Tensor, Tensor | None], Step] | None = None,
+) -> Iterator[tuple[Step, LabelledBatch]]:
+    """Adapt to each batch of ``data`` and yield the step with its batch.
+
+    Labels are passed to the adapter only if its method learns from them.
+
+    Args:
+        adapter: the adapter.
+        data: target data.
+        progress: callback ``(samples_seen, total)``.
+        watch: callback with the inputs of each batch before its step.
+        adapt: called instead of ``adapter.adapt``.
+    """
+    adapt = adapt or adapter.adapt
+    supervised = adapter.method.takes_targets
+    for index, batch in enumerate(_reporting(data, progress)):
+        with model_errors_explained(index, batch.inputs, data.advice):
+            if watch is not None:
+                watch(batch.inputs)
+            step = adapt(batch.inputs, batch.targets if supervised else None)
+        yield step, batch
+
+
+def predicting(adapter: Adapter, data: Data, progress: Progress | None) -> Iterator[tuple[Tensor, LabelledBatch]]:
+    """Predict each batch of ``data`` without adapting and yield the predictions with their batch."""
+    for index, batch in enumerate(_reporting(data, progress)):
+        with model_errors_explained(index, batch.inputs, data.advice):
+            predictions = adapter.predict(batch.inputs)
+        yield predictions, batch
+
+
+@contextmanager
+def model_errors_explained(index: int, inputs: Tensor, advice: str) -> Iterator[None]:
+    """Convert exceptions of the model on batch ``index`` into a one-line ModelError with the shape of the inputs."""
+    shape = tuple(inputs.shape)
+    with explaining(lambda: f"The model cannot take batch {index}, of shape {shape}", advice):
+        yield
+
+
+class Tally:
+    """Counts of batches and predictions, and scores of the predictions and of the unadapted model.
+
+    Args:
+        baseline: adapter of the unadapted model; ``None`` without labels, which disables the scores.
+    """
+
+    def __init__(self, baseline: Adapter | None) -> None:
+        self._baseline = baseline
+        self._before, self._after = RegressionMetrics(), RegressionMetrics()
+        self.learned = 0
+        self.refused: Counter[str] = Counter()
+        self.visited = 0
+        self.excluded = 0
+        self.predicted = 0
+        self.not_finite = 0
+        self.unscored = 0
+
+    def stepped(self, step: Step) -> None:
+        """Count an adaptation step."""
+        verdict = step.diagnostics.verdict
+        self.visited += len(step.predictions)
+        self.excluded += len(step.excluded_rows)
+        if verdict.learned:
+            self.learned += 1
+        else:
+            self.refused[verdict.reason] += 1
+
+    def answered(self, predictions: Tensor, batch: LabelledBatch) -> None:
+        """Count and score the predictions of a batch."""
+        self.predicted += len(predictions)
+        self.not_finite += int((~torch.isfinite(predictions)).sum())
+        if self._baseline is not None and batch.targets is not None:
+            # Rows with missing data are excluded; non-finite predictions on complete rows count.
+            whole = _finite_rows(batch.inputs) & _finite_rows(batch.targets)
+            self.unscored += int((~whole).sum())
+            unadapted = self._baseline.predict(batch.inputs)
+            self._after.update(predictions.cpu()[whole], batch.targets.cpu()[whole])
+            self._before.update(unadapted.cpu()[whole], batch.targets.cpu()[whole])
+
+    def scores(self) -> tuple[Scores, Scores] | None:
+        """Return the scores of the unadapted model and of the predictions; ``None`` without scored rows."""
+        if self._baseline is None or self.predicted == self.unscored:
+            return None
+        return self._before.compute(), self._after.compute()
+
+
+def _finite_rows(values: Tensor) -> Tensor:
+    """Return a mask ``(B,)`` on the CPU of the rows without NaN or infinite values."""
+    finite: Tensor = torch.isfinite(values).cpu()
+    return finite.flatten(1).all(dim=1) if finite.ndim > 1 else finite
+
+
+def _reporting(data: Data, progress: Progress | None) -> Iterator[LabelledBatch]:
+    seen = 0
+    for batch in data.batches():
+        yield batch
+        seen += len(batch.inputs)
+        if progress is not None:
+            progress(seen, data.rows)
+
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+PREDICTION_SUFFIXES = (".csv", ".parquet")
+_ROWS_AT_ONCE = 65_536
+
+
+class PredictionSink(Protocol):
+    """Interface of objects that accept predictions batch by batch."""
+
+    def write(self, predictions: Tensor, targets: Tensor | None) -> None:
+        """Add a batch: predictions ``(B,)`` or ``(B, O)``, and labels if available."""
+
+
+class _Appender(Protocol):
+    def append(self, frame: "DataFrame") -> None: ...
+
+
+class PredictionWriter:
+    """Buffered writer of one row per sample: ``prediction`` (or ``prediction_0``, …) and the labels by name."""
+
+    def __init__(self, appender: _Appender, target_names: tuple[str, ...]) -> None:
+        self._appender = appender
+        self._target_names = target_names
+        self._waiting: list[DataFrame] = []
+        self._rows = 0
+
+    def write(self, predictions: Tensor, targets: Tensor | None) -> None:
+        """Add a batch."""
+        self._waiting.append(prediction_frame(predictions, targets, self._target_names))
+        self._rows += len(predictions)
+        if self._rows >= _ROWS_AT_ONCE:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write the buffered rows."""
+        import pandas as pd
+
+        if self._waiting:
+            self._appender.append(pd.concat(self._waiting, ignore_index=True))
+        self._waiting, self._rows = [], 0
+
+
+class _Reordered:
+    def __init__(self) -> None:
+        self.predictions: list[Tensor] = []
+        self.targets: list[Tensor] = []
+
+    def write(self, predictions: Tensor, targets: Tensor | None) -> None:
+        self.predictions.append(predictions.detach().cpu())
+        if targets is not None:
+            self.targets.append(targets)
+
+
+@contextmanager
+def reordered(sink: PredictionSink, order: Tensor) -> Iterator[PredictionSink]:
+    """Yield a sink that collects predictions of shuffled rows and passes them on in their original order at the end.
+
+    Args:
+        sink: receives the reordered predictions.
+        order: indices ``(N,)`` of the rows in the order of their predictions.
+    """
+    kept = _Reordered()
+    yield kept
+    if kept.predictions:
+        back = order.argsort()
+        targets = torch.cat(kept.targets)[back] if kept.targets else None
+        sink.write(torch.cat(kept.predictions)[back], targets)
+
+
+@contextmanager
+def prediction_file(path: Path, target_names: tuple[str, ...]) -> Iterator[PredictionWriter]:
+    """Yield a writer to ``path``; the file appears once the block has succeeded."""
+    with written_whole(path) as draft, ExitStack() as stack:
+        appender: _Appender
+        if path.suffix == ".parquet":
+            appender = _Parquet(draft, stack)
+        else:
+            appender = _Csv(stack.enter_context(draft.open("w", encoding="utf-8", newline="")))
+        writer = PredictionWriter(appender, target_names)
+        yield writer
+        writer.flush()
+
+
+def prediction_frame(predictions: Tensor, targets: Tensor | None, target_names: tuple[str, ...]) -> "DataFrame":
+    """Return the predictions and labels of a batch as a data frame.
+
+    Example:
+        >>> prediction_frame(torch.zeros(1, 2), torch.ones(1), ("age",)).columns.tolist()
+        ['prediction_0', 'prediction_1', 'age']
+    """
+    import pandas as pd
+
+    values = _columns(predictions)
+    names = _names("prediction", values.shape[1])
+    data = {name: values[:, i].numpy() for i, name in enumerate(names)}
+    if targets is not None:
+        labels = _columns(targets)
+        own = target_names if len(target_names) == labels.shape[1] else _names(target_names[0], labels.shape[1])
+        clash = next((name for name in own if name in data), None)
+        if clash is not None:
+            raise OptionError(f"The label {clash!r} has the name of a prediction column. Rename it in the data.")
+        data |= {name: labels[:, i].numpy() for i, name in enumerate(own)}
+    return pd.DataFrame(data)
+
+
+class _Csv:
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+        self._begun = False
+
+    def append(self, frame: "DataFrame") -> None:
+        # Write NaN explicitly, to distinguish NaN predictions from empty cells.
+        frame.to_csv(self._file, index=False, header=not self._begun, na_rep="nan", lineterminator="\n")
+        self._begun = True
+
+
+class _Parquet:
+    def __init__(self, path: Path, stack: ExitStack) -> None:
+        self._path, self._stack = path, stack
+        self._writer: Any = None
+
+    def append(self, frame: "DataFrame") -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        table = pa.Table.from_pandas(frame, preserve_index=False)
+        if self._writer is None:
+            self._writer = self._stack.enter_context(pq.ParquetWriter(self._path, table.schema))
+        self._writer.write_table(table)
+
+
+def _columns(values: Tensor) -> Tensor:
+    """Return values as ``(B, O)`` on the CPU, in a data type that NumPy supports."""
+    values = values.detach().cpu()
+    if not 1 <= values.ndim <= 2:
+        raise ModelError(
+            f"Expected predictions of shape (B,) or (B, O), found {tuple(values.shape)}. Flatten them in "
+            "the model's forward."
+        )
+    if values.dtype in (torch.bfloat16, torch.float16):
+        values = values.float()
+    return values.unsqueeze(1) if values.ndim == 1 else values
+
+
+def _names(name: str, count: int) -> tuple[str, ...]:
+    return (name,) if count == 1 else tuple(f"{name}_{i}" for i in range(count))

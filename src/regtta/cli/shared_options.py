@@ -1,0 +1,113 @@
+"""Types of options that several commands share, and parsing of their texts."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from regtta.errors import OptionError
+
+
+@dataclass(frozen=True)
+class Parser:
+    """Marks a field that is typed as one text.
+
+    Attributes:
+        parse: converts the text to the value of the field.
+    """
+
+    parse: Callable[[str], object]
+
+
+def split_names(text: str) -> tuple[str, ...]:
+    """Split a comma-separated list of names.
+
+    Example:
+        >>> split_names("age, height")
+        ('age', 'height')
+    """
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def numbers(text: str) -> tuple[int, ...]:
+    """Parse a comma-separated list of integers, dropping duplicates.
+
+    Example:
+        >>> numbers("1, 8")
+        (1, 8)
+    """
+    try:
+        return tuple(dict.fromkeys(int(word) for word in split_names(text)))
+    except ValueError as error:
+        raise OptionError(f"Expected whole numbers such as 1,8,64, found {text!r}.") from error
+
+
+Model = Annotated[
+    str,
+    typer.Option(
+        metavar="MODULE:FACTORY",
+        help="Function without arguments that returns the model; also searched for in the current folder.",
+    ),
+]
+Weights = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="State dict to load: safetensors, or a plain state dict saved by torch.save."),
+]
+Data = Annotated[
+    str,
+    typer.Option(
+        metavar="FILE|MODULE:LOADER",
+        help="A .csv, .csv.gz, .parquet or .npz file; or a Python iterable of batches (x, (x, y) or "
+        "dicts), or a function that returns one.",
+    ),
+]
+Columns = Annotated[
+    tuple[str, ...],
+    typer.Option(
+        metavar="A,B,C",
+        help="Input columns of a table, in this order; default: all but the target.",
+        show_default=False,
+    ),
+    Parser(split_names),
+]
+Inputs = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Array in an .npz file (default: x), or key of the input in dict batches."),
+]
+Head = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Linear layer whose inputs are the features; default: detected.")
+]
+Device = Annotated[str | None, typer.Option(metavar="NAME", help="Device to run on, such as cuda:0.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+DataFolder = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Folder of data sets.", show_default="the folder in REGTTA_DATA"),
+]
+ResultsFolder = Annotated[Path, typer.Option(metavar="DIR", help="Folder of the runs and the tables.")]
+ModelsFolder = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Folder of source models, reused by other tables.", show_default="OUT/models"),
+]
+Jobs = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        metavar="N",
+        help="Parallel processes.",
+        show_default="1; with --ray, as many as the cluster has room for",
+    ),
+]
+Ray = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        help="Run on all machines of a Ray cluster: auto or HOST:PORT for a cluster that this machine is part of, "
+        "ray://HOST:PORT for a remote one, local to start one here.",
+    ),
+]
+Quick = Annotated[bool, typer.Option("--quick", help="Smoke run: everything is too small to be a result.")]
+TablesOnly = Annotated[bool, typer.Option("--tables-only", help="Only write the tables, from the runs that exist.")]

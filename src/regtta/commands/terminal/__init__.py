@@ -1,1 +1,0 @@
-"""The command-line interface: typer commands, help, printed reports and errors."""

@@ -1,1 +1,0 @@
-"""Studies made with the library; an extra that the core never imports."""

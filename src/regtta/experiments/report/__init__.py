@@ -1,6 +1,0 @@
-"""Reports as self-contained HTML pages: ``content`` describes a page, ``rendering`` turns it into HTML."""
-
-from regtta.experiments.report.content import Entry, Grid, Page, Picture, Section, Tone
-from regtta.experiments.report.rendering import html_of, write_page
-
-__all__ = ["Entry", "Grid", "Page", "Picture", "Section", "Tone", "html_of", "write_page"]

@@ -1,0 +1,317 @@
+"""Alarms on the signals of a monitor, each a frozen dataclass of thresholds; users may add their own."""
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from regtta.guards import ALIGNED, NO_SHIFT
+from regtta.monitoring.signals import Evidence, Signals
+from regtta.monitoring.writers import Event
+from regtta.options import check_count, check_not_negative, check_positive, check_share
+from regtta.persistence import (
+    require_count,
+    require_flag,
+    require_mapping,
+    require_sequence,
+    require_text,
+    validate_part,
+)
+
+
+class AlarmWatch(ABC):
+    """Abstract state of an alarm for one stream."""
+
+    @abstractmethod
+    def check(self, signals: Signals) -> str | None:
+        """Return a message if the alarm is active after these signals, else ``None``."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state as plain values; empty by default."""
+        return {}
+
+    def validate_state(self, state: object, path: str) -> None:
+        """Raise a StateError unless ``state`` has the form that :meth:`state_dict` returns; by default, empty.
+
+        Called before anything is loaded. Not called for a watch that overrides ``state_dict`` but not this method.
+        """
+        require_mapping(path, state, ())
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:  # noqa: B027 - stateless by default
+        """Restore the state from :meth:`state_dict`; by default, do nothing."""
+
+
+class Alarm(ABC):
+    """Abstract base class of alarms; subclasses are frozen dataclasses of thresholds.
+
+    Class attributes:
+        action: recommended action when the alarm is raised.
+    """
+
+    action: ClassVar[str]
+
+    @abstractmethod
+    def start(self) -> AlarmWatch:
+        """Return the initial state for a new stream."""
+
+    @property
+    def name(self) -> str:
+        """Name of the alarm in events."""
+        return type(self).__name__
+
+
+@dataclass(frozen=True)
+class Lasting(Alarm):
+    """Abstract alarm on a condition that must hold, or fail, for several consecutive batches.
+
+    Args:
+        batches: number of consecutive batches with the condition that raise the alarm, and without it that clear it.
+    """
+
+    batches: int = 4
+
+    def __post_init__(self) -> None:
+        """Validate fields."""
+        check_count("batches", self.batches)
+
+    @abstractmethod
+    def condition(self, signals: Signals, evidence: Evidence) -> str | None:
+        """Return a message if the condition holds for this batch, else ``None``."""
+
+    def start(self) -> AlarmWatch:
+        """Return the initial state for a new stream."""
+        return _LastingWatch(self)
+
+
+class _LastingWatch(AlarmWatch):
+    def __init__(self, alarm: Lasting) -> None:
+        self.alarm = alarm
+        self.run = 0  # consecutive batches that contradict the current state of the alarm
+        self.said: str | None = None  # message of the alarm while it is raised
+
+    def check(self, signals: Signals) -> str | None:
+        if signals.evidence is None:
+            return self.said
+        found = self.alarm.condition(signals, signals.evidence)
+        self.run = self.run + 1 if (found is None) != (self.said is None) else 0
+        if self.run >= self.alarm.batches:
+            self.said, self.run = found, 0
+        return self.said
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"run": self.run, "said": self.said}
+
+    def validate_state(self, state: object, path: str) -> None:
+        found = require_mapping(path, state, ("run", "said"))
+        require_count(f"{path}/run", found["run"], most=self.alarm.batches)
+        if found["said"] is not None:
+            require_text(f"{path}/said", found["said"])
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.run, self.said = state["run"], state["said"]
+
+
+@dataclass(frozen=True)
+class ShiftAlarm(Lasting):
+    """Alarm on a feature shift that is significant at the monitor's level and tolerance."""
+
+    action: ClassVar[str] = "Look at what changed in the data. Adapting may help; watch the risk."
+
+    def condition(self, signals: Signals, evidence: Evidence) -> str | None:  # noqa: ARG002
+        """Return a message if the shift is significant."""
+        return "features are further from the source's than chance explains" if evidence.beyond_chance > 1 else None
+
+
+@dataclass(frozen=True)
+class NotHelping(Lasting):
+    """Alarm on a significant shift whose misalignment adaptation has not reduced for many batches.
+
+    Args:
+        after: number of batches since adaptation last reduced the misalignment.
+    """
+
+    batches: int = 1
+    after: int = 16
+
+    action: ClassVar[str] = "Adapting does not help here: roll back, try another method, or collect labels and retrain."
+
+    def __post_init__(self) -> None:
+        """Validate fields."""
+        super().__post_init__()
+        check_count("after", self.after)
+
+    def condition(self, signals: Signals, evidence: Evidence) -> str | None:
+        """Return a message if the stream is shifted and adaptation has not helped for ``after`` batches."""
+        not_helping = signals.batches_since_helped >= self.after and evidence.beyond_chance > 1
+        return f"shifted, and no nearer to the source for {self.after} batches or more" if not_helping else None
+
+
+@dataclass(frozen=True)
+class RiskAlarm(Lasting):
+    """Alarm on a high estimated risk that the predictions are worse than those of the source model.
+
+    Args:
+        above: risk above which the alarm is raised.
+    """
+
+    above: float = 0.7
+
+    action: ClassVar[str] = "Collect labels / retrain now; until then, roll back and freeze."
+
+    def __post_init__(self) -> None:
+        """Validate fields."""
+        super().__post_init__()
+        check_share("above", self.above)
+
+    def condition(self, signals: Signals, evidence: Evidence) -> str | None:  # noqa: ARG002
+        """Return a message if the risk exceeds the threshold."""
+        high = signals.risk is not None and signals.risk > self.above
+        return f"the risk of being worse than the source model is above {self.above:g}" if high else None
+
+
+@dataclass(frozen=True)
+class LabelShiftAlarm(Lasting):
+    """Alarm on a shift that a label shift alone may explain and that moves the outputs of the source model.
+
+    Args:
+        limit: largest χ² divergence attributed to a label shift; see :class:`regtta.guards.BeyondReweighting`.
+        moved: smallest shift of the mean of an output, in source standard deviations.
+    """
+
+    limit: float = 9.0
+    moved: float = 0.5
+
+    action: ClassVar[str] = "Labels may have moved: collect labels. Aligning features would undo what is true."
+
+    def __post_init__(self) -> None:
+        """Validate fields."""
+        super().__post_init__()
+        check_not_negative("limit", self.limit)
+        check_positive("moved", self.moved)
+
+    def condition(self, signals: Signals, evidence: Evidence) -> str | None:  # noqa: ARG002
+        """Return a message if there is a shift, a label shift may explain it, and the outputs moved."""
+        explained = evidence.beyond_chance > 1 and evidence.reweighting <= self.limit
+        outputs = max(abs(mean) for mean in evidence.outputs_source.means)
+        return "outputs moved as another mix of labels would move them" if explained and outputs > self.moved else None
+
+
+@dataclass(frozen=True)
+class UnsteadyAlarm(Lasting):
+    """Alarm on a non-stationary stream: it is sorted, arrives in bursts, or drifts."""
+
+    action: ClassVar[str] = "Batches are not representative: shuffle, buffer, or guard with regtta.guards.SteadyStream."
+
+    def condition(self, signals: Signals, evidence: Evidence) -> str | None:  # noqa: ARG002
+        """Return a message if outputs differ significantly between blocks."""
+        unsteady = evidence.steadiness is not None and evidence.steadiness > 1
+        return "outputs move from block to block more than chance explains" if unsteady else None
+
+
+@dataclass(frozen=True)
+class RefusedAlarm(Alarm):
+    """Alarm on many rejected batches, not counting those that the gate rejected as unshifted or already aligned.
+
+    Args:
+        share: share of recent batches above which the alarm is raised.
+        batches: number of recent batches.
+    """
+
+    share: float = 0.5
+    batches: int = 32
+
+    action: ClassVar[str] = "Read the reasons in the log, which state what is wrong with the batches or the steps."
+
+    def __post_init__(self) -> None:
+        """Validate fields."""
+        check_share("share", self.share)
+        check_count("batches", self.batches)
+
+    def start(self) -> AlarmWatch:
+        """Return the initial state for a new stream."""
+        return _RefusedWatch(self)
+
+
+class _RefusedWatch(AlarmWatch):
+    def __init__(self, alarm: RefusedAlarm) -> None:
+        self.alarm = alarm
+        self.refused: deque[bool] = deque(maxlen=alarm.batches)
+
+    def check(self, signals: Signals) -> str | None:
+        self.refused.append(not signals.learned and signals.reason not in (NO_SHIFT, ALIGNED))
+        too_many = sum(self.refused) > self.alarm.share * self.alarm.batches
+        return f"more than {self.alarm.share:.0%} of {self.alarm.batches} batches were rejected" if too_many else None
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"refused": list(self.refused)}
+
+    def validate_state(self, state: object, path: str) -> None:
+        refused = require_mapping(path, state, ("refused",))["refused"]
+        for number, value in enumerate(require_sequence(f"{path}/refused", refused, most=self.alarm.batches)):
+            require_flag(f"{path}/refused/{number}", value)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.refused = deque(state["refused"], maxlen=self.alarm.batches)
+
+
+class AlarmSet:
+    """All alarms of one stream, which emits an event when an alarm is raised or cleared."""
+
+    def __init__(self, alarms: Sequence[Alarm]) -> None:
+        self.alarms = tuple(alarms)
+        self.watches = [alarm.start() for alarm in self.alarms]
+        self.said: list[str | None] = [None] * len(self.alarms)
+
+    def check(self, signals: Signals) -> list[Event]:
+        """Update all alarms and return the events of those that were raised or cleared."""
+        events = []
+        for number, (alarm, watch) in enumerate(zip(self.alarms, self.watches, strict=True)):
+            before, now = self.said[number], watch.check(signals)
+            self.said[number] = now
+            if now is not None and before is None:
+                events.append(Event("raised", alarm.name, signals.index, now, alarm.action))
+            if now is None and before is not None:
+                events.append(Event("cleared", alarm.name, signals.index, before, ""))
+        return events
+
+    def active(self) -> dict[str, bool]:
+        """Return a dict from the name of every alarm to True if it is raised."""
+        found: dict[str, bool] = {}
+        for alarm, said in zip(self.alarms, self.said, strict=True):
+            found[alarm.name] = found.get(alarm.name, False) or said is not None
+        return found
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the states of all alarms, by position."""
+        return {
+            str(number): {"said": said, "watch": watch.state_dict()}
+            for number, (said, watch) in enumerate(zip(self.said, self.watches, strict=True))
+        }
+
+    def validate_state(self, state: object, path: str) -> None:
+        """Raise a StateError if a watch rejects its part of ``state``."""
+        found = require_mapping(path, state, [str(number) for number in range(len(self.watches))])
+        for number, watch in enumerate(self.watches):
+            at = f"{path}/{number}"
+            part = require_mapping(at, found[str(number)], ("said", "watch"))
+            if part["said"] is not None:
+                require_text(f"{at}/said", part["said"])
+            validate_part(watch, part["watch"], f"{at}/watch")
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore the state from :meth:`state_dict`."""
+        for number, watch in enumerate(self.watches):
+            self.said[number] = state[str(number)]["said"]
+            watch.load_state_dict(state[str(number)]["watch"])
+
+
+DEFAULT_ALARMS: tuple[Alarm, ...] = (
+    ShiftAlarm(),
+    NotHelping(),
+    RiskAlarm(),
+    LabelShiftAlarm(),
+    UnsteadyAlarm(),
+    RefusedAlarm(),
+)
+"""Default alarms, which need no optional packages."""

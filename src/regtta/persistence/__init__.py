@@ -1,0 +1,88 @@
+"""Files in and out: safetensors, checkpoints, exported models and their provenance; never a pickle."""
+
+from regtta.persistence.checkpoint import Checkpoints
+from regtta.persistence.export import (
+    PROVENANCE,
+    STATE_DICT,
+    SUFFIXES,
+    check_exportable,
+    check_packages,
+    read_provenance,
+    save,
+)
+from regtta.persistence.identity import described, described_by_0_1_0, same_description
+from regtta.persistence.provenance import Provenance, device_name, utc_now, versions
+from regtta.persistence.safe_read import (
+    MOST_JSON_BYTES,
+    BoundedFile,
+    clear_errors,
+    npz_array,
+    npz_names,
+    parse_json,
+    read_whole,
+)
+from regtta.persistence.safetensors_files import (
+    load_tensors,
+    load_weights,
+    read_metadata,
+    read_safetensors,
+    refuse_existing,
+    write_safetensors,
+    written_whole,
+)
+from regtta.persistence.state_validation import (
+    MOST_COUNTED,
+    invalid,
+    require_count,
+    require_flag,
+    require_like,
+    require_mapping,
+    require_number,
+    require_sequence,
+    require_tensor,
+    require_text,
+    validate_part,
+)
+
+__all__ = [
+    "MOST_COUNTED",
+    "MOST_JSON_BYTES",
+    "PROVENANCE",
+    "STATE_DICT",
+    "SUFFIXES",
+    "BoundedFile",
+    "Checkpoints",
+    "Provenance",
+    "check_exportable",
+    "check_packages",
+    "clear_errors",
+    "described",
+    "described_by_0_1_0",
+    "device_name",
+    "invalid",
+    "load_tensors",
+    "load_weights",
+    "npz_array",
+    "npz_names",
+    "parse_json",
+    "read_metadata",
+    "read_provenance",
+    "read_safetensors",
+    "read_whole",
+    "refuse_existing",
+    "require_count",
+    "require_flag",
+    "require_like",
+    "require_mapping",
+    "require_number",
+    "require_sequence",
+    "require_tensor",
+    "require_text",
+    "same_description",
+    "save",
+    "utc_now",
+    "validate_part",
+    "versions",
+    "write_safetensors",
+    "written_whole",
+]

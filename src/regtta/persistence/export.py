@@ -1,0 +1,239 @@
+"""Export of adapted models as a state dict (safetensors), a ``torch.export`` program or ONNX.
+
+Each file includes a :class:`Provenance`: the source model, the method, the number of batches and the time. Programs and
+ONNX files hold the model in eval mode on the CPU and accept any batch size. They contain no data: the example only
+determines shape and dtype of the inputs. A file is kept only if it reproduces the model's outputs on the example.
+"""
+
+import struct
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regtta.errors import (
+    ForeignFileError,
+    MissingFileError,
+    ModelError,
+    ModelMismatchError,
+    OptionError,
+)
+from regtta.models import fingerprint
+from regtta.optional_imports import import_optional
+from regtta.persistence.export_tools import (
+    any_rows,
+    at_rest,
+    captured,
+    check_outputs,
+    onnx_session,
+    read_onnx_metadata,
+    stand_in,
+    told,
+)
+from regtta.persistence.provenance import Provenance
+from regtta.persistence.safetensors_files import read_metadata, refuse_existing, write_safetensors, written_whole
+
+__all__ = [
+    "PROVENANCE",
+    "SUFFIXES",
+    "Provenance",
+    "check_exportable",
+    "check_packages",
+    "read_provenance",
+    "save",
+    "save_onnx",
+    "save_program",
+    "save_state_dict",
+]
+
+PROVENANCE = "regtta.persistence.provenance"
+STATE_DICT, PROGRAM, ONNX = SUFFIXES = (".safetensors", ".pt2", ".onnx")
+
+_PACKAGES = ("onnx", "onnxscript", "onnxruntime")
+_MOST_PROVENANCE = 2**20  # bytes; a typical one has about one thousand
+_MOST_ONNX = 2**31 - 2**24  # bytes of weights: protobuf is limited to 2 GiB, which includes the graph
+
+
+def save(
+    path: str | Path, model: nn.Module, provenance: Provenance, example: object = None, *, overwrite: bool = False
+) -> None:
+    """Write ``model`` in the format given by the suffix of ``path``.
+
+    Args:
+        path: path ending in ``.safetensors``, ``.pt2`` or ``.onnx``.
+        model: the result of ``adapter.export()``.
+        provenance: the result of ``adapter.provenance()``, taken at the same time.
+        example: a batch of inputs, required unless the suffix is ``.safetensors``; only its shape and dtype are stored.
+        overwrite: replace an existing file.
+
+    Example:
+        >>> import tempfile, regtta
+        >>> model = nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.Linear(8, 1))
+        >>> adapter = regtta.Adapter(model, regtta.BNAdapt(), head="2")
+        >>> step = adapter.adapt(torch.randn(4, 3))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder, "adapted.safetensors")
+        ...     save(path, adapter.export(), adapter.provenance())
+        ...     read_provenance(path).learned
+        1
+    """
+    suffix = _suffix(path)
+    if suffix == STATE_DICT:
+        save_state_dict(path, model, provenance, overwrite=overwrite)
+        return
+    if example is None:
+        raise OptionError(f"{path}: pass example=<a batch>, which determines shape and dtype of the model's inputs.")
+    write = save_program if suffix == PROGRAM else save_onnx
+    write(path, model, provenance, example, overwrite=overwrite)
+
+
+def save_state_dict(path: str | Path, model: nn.Module, provenance: Provenance, *, overwrite: bool = False) -> None:
+    """Write the weights as safetensors, for ``load_state_dict`` of a model with the same architecture."""
+    path = refuse_existing(path, overwrite=overwrite)
+    _check_belonging(model, provenance)
+    state = model.state_dict()
+    others = [name for name, value in state.items() if not isinstance(value, Tensor)]
+    if others:
+        raise ModelError(
+            f"Expected a state dict of tensors only, found {type(state[others[0]]).__name__} at {others[0]!r}. Remove "
+            "it from the model's state dict, or write .pt2."
+        )
+    write_safetensors(path, state, {PROVENANCE: provenance.text()})
+
+
+@torch.inference_mode(False)  # tracing does not work in inference mode
+def save_program(
+    path: str | Path, model: nn.Module, provenance: Provenance, example: object, *, overwrite: bool = False
+) -> None:
+    """Write a program for ``torch.export.load``, which does not need the model's Python code.
+
+    Args:
+        path: path, preferably ending in ``.pt2``.
+        model: the result of ``adapter.export()``.
+        provenance: the result of ``adapter.provenance()``, taken at the same time.
+        example: a batch of inputs; only its shape and dtype are stored.
+        overwrite: replace an existing file.
+    """
+    path = refuse_existing(path, overwrite=overwrite)
+    _check_belonging(model, provenance)
+    plain, rows = at_rest(model, example)
+    program = captured(plain, rows)
+    with written_whole(path) as draft, told("The program cannot be written", "Write the weights as .safetensors."):
+        with draft.open("wb") as file:
+            torch.export.save(program, file, extra_files={PROVENANCE: provenance.text()})
+        with draft.open("rb") as file:
+            # Loading is safe, since the archive was written just now, and tests what users will load.
+            loaded = torch.export.load(file).module()
+        check_outputs("the program", loaded, plain, rows)
+
+
+@torch.inference_mode(False)
+def save_onnx(
+    path: str | Path, model: nn.Module, provenance: Provenance, example: object, *, overwrite: bool = False
+) -> None:
+    """Write a single ONNX file with one input named ``input`` and one output named ``output``.
+
+    Needs ``pip install 'regtta[export]'``. The arguments are those of :func:`save_program`.
+    """
+    path = refuse_existing(path, overwrite=overwrite)
+    packages = check_packages(ONNX)
+    _check_belonging(model, provenance)
+    size = sum(value.nbytes for value in model.state_dict().values() if isinstance(value, Tensor))
+    if size > _MOST_ONNX:
+        raise ModelError(
+            f"The model has {size / 2**30:.1f} GiB of weights, but an ONNX file holds at most 2. Write .pt2 or "
+            ".safetensors, or convert the model with model.half()."
+        )
+    plain, rows = at_rest(model, example)
+    program = captured(plain, rows)
+    with told("The model cannot be written as ONNX", "Write .pt2, which supports every operation."):
+        converted = torch.onnx.export(
+            program,
+            (stand_in(rows),),
+            dynamo=True,
+            dynamic_shapes=any_rows(),
+            input_names=["input"],
+            output_names=["output"],
+            verbose=False,
+        )
+        if converted is None:
+            raise RuntimeError("the exporter returned None")
+        converted.model.metadata_props[PROVENANCE] = provenance.text()
+    with written_whole(path) as draft:
+        with told("The ONNX file cannot be written", "Write .pt2 instead."):
+            converted.save(draft, external_data=False)
+        with told("onnxruntime cannot run the model", "Write .pt2, or try another precision: model.float()."):
+            run = onnx_session(packages["onnxruntime"], draft)
+            check_outputs("onnxruntime", run, plain, rows)
+
+
+def read_provenance(path: str | Path) -> Provenance:
+    """Return the provenance stored in an exported file of any format; no code is run and nothing is unpickled."""
+    path = Path(path)
+    suffix = _suffix(path)
+    text: str | bytes | None
+    if suffix == STATE_DICT:
+        text = read_metadata(path).get(PROVENANCE)
+    elif suffix == PROGRAM:
+        text = _archived(path)
+    else:
+        text = read_onnx_metadata(path, PROVENANCE, limit=_MOST_PROVENANCE)
+    if text is None:
+        raise ForeignFileError(f"{path} has no provenance: regtta did not export it.")
+    try:
+        return Provenance.from_text(text)
+    except OptionError as error:
+        raise ForeignFileError(f"{path}: {error}") from error
+
+
+def check_packages(suffix: str) -> dict[str, Any]:
+    """Return the packages needed to write a file with this suffix, by name; raise if one is not installed."""
+    if suffix != ONNX:
+        return {}
+    return {name: import_optional(name, "export", "ONNX export") for name in _PACKAGES}
+
+
+@torch.inference_mode(False)
+def check_exportable(model: nn.Module, example: object) -> None:
+    """Raise a ModelError unless ``torch.export`` can trace ``model``, as ``.pt2`` and ``.onnx`` require."""
+    captured(*at_rest(model, example))
+
+
+def _check_belonging(model: nn.Module, provenance: Provenance) -> None:
+    found = fingerprint(model)
+    if found != provenance.adapted:
+        raise ModelMismatchError(
+            f"The provenance belongs to a different model: expected fingerprint {provenance.adapted[:12]}…, found "
+            f"{found[:12]}…. Call adapter.export() and adapter.provenance() with no batch between them."
+        )
+
+
+def _suffix(path: str | Path) -> str:
+    suffix = Path(path).suffix
+    if suffix not in SUFFIXES:
+        raise OptionError(f"Expected a path that ends in {' or '.join(SUFFIXES)}, found {path}.")
+    return suffix
+
+
+def _archived(path: Path) -> bytes | None:
+    """Return the provenance in a program's archive, whose folder layout depends on the version of torch."""
+    if not path.is_file():
+        raise MissingFileError(f"There is no file {path}.")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            entries = [item for item in archive.infolist() if Path(item.filename).name == PROVENANCE]
+            if not entries:
+                return None
+            with archive.open(entries[0]) as file:
+                text = file.read(_MOST_PROVENANCE + 1)
+    # A damaged archive can raise any of these.
+    except (zipfile.BadZipFile, zlib.error, struct.error, OSError, EOFError, RuntimeError, ValueError) as error:
+        raise ForeignFileError(f"{path} is not a torch.export program, or is damaged: {error}.") from error
+    if len(text) > _MOST_PROVENANCE:
+        raise ForeignFileError(
+            f"{path} has a provenance of more than {_MOST_PROVENANCE} bytes: regtta did not export it."
+        )
+    return text

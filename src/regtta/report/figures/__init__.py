@@ -1,0 +1,67 @@
+"""Plots of ``analysis`` results. ``draw_*`` functions take ``ax=None`` and return Axes, others return Figures."""
+
+from regtta.report.figures.feature_figures import (
+    cloud_panels,
+    draw_cloud,
+    draw_gradient_norms,
+    draw_histogram,
+    draw_normality,
+    draw_shift,
+    histogram_grid,
+)
+from regtta.report.figures.stream_figures import (
+    draw_outputs,
+    draw_predictions,
+    draw_running,
+    draw_stream,
+    running_panels,
+    stream_panels,
+)
+from regtta.report.figures.style import (
+    GREY,
+    LOOKS,
+    SMALL,
+    SOURCE_LOOK,
+    TARGET_LOOK,
+    caption,
+    figure_of,
+    keyed,
+    look_of,
+    new_figure,
+    prepared,
+    save_figure,
+    titled,
+)
+from regtta.report.figures.subspace_figures import draw_reconstruction, draw_significance, draw_spectrum
+
+__all__ = [
+    "GREY",
+    "LOOKS",
+    "SMALL",
+    "SOURCE_LOOK",
+    "TARGET_LOOK",
+    "caption",
+    "cloud_panels",
+    "draw_cloud",
+    "draw_gradient_norms",
+    "draw_histogram",
+    "draw_normality",
+    "draw_outputs",
+    "draw_predictions",
+    "draw_reconstruction",
+    "draw_running",
+    "draw_shift",
+    "draw_significance",
+    "draw_spectrum",
+    "draw_stream",
+    "figure_of",
+    "histogram_grid",
+    "keyed",
+    "look_of",
+    "new_figure",
+    "prepared",
+    "running_panels",
+    "save_figure",
+    "stream_panels",
+    "titled",
+]

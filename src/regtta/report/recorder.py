@@ -1,0 +1,248 @@
+"""Record of one adaptation run, written as JSON for ``regtta report``."""
+
+import json
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.stats import DegenerateDataWarning, bootstrap
+from torch import Tensor, nn
+
+import regtta
+from regtta.adapter import Adapter
+from regtta.errors import BatchError
+from regtta.models import FeatureModel
+from regtta.options import check_count
+from regtta.persistence import described, device_name, versions, written_whole
+from regtta.report.analysis import (
+    Report,
+    StreamRecorder,
+    feature_histograms,
+    gradient_norms,
+    normality_report,
+    output_report,
+    plain_of,
+    prediction_report,
+    reconstruction,
+    shift_report,
+    subspace_report,
+)
+from regtta.statistics import LabelShiftEvidence, label_shift_evidence
+from regtta.types import Step
+
+
+class Reservoir:
+    """Reservoir sample of up to ``most`` rows, each row seen being kept with the same probability, in stream order.
+
+    Args:
+        most: maximum number of rows to keep.
+        seed: seed of the sampling.
+
+    Example:
+        >>> reservoir = Reservoir(3, seed=0)
+        >>> for batch in torch.arange(100).split(10):
+        ...     reservoir.see(batch)
+        >>> [len(column) for column in reservoir.rows()]
+        [3]
+    """
+
+    def __init__(self, most: int, *, seed: int) -> None:
+        check_count("most", most)
+        self._most = most
+        self._generator = torch.Generator().manual_seed(seed)
+        self._draws = torch.empty(0, dtype=torch.float64)
+        self._columns: list[Tensor] = []
+        self.seen = 0
+
+    def see(self, *columns: Tensor) -> None:
+        """Update the sample with a batch: paired tensors (B, ...), the same number of them in every call."""
+        count = len(columns[0])
+        if any(len(column) != count for column in columns) or len(columns) != len(self._columns or columns):
+            raise BatchError("Expected as many columns as before, all with the same rows.")
+        self.seen += count
+        draws = torch.cat([self._draws, torch.rand(count, generator=self._generator, dtype=torch.float64)])
+        # The rows with the smallest draws are kept, so a row that is dropped once can never return.
+        kept = draws.argsort(stable=True)[: self._most].sort().values
+        before = len(self._draws)
+        self._draws = draws[kept]
+        old = self._columns or [column[:0].detach().cpu() for column in columns]
+        self._columns = [
+            torch.cat([mine[kept[kept < before]], new.detach().cpu()[kept[kept >= before] - before]])
+            for mine, new in zip(old, columns, strict=True)
+        ]
+
+    def rows(self) -> list[Tensor]:
+        """Return the kept rows, one tensor per column."""
+        return self._columns
+
+
+BEFORE, AFTER = "before", "after"
+MOST_ROWS = 2000
+MOST_BYTES = 256 * 2**20
+RESAMPLES = 2000
+_AT_ONCE = 256  # rows per forward pass
+
+
+class Recorder:
+    """Recorder of an adaptation that collects the data of its report in bounded memory.
+
+    Args:
+        model: the unadapted model.
+        adapter: the adapter.
+        seed: of the sample of rows that is analysed in detail.
+    """
+
+    def __init__(self, model: nn.Module, adapter: Adapter, *, seed: int = 0) -> None:
+        self._model, self._adapter = model, adapter
+        self._stream = StreamRecorder(adapter)
+        self._seed = seed
+        self._sample: Reservoir | None = None
+        self._labelled = False
+
+    def watch(self, inputs: Tensor) -> None:
+        """Record the inputs of a batch before its step."""
+        self._stream.watch(inputs)
+
+    def see(self, step: Step, inputs: Tensor, labels: Tensor | None) -> None:
+        """Record a step with its inputs and labels."""
+        self._stream.see(step, labels)
+        if len(inputs) == 0:
+            return
+        if self._sample is None:
+            size = max(1, inputs[:1].numel() * inputs.element_size())
+            self._sample = Reservoir(max(2, min(MOST_ROWS, MOST_BYTES // size)), seed=self._seed)
+            self._labelled = labels is not None
+        whole = _rows(inputs).isfinite().all(dim=1).cpu()
+        columns = [inputs, _rows(step.predictions), *([] if labels is None else [_rows(labels)])]
+        self._sample.see(*(column.cpu()[whole] for column in columns))
+
+    def record(self, about: Mapping[str, object], *, online: bool) -> dict[str, Any]:
+        """Return the record as JSON-compatible values.
+
+        Args:
+            about: command and results of the run.
+            online: True if the predictions were made while adapting, False if by the adapted model.
+        """
+        content: dict[str, Any] = {"format": ADAPTATION, **about, "environment": self._environment()}
+        content["stream"] = self._stream.record().plain()
+        rows = [] if self._sample is None else self._sample.rows()
+        if rows and len(rows[0]) > 1:
+            predictions = self._predictions(rows[0])
+            content["sample"] = {"rows": len(rows[0]), "seen": self._sample.seen if self._sample else 0}
+            content |= self._of_features(rows[0], predictions)
+            if self._labelled:
+                content |= _of_labels(predictions, rows[1] if online else predictions[AFTER], rows[2])
+        return content
+
+    def _environment(self) -> dict[str, object]:
+        device = next((p.device for p in self._model.parameters()), torch.device("cpu"))
+        return {
+            "versions": versions(),
+            "device": device_name(device),
+            "method": {"name": self._adapter.method.name, **described(self._adapter.method)},
+        }
+
+    def _predictions(self, inputs: Tensor) -> dict[str, Tensor]:
+        unadapted = Adapter(self._model, regtta.Source())
+        return {BEFORE: _over(unadapted.predict, inputs), AFTER: _over(self._adapter.predict, inputs)}
+
+    def _of_features(self, inputs: Tensor, predictions: dict[str, Tensor]) -> dict[str, object]:
+        """Return the analyses that need source statistics; empty without them, incomplete for non-finite features."""
+        source, name = self._adapter.source, self._adapter.head
+        if source is None or name is None:
+            return {}
+        unadapted = Adapter(self._model, regtta.Source(), head=name)
+        head = FeatureModel(unadapted.export(), name).head
+        before = _over(unadapted.features, inputs)
+        features = {BEFORE: before, AFTER: _over(self._adapter.features, inputs)}
+        found: dict[str, object] = {
+            "subspace": subspace_report(source, head.weight).plain(),
+            "gradients": gradient_norms(source).plain(),
+            "statistics": {"count": source.count, "head": source.head, "fingerprint": source.fingerprint},
+        }
+        analyses: dict[str, Callable[[], Report | LabelShiftEvidence]] = {
+            "shift": lambda: shift_report(source, features),
+            "label_shift": lambda: label_shift_evidence(source, head, before),
+            "outputs": lambda: output_report(source, head, predictions),
+            "reconstruction": lambda: reconstruction(source, features),
+            "normality": lambda: normality_report(source, before),
+            "histograms": lambda: feature_histograms(source, before, seed=self._seed),
+        }
+        for key, analysis in analyses.items():
+            try:
+                found[key] = analysis().plain()
+            except BatchError as error:
+                found.setdefault("unmeasured", str(error))
+        return found
+
+
+def _rows(values: Tensor) -> Tensor:
+    return values.reshape(len(values), -1)
+
+
+def _over(predict: Callable[[Tensor], Tensor], inputs: Tensor) -> Tensor:
+    """Return ``predict(inputs)``, computed in chunks to bound memory."""
+    return torch.cat([predict(rows).cpu() for rows in torch.split(inputs, _AT_ONCE)])
+
+
+def _of_labels(predictions: Mapping[str, Tensor], answers: Tensor, labels: Tensor) -> dict[str, object]:
+    """Return the comparison of predictions with labels on the sampled rows, and the gain with its interval."""
+    known = labels.isfinite().all(dim=1)
+    if int(known.sum()) < 2:
+        return {}
+    reports = {name: prediction_report(_rows(values)[known], labels[known]) for name, values in predictions.items()}
+    truth = reports[BEFORE].labels
+    before = (reports[BEFORE].predictions - truth) ** 2
+    after = (prediction_report(_rows(answers)[known], labels[known]).predictions - truth) ** 2
+    return {
+        "predictions": {name: report.plain() for name, report in reports.items()},
+        "gain": {"rows": len(truth), **gain_interval(before, after, truth)},
+    }
+
+
+def gain_interval(
+    before: np.ndarray, after: np.ndarray, labels: np.ndarray, *, seed: int = 0
+) -> dict[str, float | None]:
+    """Return the gain in R² and its 95 % bootstrap interval over samples.
+
+    Args:
+        before: squared errors of the unadapted model, ``(N, O)``.
+        after: squared errors of the adapted model, ``(N, O)``.
+        labels: labels, ``(N, O)``.
+        seed: of the bootstrap.
+    """
+
+    def gain(rows: np.ndarray) -> float:
+        spread = ((labels[rows] - labels[rows].mean(axis=0)) ** 2).sum(axis=0)
+        return float(((before[rows] - after[rows]).sum(axis=0) / spread).mean())
+
+    # Rows are resampled whole, so the errors and the labels of a sample stay together.
+    rows = np.arange(len(labels))
+    with np.errstate(invalid="ignore", divide="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", DegenerateDataWarning)  # resamples without a finite gain are handled below
+        values = {"mean": gain(rows)}
+        resampled = bootstrap(
+            (rows,),
+            gain,
+            n_resamples=RESAMPLES,
+            vectorized=False,
+            confidence_level=0.95,
+            method="percentile",
+            rng=np.random.default_rng(seed),
+        )
+    finite = np.isfinite(resampled.bootstrap_distribution).all()
+    low, high = resampled.confidence_interval if finite else (np.nan, np.nan)
+    values |= {"low": float(low), "high": float(high)}
+    return {name: value if np.isfinite(value) else None for name, value in values.items()}
+
+
+def write_record(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a record atomically; non-finite numbers become null, as JSON cannot represent them."""
+    with written_whole(path) as draft:
+        draft.write_text(json.dumps(plain_of(content), allow_nan=False, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+ADAPTATION = "regtta.adaptation/1"

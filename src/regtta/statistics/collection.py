@@ -1,0 +1,285 @@
+"""Collection of source statistics in streaming passes over the source data."""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch import distributed as dist
+from torch.utils.data import DataLoader
+
+from regtta.errors import BatchError, OptionError, StatisticsError
+from regtta.execution import Processes, failing_together, processes_of
+from regtta.models import FeatureModel, Forward, find_head, fingerprint, inputs_of, model_device, private_copy
+from regtta.statistics.collectors import Gatherer, Gathers
+from regtta.statistics.moments import Moments, RunningMoments, moments_of_all
+from regtta.statistics.outliers import FurthestFeatures, InputRanges
+from regtta.statistics.source import SourceStatistics
+
+_BATCHES_BETWEEN_CHECKS = 32
+
+
+def collect(
+    model: nn.Module,
+    loader: Iterable[object],
+    *,
+    head: str | None = None,
+    methods: Sequence[Gathers] = (),
+    inputs: str | None = None,
+    device: torch.device | str | None = None,
+    progress: Callable[[int], None] | None = None,
+    group: "dist.ProcessGroup | None" = None,
+) -> SourceStatistics:
+    """Collect the statistics of the source features of ``model`` over ``loader``, in one streaming pass.
+
+    Runs in eval mode on a copy of the model; the model itself is not modified. Memory use does not depend on the
+    number of samples.
+
+    Args:
+        model: a trained model that ends in a linear head.
+        loader: iterable of batches ``x``, ``(x, y)`` or dicts; targets are dropped.
+        head: name of the head; ``None`` finds it by a forward pass on the first batch.
+        methods: methods whose additional source statistics to collect. Feature restoration needs a second pass over
+            the data, and therefore a loader that can be iterated again.
+        inputs: key of the inputs in dict batches.
+        device: device to run on; ``None`` uses the model's device.
+        progress: callback, called after each batch with the number of samples seen so far over all passes.
+        group: process group for distributed collection, such as ``torch.distributed.group.WORLD``. Each process passes
+            the same model and its own shard of the data, which may be empty; all return the statistics of the whole.
+            Processes synchronise only at the end of each pass, and an error in one is raised in all.
+
+    Example:
+        >>> import torch, regtta
+        >>> model = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
+        >>> source = regtta.collect(model, torch.randn(100, 3).split(10))
+        >>> source.count, source.head, source.basis.shape
+        (100, '2', torch.Size([8, 8]))
+    """
+    processes = processes_of(group)
+    with failing_together(processes):
+        _check_loader(loader)
+        _check_methods(methods)
+        features = _SourceFeatures(model, head, inputs, device)
+        gatherers = _Gatherers(methods, features.device)
+        gatherers.check(processes, loader)
+    processes.check_same("model", features.fingerprint)
+    processes.check_same("list of methods to gather for", ", ".join(map(_described, methods)))
+    _run_passes(loader, features, gatherers, processes, progress)
+    source = features.statistics(gatherers.moments.merged, gatherers.extras())
+    return dataclasses.replace(
+        source,
+        input_ranges=features.ranges.merged(processes),
+        largest_feature_norm=float(source.whitened_norms(gatherers.furthest.rows).max()),
+    )
+
+
+def _run_passes(
+    loader: Iterable[object],
+    features: "_SourceFeatures",
+    gatherers: "_Gatherers",
+    processes: Processes,
+    progress: Callable[[int], None] | None,
+) -> None:
+    """Update all gatherers in their passes over ``loader`` and merge them across processes after each pass."""
+    counts = [0] * gatherers.passes
+    for number in range(gatherers.passes):
+        active = gatherers.in_pass(number)
+        with failing_together(processes):
+            for forward in features.over(loader):
+                for gatherer in active:
+                    gatherer.see(forward, number)
+                counts[number] += len(forward.features)
+                if progress is not None:
+                    progress(sum(counts))
+            _check_count(number, counts[number], counts[0])
+        features.agree_on_head(processes)
+        for gatherer in active:
+            gatherer.merge(processes, number)
+
+
+class _Gatherers:
+    """Gatherers of one collection: feature moments, furthest features and those requested by methods.
+
+    Attributes:
+        passes: number of passes over the source data that the gatherers need.
+    """
+
+    def __init__(self, methods: Sequence[Gathers], device: torch.device) -> None:
+        self.moments, self.furthest = _FeatureMoments(device), FurthestFeatures(device)
+        self._extra = {name: gatherer for method in methods for name, gatherer in method.gatherers().items()}
+        self._all: list[Gatherer] = [self.moments, self.furthest, *self._extra.values()]
+        self.passes = max(gatherer.passes for gatherer in self._all)
+
+    def check(self, processes: Processes, loader: Iterable[object]) -> None:
+        """Raise unless all gatherers can run in ``processes`` and ``loader`` allows the number of passes."""
+        for gatherer in self._all:
+            gatherer.check(processes)
+        _check_passes(loader, self.passes, self._extra)
+
+    def in_pass(self, number: int) -> list[Gatherer]:
+        """Return the gatherers that take part in pass ``number``."""
+        return [gatherer for gatherer in self._all if number < gatherer.passes]
+
+    def extras(self) -> dict[str, Tensor]:
+        """Return the tensors gathered for methods, by ``"method/name"``."""
+        return {f"{name}/{key}": value for name, g in self._extra.items() for key, value in g.result().items()}
+
+
+class _FeatureMoments(Gatherer):
+    """Moments of the features, part of every collection."""
+
+    merged: Moments
+
+    def __init__(self, device: torch.device) -> None:
+        self._running = RunningMoments()
+        self._device = device
+
+    def see(self, forward: Forward, number: int) -> None:  # noqa: ARG002 - there is one pass
+        """Update with the features of a batch."""
+        self._running.add(forward.features)
+
+    def merge(self, processes: Processes, number: int) -> None:  # noqa: ARG002 - there is one pass
+        """Merge the moments of all processes into :attr:`merged`."""
+        moments = moments_of_all(self._running.finish(), processes, self._device)
+        if moments is None:
+            raise StatisticsError(
+                "The source loader gave no samples. Pass one that yields batches of inputs; an iterator "
+                "that was consumed before is empty."
+            )
+        self.merged = moments
+
+    def result(self) -> dict[str, Tensor]:
+        """Return no tensors: the statistics are computed from :attr:`merged`."""
+        return {}
+
+
+class _SourceFeatures:
+    """Features of a private copy of the model, computed batch by batch."""
+
+    def __init__(self, model: nn.Module, head: str | None, key: str | None, device: torch.device | str | None) -> None:
+        self._model = private_copy(model).eval()
+        self.fingerprint = fingerprint(self._model)
+        self.device = model_device(self._model) if device is None else _moved(self._model, device)
+        self._forward = None if head is None else FeatureModel(self._model, head)
+        self._head = ""
+        self._key = key
+        self.ranges = InputRanges()
+
+    @torch.no_grad()
+    def over(self, loader: Iterable[object]) -> Iterator[Forward]:
+        """Yield the forward passes of one pass over ``loader``; raise a StatisticsError if features are not finite.
+
+        Features are checked every few batches and at the end of the pass.
+        """
+        check = _FinitenessCheck()
+        # Only torch's DataLoader allocates each pinned batch anew; other loaders may overwrite their pinned buffers.
+        pinned = self.device.type == "cuda" and isinstance(loader, DataLoader) and loader.pin_memory
+        for index, batch in enumerate(loader):
+            inputs = inputs_of(batch, self._key).to(self.device, non_blocking=pinned)
+            if len(inputs) == 0:
+                continue
+            if self._forward is None:
+                self._forward = FeatureModel(self._model, find_head(self._model, inputs))
+            forward = self._forward(inputs)
+            self.ranges.see(inputs)
+            check.update(forward.features, index)
+            yield forward
+        check.run()
+
+    def agree_on_head(self, processes: Processes) -> None:
+        """Adopt the head found by other processes if no batch arrived here; raise if the heads differ."""
+        mine = None if self._forward is None else self._forward.head_name
+        found = processes.first(mine)
+        self._head = mine or found or ""
+        processes.check_same("head", self._head)
+
+    def statistics(self, moments: Moments, extras: dict[str, Tensor]) -> SourceStatistics:
+        """Return the source statistics, with the fingerprint of the model they were collected on."""
+        found = SourceStatistics.from_moments(
+            moments,
+            head=self._head,
+            fingerprint=self.fingerprint,
+            extras={name: value.detach().cpu().contiguous() for name, value in extras.items()},
+        )
+        found.require_variance()
+        return found
+
+
+class _FinitenessCheck:
+    """Check that features are finite, run once per many batches, since the result synchronises with a GPU."""
+
+    def __init__(self) -> None:
+        self._extremes: list[Tensor] = []
+        self._batches: list[int] = []
+
+    def update(self, features: Tensor, batch: int) -> None:
+        """Add the features of batch number ``batch``."""
+        self._extremes += features.aminmax()  # NaN if any feature is
+        self._batches.append(batch)
+        if len(self._batches) == _BATCHES_BETWEEN_CHECKS:
+            self.run()
+
+    def run(self) -> None:
+        """Raise a StatisticsError that names the first non-finite batch, if there is one."""
+        if not self._batches:
+            return
+        finite = torch.stack(self._extremes).isfinite().view(-1, 2).all(dim=1).tolist()
+        if not all(finite):
+            raise StatisticsError(
+                f"The model gives non-finite features on source batch {self._batches[finite.index(False)]}. Source "
+                "data must be clean: remove those samples, or check the model's weights."
+            )
+        self._extremes, self._batches = [], []
+
+
+def _moved(model: nn.Module, device: torch.device | str) -> torch.device:
+    """Move ``model`` to ``device``; raise an OptionError if it is invalid or not available."""
+    try:
+        found = torch.device(device)
+        model.to(found)
+    except (RuntimeError, TypeError, AssertionError) as error:
+        raise OptionError(
+            f"Cannot run on device={device!r} ({str(error).splitlines()[0]}). Pass an available device, such as "
+            '"cpu" or "cuda:0", or leave it out to use the model\'s.'
+        ) from error
+    return found
+
+
+def _check_loader(loader: Iterable[object]) -> None:
+    if not hasattr(loader, "__iter__") and not hasattr(loader, "__getitem__"):
+        raise BatchError(
+            f"Expected a loader that yields batches, found {type(loader).__name__}. Pass a DataLoader or a list of "
+            "tensors."
+        )
+
+
+def _check_methods(methods: Sequence[Gathers]) -> None:
+    several = isinstance(methods, Iterable) and not isinstance(methods, str)
+    for method in methods if several else [methods]:
+        if not several or isinstance(method, type) or not hasattr(method, "gatherers"):
+            raise OptionError(
+                f"Expected methods to be a list of methods such as [regtta.FeatureRestoration()], found {method!r}. "
+                "regtta.method(name) makes one."
+            )
+
+
+def _check_passes(loader: Iterable[object], passes: int, gatherers: dict[str, Gatherer]) -> None:
+    if passes > 1 and isinstance(loader, Iterator):
+        affected = [name for name, gatherer in gatherers.items() if gatherer.passes > 1]
+        raise StatisticsError(
+            f"{', '.join(affected)} needs {passes} passes over the source, but the loader is an iterator, which can be "
+            "consumed only once. Pass a list, a DataLoader or another iterable that can be iterated again."
+        )
+
+
+def _described(method: Gathers) -> str:
+    """Return the method with its options; only the class name if its repr may differ between processes."""
+    return repr(method) if dataclasses.is_dataclass(method) else type(method).__name__
+
+
+def _check_count(number: int, seen: int, first: int) -> None:
+    if seen != first:
+        raise StatisticsError(
+            f"The source loader gave {first} samples in its first pass and {seen} in pass {number + 1}. Pass one that "
+            "yields the same samples each time."
+        )

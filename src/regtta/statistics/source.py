@@ -1,0 +1,322 @@
+"""Source statistics: the moments of the source features, stored as mean and covariance spectrum.
+
+The full covariance ``Σ = V diag(λ) Vᵀ`` is stored (all D directions), so that statistics of parts of
+the data can be merged into those of the whole.
+
+Two counts describe how much of the feature space the source uses, as in Table 1 of the paper:
+
+* ``valid_dimensions``: raw dimensions with non-zero variance. Non-zero means a standard deviation
+  above 1e-12 of the dimension's mean, which is about the limit of float64 rounding.
+* ``rank``: the dimensions of the subspace, eigenvalues above ``λ₁ · D · 1.19e-7``. The factor is
+  float32's epsilon: a direction whose variance is lost in float32 features is not counted.
+"""
+
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from regtta._version import __version__
+from regtta.errors import (
+    ForeignFileError,
+    HeadMismatchError,
+    ModelMismatchError,
+    OptionError,
+    StatisticsError,
+)
+from regtta.persistence import read_safetensors, refuse_existing, write_safetensors
+from regtta.statistics.linalg import symmetric_eigen
+from regtta.statistics.moments import Moments
+from regtta.statistics.source_validation import (
+    FORMAT_VERSION,
+    RANGES,
+    TENSORS,
+    check_spectrum,
+    check_tensors,
+    read_about,
+)
+
+RANK_TOLERANCE = torch.finfo(torch.float32).eps
+VALID_TOLERANCE = 1e-12
+SHARE = 0.99  # of the source's variance: shifts in the remaining directions are within rounding errors
+
+logger = logging.getLogger(__name__)
+
+
+def _no_ranges() -> Tensor:
+    return torch.empty(0, dtype=torch.float64)
+
+
+def _wider(a: Tensor, b: Tensor) -> Tensor:
+    """Return the elementwise maximum (C,) of two ranges; empty (unknown) if their lengths differ."""
+    return torch.maximum(a, b) if len(a) == len(b) else _no_ranges()
+
+
+@dataclass(frozen=True)
+class Subspace:
+    """Leading k principal directions of the source features.
+
+    Attributes:
+        mean: (D,) source mean.
+        variances: (k,) eigenvalues in descending order.
+        basis: (D, k) eigenvectors as orthonormal columns.
+    """
+
+    mean: Tensor
+    variances: Tensor
+    basis: Tensor
+
+    def to(self, device: torch.device, dtype: torch.dtype) -> "Subspace":
+        """Return the subspace on ``device`` in precision ``dtype``."""
+        return Subspace(
+            self.mean.to(device, dtype),
+            self.variances.to(device, dtype),
+            self.basis.to(device, dtype),
+        )
+
+    def project(self, features: Tensor) -> Tensor:
+        """Return the coordinates (B, k) of features (B, D): ``(z − μ) V``."""
+        return (features - self.mean) @ self.basis
+
+
+@dataclass(frozen=True, eq=False)
+class SourceStatistics:
+    """Moments of the source features at one head of one model; created by :func:`regtta.collect`.
+
+    Attributes:
+        mean: (D,) float64.
+        variances: (D,) float64, eigenvalues of the unbiased covariance in descending order.
+        basis: (D, D) float64, their eigenvectors as orthonormal columns. The component of largest
+            magnitude of each is positive.
+        feature_variances: (D,) float64, the variance of each raw dimension (the diagonal of Σ).
+        count: number of samples.
+        head: name of the linear layer whose input the features are.
+        fingerprint: fingerprint of the model they were collected on (see :func:`fingerprint`).
+        extras: additional statistics of individual methods, by ``"method/name"``.
+        input_ranges: (C,) float64, the largest magnitude of each column of the inputs;
+            empty if unknown.
+        largest_feature_norm: largest ``‖y‖²`` of all samples in the whitened subspace that carries 99 % of the
+            variance; 0 if unknown.
+    """
+
+    mean: Tensor
+    variances: Tensor
+    basis: Tensor
+    feature_variances: Tensor
+    count: int
+    head: str
+    fingerprint: str
+    extras: Mapping[str, Tensor] = field(default_factory=dict)
+    input_ranges: Tensor = field(default_factory=_no_ranges)
+    largest_feature_norm: float = 0.0
+
+    @classmethod
+    def from_moments(
+        cls,
+        moments: Moments,
+        *,
+        head: str,
+        fingerprint: str,
+        extras: Mapping[str, Tensor] | None = None,
+    ) -> "SourceStatistics":
+        """Compute the spectrum of the covariance of ``moments`` on their device; the result is on the CPU."""
+        covariance = moments.covariance()
+        variances, basis = symmetric_eigen(covariance)
+        # eigh returns ascending order, rounding errors below zero, and signs that depend on the library.
+        variances, basis = variances.flip(0).clamp_min(0), basis.flip(1)
+        largest = basis.gather(0, basis.abs().argmax(dim=0, keepdim=True))
+        return cls(
+            mean=moments.mean.cpu(),
+            variances=variances.cpu(),
+            # Same memory layout as after loading from a file, so that products round identically.
+            basis=(basis * torch.where(largest < 0, -1.0, 1.0)).contiguous().cpu(),
+            feature_variances=covariance.diagonal().cpu().clone(),
+            count=moments.count,
+            head=head,
+            fingerprint=fingerprint,
+            extras=dict(extras or {}),
+        )
+
+    @property
+    def dimensions(self) -> int:
+        """Number of features D."""
+        return len(self.mean)
+
+    @cached_property
+    def rank(self) -> int:
+        """Rank of the covariance: the number of eigenvalues above ``λ₁ · D · 1.19e-7``."""
+        return int((self.variances > self.variances[0] * self.dimensions * RANK_TOLERANCE).sum())
+
+    @cached_property
+    def valid_dimensions(self) -> int:
+        """Number of raw dimensions with non-zero variance."""
+        return int(self.valid_mask.sum())
+
+    @cached_property
+    def valid_mask(self) -> Tensor:
+        """Boolean mask (D,) of the raw dimensions with non-zero variance."""
+        return self.feature_variances.sqrt() > VALID_TOLERANCE * self.mean.abs()
+
+    def covariance(self) -> Tensor:
+        """Return the unbiased covariance (D, D), reconstructed from its spectrum."""
+        covariance = (self.basis * self.variances) @ self.basis.T
+        # The diagonal is known exactly: a dimension with zero variance keeps it through any merge.
+        covariance.diagonal().copy_(self.feature_variances)
+        return covariance
+
+    @cached_property
+    def uncentred_spectrum(self) -> tuple[Tensor, Tensor]:
+        """Eigenvalues (D,), descending, and eigenvectors (D, D), as columns, of the uncentred ``E[z zᵀ]``.
+
+        Cached: it takes seconds for thousands of features, and every adapter with these statistics needs it.
+        """
+        second = self.covariance() * ((self.count - 1) / self.count) + torch.outer(self.mean, self.mean)
+        values, vectors = symmetric_eigen(second)
+        return values.flip(0), vectors.flip(1)
+
+    def output_moments(self, weight: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the mean ``W μ`` and variance ``(W Σ Wᵀ)_oo``, both (O,), of ``weight`` (O, D) applied to features."""
+        weight = weight.detach().cpu().double()
+        return weight @ self.mean, ((weight @ self.basis) ** 2 * self.variances).sum(dim=1)
+
+    def dimensions_for(self, share: float) -> int:
+        """Return the number of leading directions that carry ``share`` of the variance."""
+        carried = self.variances.cumsum(0) / self.variances.sum()
+        return min(int((carried < share).sum()) + 1, self.dimensions)
+
+    def leading(self, share: float = SHARE) -> Subspace:
+        """Return the leading directions that carry ``share`` of the variance, at most as many as the rank."""
+        return self.top(min(self.dimensions_for(share), self.rank))
+
+    def whitened_norms(self, features: Tensor) -> Tensor:
+        """Return ``‖Λ^(−1/2) Vᵀ (z − μ)‖²`` (B,) of features (B, D), in directions with 99 % of the variance."""
+        subspace = self.leading()
+        coordinates = subspace.project(features.cpu().double())
+        return (coordinates.square() / subspace.variances).sum(dim=1)
+
+    def top(self, k: int | Literal["auto"], clip: bool = True) -> Subspace:
+        """Return the ``k`` leading directions; ``"auto"`` uses the rank.
+
+        With ``clip``, a ``k`` above the rank is reduced to it with a logged warning: further directions
+        have no variance to divide by.
+
+        Example:
+            >>> moments = Moments.of(torch.tensor([[0.0, 0.0], [2.0, 0.0], [4.0, 0.0]]))
+            >>> source = SourceStatistics.from_moments(moments, head="fc", fingerprint="")
+            >>> source.top("auto").variances
+            tensor([4.], dtype=torch.float64)
+        """
+        self.require_variance()
+        if k == "auto":
+            k = self.rank
+        elif k < 1 or (k > self.dimensions and not clip):
+            raise OptionError(
+                f"Expected k between 1 and {self.dimensions}, the width of the features, found {k}. "
+                'k="auto" takes the rank.'
+            )
+        if clip and k > self.rank:
+            logger.warning(
+                "k=%d is beyond the rank %d of the source features: using %d.",
+                k,
+                self.rank,
+                self.rank,
+            )
+            k = self.rank
+        return Subspace(self.mean, self.variances[:k], self.basis[:, :k])
+
+    def require_variance(self) -> None:
+        """Raise a StatisticsError if all features are constant, so that no direction can be compared."""
+        if self.rank == 0:
+            raise StatisticsError(
+                f"The source features do not vary: all {self.count} samples have the same features at the head "
+                f"{self.head!r}. Collect over data that differs, and check that the model does not ignore its input."
+            )
+
+    def merge(self, other: "SourceStatistics") -> "SourceStatistics":
+        """Return the statistics of both sets of samples together, as if collected in one pass.
+
+        The result is exact up to float64 rounding. Additional statistics of methods (``extras``) are dropped.
+        """
+        self.check_head(other.head)
+        self.check_fingerprint(other.fingerprint)
+        if self.extras or other.extras:
+            logger.warning("Merging keeps only the moments; dropped: %s.", sorted({*self.extras, *other.extras}))
+        merged = SourceStatistics.from_moments(
+            self._moments().merge(other._moments()), head=self.head, fingerprint=self.fingerprint
+        )
+        return replace(
+            merged,
+            input_ranges=_wider(self.input_ranges, other.input_ranges),
+            largest_feature_norm=max(self.largest_feature_norm, other.largest_feature_norm),
+        )
+
+    def check_fingerprint(self, fingerprint: str) -> None:
+        """Raise a ModelMismatchError unless ``fingerprint`` is that of the model these were collected on."""
+        if fingerprint != self.fingerprint:
+            raise ModelMismatchError(
+                f"These statistics were collected on another model: expected fingerprint "
+                f"{self.fingerprint[:12]}…, found {fingerprint[:12]}…. Load the weights they belong to, "
+                "or collect again; allow_mismatch=True skips this check."
+            )
+
+    def check_head(self, head: str) -> None:
+        """Raise a HeadMismatchError unless ``head`` is the layer these were collected at."""
+        if head != self.head:
+            raise HeadMismatchError(
+                f"These statistics were collected at the head {self.head!r}, not at {head!r}. Leave "
+                "head= out, or collect again with it; allow_mismatch=True skips this check."
+            )
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write the statistics to a safetensors file; it contains no source data."""
+        about = {
+            "format": FORMAT_VERSION,
+            "regtta": __version__,
+            "count": self.count,
+            "head": self.head,
+            "fingerprint": self.fingerprint,
+            "largest_feature_norm": self.largest_feature_norm,
+        }
+        tensors = {name: getattr(self, name) for name in TENSORS}
+        tensors |= {RANGES: self.input_ranges} if len(self.input_ranges) else {}
+        tensors |= {f"{_EXTRA}{name}": value for name, value in self.extras.items()}
+        path = refuse_existing(path, overwrite=overwrite)
+        write_safetensors(path, tensors, {"regtta.statistics.source": json.dumps(about)})
+
+    @classmethod
+    def load(cls, path: str | Path) -> "SourceStatistics":
+        """Read and validate a file written by :meth:`save`."""
+        tensors, metadata = read_safetensors(path)
+        about = read_about(Path(path), metadata)
+        check_tensors(Path(path), tensors)
+        check_spectrum(Path(path), *(tensors[name] for name in ("variances", "basis", "feature_variances")))
+        loaded = cls(
+            mean=tensors["mean"],
+            variances=tensors["variances"],
+            basis=tensors["basis"],
+            feature_variances=tensors["feature_variances"],
+            count=about["count"],
+            head=about["head"],
+            fingerprint=about["fingerprint"],
+            extras={name.removeprefix(_EXTRA): value for name, value in tensors.items() if name.startswith(_EXTRA)},
+            input_ranges=tensors.get(RANGES, _no_ranges()),
+            largest_feature_norm=float(about.get("largest_feature_norm", 0.0)),
+        )
+        if not 0 < loaded.rank < loaded.count:
+            raise ForeignFileError(
+                f"{path}: expected features of {loaded.count} samples to have a rank from 1 to {loaded.count - 1}, "
+                f"found {loaded.rank}. The file is damaged: collect the statistics again."
+            )
+        return loaded
+
+    def _moments(self) -> Moments:
+        return Moments(self.count, self.mean, self.covariance() * (self.count - 1))
+
+
+_EXTRA = "extra/"

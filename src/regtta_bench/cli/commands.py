@@ -1,0 +1,111 @@
+"""Commands that train their own models: the paper's tables, stress tests, the label-shift study and the demo."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from regtta.cli import shared_options as shared
+from regtta.cli.error_messages import stoppable
+from regtta.cli.help_examples import help_with_examples
+from regtta.cli.typer_signature import takes_options
+from regtta_bench.cli.bench_options import ReproduceOptions, StressOptions
+
+app = typer.Typer()
+
+
+@app.command(
+    help=help_with_examples(
+        "Run the paper's experiments and show its tables, each number beside the paper's.\n\nRuns that exist already "
+        "are not repeated, so a stopped command can be resumed.",
+        "reproduce",
+    )
+)
+@takes_options(ReproduceOptions)
+def reproduce(
+    options: ReproduceOptions,
+    *,
+    list_them: Annotated[bool, typer.Option("--list", help="List the experiments.")] = False,
+) -> None:
+    """Reproduce the paper's tables."""
+    from regtta_bench.cli import bench_views as show
+    from regtta_bench.cli.progress import told_in_terminal
+    from regtta_bench.cli.reproduce import list_experiments, reproduce
+
+    if list_them:
+        show.experiments(list_experiments())
+        return
+    with stoppable(), told_in_terminal() as listener:
+        done = reproduce(options, listener)
+    for report in done:
+        show.reproduced(report)
+
+
+@app.command(
+    help=help_with_examples(
+        "Run methods on streams that are not i.i.d., with guards and without: sorted, in bursts, drifting, mixed.\n\n"
+        "NAME is demo, california or svhn-subset. Runs that exist already are not repeated.",
+        "stress",
+    )
+)
+@takes_options(StressOptions)
+def stress(options: StressOptions) -> None:
+    """Run the benchmark on streams that are not i.i.d."""
+    from regtta_bench.cli import bench_views as show
+    from regtta_bench.cli.progress import told_in_terminal
+    from regtta_bench.cli.stress import stress
+
+    with stoppable(), told_in_terminal() as listener:
+        report = stress(options, listener)
+    show.reproduced(report)
+
+
+@app.command(
+    "label-shift",
+    help=help_with_examples(
+        "Measure how well label shift can be detected without labels.\n\nConstructs thousands of shifts of inputs, "
+        "labels and both from held-out source data, and writes ROC tables, verdicts and the effect of adapting.",
+        "label-shift",
+    ),
+)
+def label_shift(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="demo or california.")] = "demo",
+    *,
+    out: shared.ResultsFolder = Path("regtta-label-shift"),
+    data: shared.DataFolder = None,
+    models: shared.ModelsFolder = None,
+    source_seeds: Annotated[int, typer.Option(min=2, metavar="N", help="Source models.")] = 6,
+    quick: shared.Quick = False,
+    tables_only: shared.TablesOnly = False,
+    force: shared.Force = False,
+) -> None:
+    """Run the label-shift study."""
+    from regtta_bench.cli import bench_views as show
+    from regtta_bench.cli.label_shift import LabelShiftOptions, study_label_shift
+    from regtta_bench.cli.progress import told_in_terminal
+
+    options = LabelShiftOptions(name, out, data, models, source_seeds, quick, tables_only, force)
+    with told_in_terminal() as listener:
+        report = study_label_shift(options, training=listener.training, told=lambda text: typer.echo(text, err=True))
+    show.label_shift(report)
+
+
+@app.command(help=help_with_examples("Train on handwritten digits, degrade them, adapt, and write a report.", "demo"))
+def demo(
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder to write to, new or empty.")] = Path("regtta-demo"),
+    seed: Annotated[int, typer.Option(metavar="N", help="Random seed.")] = 0,
+    sources: Annotated[int, typer.Option(min=1, metavar="N", help="Number of source models.")] = 3,
+    umap: Annotated[
+        bool, typer.Option("--umap", help="Add a UMAP of the features to the report; takes longer.")
+    ] = False,
+    force: shared.Force = False,
+) -> None:
+    """Run the demo on handwritten digits."""
+    from rich.console import Console
+
+    from regtta.cli.outputs import check_folder
+
+    check_folder(out, force=force)
+    from regtta_bench.demo import run_demo
+
+    run_demo(out=out, seed=seed, sources=sources, umap=umap, console=Console())

@@ -1,0 +1,9 @@
+"""Image corruptions of Hendrycks & Dietterich (2019): thirteen corruptions, five severities, two sets of constants.
+
+``DEVIATIONS`` lists the differences from the published images.
+"""
+
+from regtta_bench.corruptions.apply import CORRUPTIONS, corrupt
+from regtta_bench.corruptions.constants import CONSTANTS, DEVIATIONS, SEVERITIES
+
+__all__ = ["CONSTANTS", "CORRUPTIONS", "DEVIATIONS", "SEVERITIES", "corrupt"]

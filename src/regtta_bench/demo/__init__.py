@@ -1,0 +1,10 @@
+"""Demo: regression of handwritten digits under five image degradations.
+
+It trains a small convolutional regressor on the digits of scikit-learn, and compares the methods on the same degraded
+streams.
+"""
+
+from regtta_bench.demo.demo_recipe import Recipe
+from regtta_bench.demo.demo_run import DemoResult, run_demo
+
+__all__ = ["DemoResult", "Recipe", "run_demo"]

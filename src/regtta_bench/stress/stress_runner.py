@@ -1,0 +1,192 @@
+"""Worker of the benchmark in one process: adapts a method with its guards over one stream and scores it."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from regtta.adapter import Adapter
+from regtta.persistence import device_name, versions
+from regtta.types import Step
+from regtta_bench.demo.demo_data import generator
+from regtta_bench.paper import not_finite, scores_of
+from regtta_bench.stress.streams import Stream, draw
+from regtta_bench.stress.stress_settings import GUARDS, SETTINGS, DigitsSource, StressSource
+from regtta_bench.stress.stress_specs import StressSpec
+from regtta_bench.stress.testbeds import Ground, digits_ground, paper_ground
+from regtta_bench.sweep.interfaces import Told
+from regtta_bench.sweep.runner import Tools, Workshop, quiet
+from regtta_bench.sweep.source_models import SourceModels, SourceSpec
+
+SLICES = 20
+
+
+@dataclass(frozen=True)
+class StressTools:
+    """Worker configuration of the benchmark; picklable.
+
+    Attributes:
+        tools: worker configuration of ``regtta reproduce``.
+    """
+
+    tools: Tools
+
+    @property
+    def device(self) -> str:
+        """Device to run on."""
+        return self.tools.device
+
+    @property
+    def models(self) -> Path:
+        """Folder of source models."""
+        return self.tools.models
+
+    def at(self, models: Path) -> "StressTools":
+        """Return a copy with another folder of source models."""
+        return StressTools(self.tools.at(models))
+
+    def check(self, specs: Sequence[StressSpec]) -> None:
+        """Raise if data that the runs need is missing on this machine; the demo's digits ship with scikit-learn."""
+        self.tools.check_sources(spec.source for spec in specs if isinstance(spec.source, SourceSpec))
+
+    def worker(self, progress: Told) -> "StressWorkshop":
+        """Create a workshop with this configuration."""
+        return StressWorkshop(self.tools, progress)
+
+
+class StressWorkshop:
+    """Worker that trains source models and executes runs; caches the model and samples of the last run.
+
+    Args:
+        tools: configuration.
+        progress: callback on training progress: name of the model, epochs done, epochs in total.
+    """
+
+    def __init__(self, tools: Tools, progress: Told) -> None:
+        self._workshop = Workshop(tools, progress)
+        self._tools, self._progress = tools, progress
+        self._ground: tuple[StressSource, Ground] | None = None
+
+    def run(self, spec: StressSpec) -> dict[str, object]:
+        """Execute a run and return its JSON-serialisable result."""
+        with quiet():
+            ground = self._ground_of(spec)
+            adapter = Adapter(
+                ground.model,
+                spec.method,
+                ground.statistics(spec.method),
+                head=ground.head,
+                guards=GUARDS[spec.guards],
+            )
+            found = evaluated(adapter, stream_of(spec, ground), ground, batch_size=spec.batch_size)
+        return found | {
+            "source_fingerprint": ground.fingerprint,
+            "versions": versions(),
+            "device": device_name(self._tools.device),
+        }
+
+    def ready(self, specs: Sequence[StressSpec]) -> None:
+        """Train the source model that all of the runs share, and collect the statistics that their methods need."""
+        with quiet():
+            # Extended statistics first: they also serve the methods that need the moments only.
+            for spec in sorted(specs, key=lambda spec: not spec.method.gatherers()):
+                self._ground_of(spec).statistics(spec.method)
+
+    def _ground_of(self, spec: StressSpec) -> Ground:
+        if self._ground is None or self._ground[0] != spec.source:
+            self._ground = None  # free the memory first: two may not fit
+            self._ground = (spec.source, self._made(spec))
+        return self._ground[1]
+
+    def _made(self, spec: StressSpec) -> Ground:
+        if isinstance(spec.source, DigitsSource):
+            return digits_ground(spec.source, SourceModels(self._tools.models), self._tools.device, self._progress)
+        return paper_ground(spec.source, SETTINGS[spec.setting].parts, self._workshop)
+
+
+def stream_of(spec: StressSpec, ground: Ground) -> Stream:
+    """Draw the stream of a run, which is the same for all methods, guards and batch sizes."""
+    drawn_by = generator(spec.source.seed, f"stress: {spec.target}")
+    return draw(spec.kind, ground.pool, spec.part, spec.length, drawn_by)
+
+
+def evaluated(adapter: Adapter, stream: Stream, ground: Ground, *, batch_size: int) -> dict[str, object]:
+    """Adapt over ``stream`` once; return the scores of its online predictions and counts of the guards' verdicts."""
+    watched = _watched(adapter, stream, ground.view, batch_size)
+    targets = stream.targets
+    unadapted = stream.gathered([ground.source_outputs(domain) for domain in stream.domains])
+    return {
+        "samples": len(stream),
+        "r2": scores_of(watched.predictions, targets)["r2"],
+        "source_r2": scores_of(unadapted, targets)["r2"],
+        "slices": slice_scores(watched.predictions, targets),
+        **watched.counts(),
+        "diverged": not_finite(watched.standing, {"online": watched.predictions}, adapter),
+    }
+
+
+@dataclass(frozen=True, eq=False)
+class _Watched:
+    """Record of one pass over a stream: predictions, counts of verdicts, and the steps with an update."""
+
+    predictions: Tensor
+    verdicts: Counter[str]
+    returned: Counter[str]
+    batches: int
+    excluded: int
+    first_learned: int | None
+    standing: list[Step]
+
+    def counts(self) -> dict[str, object]:
+        """Return the JSON-serialisable counts; ``first_learned`` is counted from 1."""
+        refused = {reason: count for reason, count in self.verdicts.items() if reason}
+        return {
+            "batches": self.batches,
+            "learned": self.verdicts[""],
+            "refused": refused,
+            "returned": dict(self.returned),
+            "excluded": self.excluded,
+            "first_learned": self.first_learned,
+        }
+
+
+def _watched(adapter: Adapter, stream: Stream, view: Callable[[Tensor], Tensor], batch_size: int) -> _Watched:
+    verdicts, returned = Counter[str](), Counter[str]()
+    standing: list[Step] = []
+    first, batches, excluded = None, 0, 0
+    # Filled in place: keeping many small tensors would fragment memory, by gigabytes in a long stream.
+    predictions = torch.empty(stream.targets.reshape(len(stream), -1).shape)
+    for inputs in stream.batches(batch_size):
+        step = adapter.adapt(view(inputs))
+        verdict = step.diagnostics.verdict
+        predictions[batches * batch_size : (batches + 1) * batch_size] = step.predictions.detach().cpu()
+        verdicts[verdict.reason if not verdict.learned else ""] += 1
+        returned.update([verdict.returned] if verdict.returned else [])
+        batches += 1
+        excluded += len(step.excluded_rows)
+        if verdict.learned:
+            first = first or batches
+            # Only losses that led to an update are checked for divergence; rejected ones did no harm.
+            standing.append(step)
+    return _Watched(predictions, verdicts, returned, batches, excluded, first, standing)
+
+
+def slice_scores(predictions: Tensor, targets: Tensor, slices: int = SLICES) -> list[float | None]:
+    """Compute R² in equal slices of a stream, relative to the variance of all its labels so that slices compare.
+
+    ``1 − mean_slice (ŷ−y)² / mean (y−ȳ)²``, averaged over outputs; None where it is not finite.
+
+    Example:
+        >>> slice_scores(torch.tensor([0.0, 0.0, 2.0, 3.0]), torch.tensor([0.0, 1.0, 2.0, 3.0]), slices=2)
+        [0.6, 1.0]
+    """
+    wanted = targets.reshape(len(targets), -1).double().cpu()
+    errors = (predictions.reshape(wanted.shape).double().cpu() - wanted) ** 2
+    spread = ((wanted - wanted.mean(dim=0)) ** 2).mean(dim=0)
+    parts = [part for part in errors.tensor_split(slices) if len(part)]
+    scores = [float((1 - part.mean(dim=0) / spread).mean()) for part in parts]
+    return [round(score, 5) if math.isfinite(score) else None for score in scores]

@@ -1,0 +1,185 @@
+"""Settings of the stress benchmark: methods, guards, and which testbeds they run on."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from types import MappingProxyType
+
+from regtta.guards import DEFAULT, SAFE, Gate, Guard
+from regtta.methods import Method, method
+from regtta_bench.demo.demo_data import DEGRADATIONS
+from regtta_bench.demo.demo_model import Training
+from regtta_bench.paper import SETTINGS as OF_THE_PAPER
+from regtta_bench.paper import Setting, arm_of, fits
+from regtta_bench.sweep.run_specs import Plan
+from regtta_bench.sweep.source_models import SourceSpec
+from regtta_bench.sweep.store import key_of
+
+SOURCE = "source"
+WINDOW = "ssa_window"
+ADAPTING = (
+    *("bn_adapt", "feature_alignment", "feature_restoration", "prototype", "variance_minimization", "rsd"),
+    *("ssa", WINDOW),
+)
+_OPTIONS: Mapping[str, Mapping[str, object]] = MappingProxyType(
+    {WINDOW: MappingProxyType({"window": 64, "batch_norm": "blended"})}
+)
+
+PLAIN, SAFELY, GATED = "plain", "safe", "gate"
+COMPARED = (PLAIN, SAFELY)
+GUARDS: Mapping[str, tuple[Guard, ...]] = MappingProxyType({PLAIN: DEFAULT, SAFELY: SAFE, GATED: (*DEFAULT, Gate())})
+
+
+def method_by_default(name: str) -> Method:
+    """Return the method of an arm with the library's defaults, which are the paper's.
+
+    Example:
+        >>> method_by_default("ssa_window").window
+        64
+    """
+    return method(_named(name), **_OPTIONS.get(name, {}))
+
+
+def method_in(setting: Setting, name: str) -> Method | None:
+    """Return the method of an arm with the paper's options in ``setting``; None if it is not supported there.
+
+    Example:
+        >>> from regtta_bench.paper.settings import SETTINGS
+        >>> method_in(SETTINGS["california"], "ssa_window").k
+        10
+        >>> method_in(SETTINGS["california"], "variance_minimization") is None
+        True
+    """
+    if not fits(setting, _named(name), "regression"):
+        return None
+    return arm_of(setting, _named(name), _OPTIONS.get(name)).method
+
+
+def _named(name: str) -> str:
+    return "ssa" if name == WINDOW else name
+
+
+@dataclass(frozen=True)
+class DigitsSource:
+    """Specification of a source model of the demo.
+
+    Attributes:
+        seed: seed of the split, the weights and the order of samples.
+        source_digits: number of training samples.
+        target_digits: number of target samples; None for all others.
+        training: training hyperparameters.
+    """
+
+    seed: int
+    source_digits: int = 900
+    target_digits: int | None = None
+    training: Training = field(default_factory=Training)
+
+    def plain(self) -> dict[str, object]:
+        """Return the specification as a JSON-serialisable dict."""
+        return asdict(self)
+
+    @property
+    def key(self) -> str:
+        """Hash of the specification."""
+        return key_of(self.plain())
+
+    @property
+    def name(self) -> str:
+        """Short human-readable name."""
+        return f"demo-digits-{self.seed}"
+
+    @property
+    def model(self) -> str:
+        """Name of the architecture."""
+        return "digits"
+
+
+StressSource = DigitsSource | SourceSpec
+
+
+@dataclass(frozen=True)
+class StressSetting(ABC):
+    """Setting of the benchmark. Abstract.
+
+    Attributes:
+        name: name on the command line.
+        title: human-readable title.
+        parts: names of the shifts.
+        length: most samples of a stream; 0 for all available ones.
+    """
+
+    name: str
+    title: str
+    parts: tuple[str, ...]
+    length: int = 0
+
+    @property
+    @abstractmethod
+    def data(self) -> str | None:
+        """Name of the required data set; None if it ships with a dependency."""
+
+    @abstractmethod
+    def source(self, seed: int) -> StressSource:
+        """Return the specification of the source model with a seed."""
+
+    @abstractmethod
+    def method(self, name: str) -> Method | None:
+        """Return the method of an arm; None if it is not supported."""
+
+
+@dataclass(frozen=True)
+class DigitsSetting(StressSetting):
+    """Setting of the demo: UCI digits and their degradations."""
+
+    @property
+    def data(self) -> None:
+        """None, as the digits ship with scikit-learn."""
+        return
+
+    def source(self, seed: int) -> DigitsSource:
+        """Return the specification of the demo's source model with a seed."""
+        return DigitsSource(seed)
+
+    def method(self, name: str) -> Method:
+        """Return the method of an arm with the library's defaults, as in the demo."""
+        return method_by_default(name)
+
+
+@dataclass(frozen=True)
+class PaperSetting(StressSetting):
+    """A setting of the paper.
+
+    Attributes:
+        paper: the setting of ``regtta reproduce``.
+    """
+
+    paper: Setting = OF_THE_PAPER["california"]
+
+    @property
+    def data(self) -> str:
+        """Name of the setting's data set."""
+        return self.paper.data
+
+    def source(self, seed: int) -> SourceSpec:
+        """Return the specification of the source model that the paper's tables use."""
+        (part,) = self.paper.parts.values()
+        return Plan().source(self.paper, part, "regression", seed)
+
+    def method(self, name: str) -> Method | None:
+        """Return the method of an arm with the paper's hyperparameters; None if it is not supported."""
+        return method_in(self.paper, name)
+
+
+def _of_paper(name: str, length: int = 0) -> PaperSetting:
+    paper = OF_THE_PAPER[name]
+    return PaperSetting(name, paper.title, tuple(paper.parts), length, paper)
+
+
+SETTINGS: Mapping[str, StressSetting] = MappingProxyType(
+    {
+        "demo": DigitsSetting("demo", "the demo's digits", tuple(DEGRADATIONS)),
+        "california": _of_paper("california"),
+        "svhn-subset": _of_paper("svhn-subset", length=2000),
+    }
+)

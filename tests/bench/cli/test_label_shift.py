@@ -1,0 +1,80 @@
+"""The command from end to end, on a source model far too small to mean anything."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from regtta.errors import ExistingFileError, MissingFileError, OptionError
+from regtta_bench.cli.label_shift import LabelShiftOptions, study_label_shift
+from regtta_bench.demo.demo_model import Training
+from regtta_bench.demo.demo_recipe import Recipe
+from regtta_bench.demo.demo_study import one_thread
+from regtta_bench.label_shift.label_shift_testbeds import demo_bench
+from regtta_bench.label_shift.study import read_lines
+
+KEPT = ("darkened ×0.9", "contrast ×0.3")
+TOY = Recipe(source_digits=150, target_digits=100, training=Training(epochs=1))
+
+
+@pytest.fixture(scope="module")
+def studied(tmp_path_factory):
+    out = tmp_path_factory.mktemp("study") / "label-shift"
+    told = []
+
+    def make(seed):
+        bench = demo_bench(seed, TOY)
+        return replace(bench, shifts=tuple(s for s in bench.shifts if s.name in KEPT))
+
+    threads = torch.get_num_threads()
+    with one_thread():
+        report = study_label_shift(
+            LabelShiftOptions("demo", out, source_seeds=2, quick=True), make=make, told=told.append
+        )
+    assert torch.get_num_threads() == threads
+    return out, report, told
+
+
+def test_lines_tables_and_figure_are_written(studied):
+    out, report, told = studied
+    names = {"demo.jsonl", "demo.md", "demo-roc.csv", "demo-verdicts.csv", "demo-caution.csv", "demo.png", "demo.svg"}
+    assert {path.name for path in out.iterdir()} == names == {path.name for path in report.written}
+    lines = read_lines(out / "demo.jsonl")
+    cases = [line for line in lines if line["record"] == "case"]
+    assert len(cases) == report.cases > 100
+    assert {line["kind"] for line in cases} == {"none", "covariate", "label", "mixed"}
+    assert sum("gain" in line for line in cases) > 0
+    assert {line["seed"] for line in lines if line["record"] == "caution"} == {0}
+    assert told[-1] == "demo: 2 of 2 source models"
+    assert "smoke run" in (out / "demo.md").read_text()
+    assert {question for question, _, _ in report.best} >= {"labels moved at all", "labels, not inputs"}
+
+
+def test_the_tables_are_made_again_from_the_lines(studied, tmp_path):
+    out, report, _ = studied
+    (tmp_path / "demo.jsonl").write_bytes((out / "demo.jsonl").read_bytes())
+    again = study_label_shift(LabelShiftOptions("demo", tmp_path, tables_only=True))
+    assert again.best == report.best
+    for name in ("demo.md", "demo-roc.csv", "demo-verdicts.csv", "demo-caution.csv"):
+        assert (tmp_path / name).read_text() == (out / name).read_text()
+
+
+def test_what_it_shows(studied, regtta):
+    out, report, _ = studied
+    result = regtta("label-shift", "demo", "--out", str(out), "--tables-only")
+    assert result.exit_code == 0, result.stderr
+    assert f"{report.cases:,}" in result.stdout
+    assert str(out / "demo.md") in result.stdout
+
+
+def test_what_cannot_be_done_is_refused_first(studied, tmp_path, regtta):
+    out, _, _ = studied
+    with pytest.raises(ExistingFileError, match="is not empty"):
+        study_label_shift(LabelShiftOptions("demo", out))
+    with pytest.raises(MissingFileError, match="Run without --tables-only first"):
+        study_label_shift(LabelShiftOptions("demo", tmp_path, tables_only=True))
+    with pytest.raises(OptionError, match="the data set"):
+        study_label_shift(LabelShiftOptions("svhn", tmp_path))
+    result = regtta("label-shift", "california", "--data", str(tmp_path), "--out", str(tmp_path / "new"))
+    assert result.exit_code != 0
+    assert not (tmp_path / "new").exists()

@@ -1,0 +1,221 @@
+import io
+
+import pytest
+from rich.console import Console
+from rich.progress import Progress
+
+from regtta_bench.cli.progress import Bars, Lines, minutes, told_in_terminal
+
+
+class Clock:
+    """Stands still until it is moved."""
+
+    def __init__(self, now=0.0):
+        self.now = now
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock(now=500.0)
+
+
+@pytest.fixture
+def said():
+    return []
+
+
+@pytest.fixture
+def lines(said, clock):
+    return Lines(said.append, clock)
+
+
+def run(listener, clock, count, seconds):
+    for _ in range(count):
+        clock.now += seconds
+        listener.ran(None, {})
+
+
+# --- lines ---------------------------------------------------------------------------------------
+
+
+def test_the_time_left_is_that_of_the_runs_so_far(lines, clock, said):
+    lines.begun(5, 7)
+    run(lines, clock, 2, seconds=10)
+    run(lines, clock, 3, seconds=40)
+    assert said == [
+        "5 runs to make, 7 found.",
+        "1 of 5 runs, about 40 s left",  # 4 left at 10 s
+        "2 of 5 runs, about 30 s left",
+        "3 of 5 runs, about 40 s left",  # 60 s for 3, so 20 s each
+        "4 of 5 runs, about 25 s left",  # 100 s for 4
+        "5 of 5 runs",
+    ]
+
+
+def test_many_runs_are_told_now_and_then(lines, clock, said):
+    lines.begun(1000, 0)
+    run(lines, clock, 1000, seconds=6)
+    assert len(said) == 1 + 20
+    assert said[1] == "50 of 1000 runs, about 95 min left"  # 950 at 6 s
+    assert said[-2:] == ["950 of 1000 runs, about 5 min left", "1000 of 1000 runs"]
+
+
+def test_the_last_run_is_told_though_it_is_none_of_every_so_many(lines, clock, said):
+    lines.begun(47, 0)
+    run(lines, clock, 47, seconds=1)
+    assert said[-1] == "47 of 47 runs"
+    assert said[-2].startswith("46 of 47")
+
+
+def test_a_training_is_told_at_its_quarters_and_its_end(lines, clock, said):
+    for epoch in range(1, 101):
+        clock.now += 30
+        lines.training("svhn-0", epoch, 100)
+    assert len(said) <= 5
+    assert [line for line in said if ": 1 of" not in line] == [
+        "training svhn-0: 25 of 100 epochs, about 38 min left",  # 75 at 30 s: 37.5 min
+        "training svhn-0: 50 of 100 epochs, about 25 min left",
+        "training svhn-0: 75 of 100 epochs, about 12 min left",
+        "training svhn-0: 100 of 100 epochs",
+    ]
+
+
+def test_the_first_epoch_with_all_that_comes_before_it_is_not_counted(lines, clock, said):
+    clock.now += 3600
+    lines.training("svhn-0", 1, 8)
+    clock.now += 10
+    lines.training("svhn-0", 2, 8)
+    assert said[-1] == "training svhn-0: 2 of 8 epochs, about 60 s left"
+
+
+def test_a_training_that_goes_on_is_timed_from_where_it_did(lines, clock, said):
+    lines.training("svhn-0", 51, 100)
+    clock.now += 48
+    lines.training("svhn-0", 75, 100)
+    assert said == ["training svhn-0: 75 of 100 epochs, about 50 s left"]
+
+
+def test_trainings_at_once_are_timed_apart(lines, clock, said):
+    lines.training("first", 1, 4)
+    clock.now += 100
+    lines.training("second", 1, 4)
+    clock.now += 10
+    lines.training("second", 2, 4)
+    lines.training("first", 2, 4)
+    assert said[-2:] == [
+        "training second: 2 of 4 epochs, about 20 s left",
+        "training first: 2 of 4 epochs, about 4 min left",
+    ]
+
+
+def test_the_training_before_a_run_is_part_of_its_time(lines, clock, said):
+    lines.begun(2, 0)
+    clock.now += 60
+    lines.training("svhn-0", 1, 1)
+    run(lines, clock, 1, seconds=30)
+    assert said[-1] == "1 of 2 runs, about 90 s left"
+
+
+def test_a_short_training_is_told_at_its_end(lines, said):
+    lines.training("svhn-0", 1, 1)
+    assert said == ["training svhn-0: 1 of 1 epochs"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0 s"),
+        (99.4, "99 s"),
+        (100, "2 min"),
+        (150.1, "3 min"),
+        (5940, "99 min"),
+        (6000, "1 h 40 min"),
+        (86400, "24 h 0 min"),
+    ],
+)
+def test_times_for_people(seconds, text):
+    assert minutes(seconds) == text
+
+
+# --- bars ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def progress():
+    console = Console(file=io.StringIO(), record=True, force_terminal=True, width=100)
+    with Progress(console=console, auto_refresh=False) as bars:
+        yield bars
+
+
+def tasks(progress):
+    return {task.description: (task.completed, task.total, task.visible) for task in progress.tasks}
+
+
+def shown(progress):
+    progress.refresh()
+    return progress.console.export_text()
+
+
+def test_the_runs_have_a_bar(progress):
+    bars = Bars(progress)
+    bars.begun(8, 0)
+    assert tasks(progress) == {"runs": (0, 8, True)}
+    for _ in range(2):
+        bars.ran(None, {})
+    assert tasks(progress) == {"runs": (2, 8, True)}
+    assert "runs" in (text := shown(progress))
+    assert "25%" in text
+
+
+def test_what_was_found_is_told_beside_the_bar(progress):
+    Bars(progress).begun(3, 5)
+    assert list(tasks(progress)) == ["runs (5 found)"]
+
+
+def test_every_training_has_a_bar_that_goes_when_it_is_done(progress):
+    bars = Bars(progress)
+    bars.training("first", 1, 4)
+    bars.training("second", 1, 2)
+    bars.training("first", 2, 4)
+    assert tasks(progress) == {
+        "training first, epochs": (2, 4, True),
+        "training second, epochs": (1, 2, True),
+    }
+    assert "training second" in shown(progress)
+    bars.training("second", 2, 2)
+    assert tasks(progress)["training second, epochs"] == (2, 2, False)
+    assert tasks(progress)["training first, epochs"] == (2, 4, True)
+    assert "training second" not in shown(progress)
+
+
+def test_a_run_before_the_beginning_does_no_harm(progress):
+    Bars(progress).ran(None, {})
+    assert tasks(progress) == {}
+
+
+# --- which of the two ----------------------------------------------------------------------------
+
+
+def test_off_a_terminal_there_are_lines_on_stderr_as_they_are(capsys, monkeypatch):
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    with told_in_terminal() as listener:
+        assert isinstance(listener, Lines)
+        listener.begun(1, 0)
+        listener.training("[bold]" + "long " * 40, 1, 1)
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err == f"1 runs to make, 0 found.\ntraining [bold]{'long ' * 40}: 1 of 1 epochs\n"
+
+
+def test_on_a_terminal_there_are_bars(capsys, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    with told_in_terminal() as listener:
+        assert isinstance(listener, Bars)
+        listener.begun(3, 0)
+    told = capsys.readouterr()
+    assert "runs" in told.err
+    assert told.out == ""

@@ -1,0 +1,49 @@
+import io
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+from regtta_bench.cli.bench_views import blocks, show_sheet
+from regtta_bench.tables.table_view import Line, Sheet, Text
+
+WIDE = Sheet(
+    "Corruptions",
+    tuple(f"blur {number}" for number in range(14)),
+    (
+        Line("ssa", tuple(Text(f"{number}.500 ± 0.125", bold=number == 3) for number in range(14))),
+        Line("paper", tuple(Text(f"{number}.25") for number in range(14)), of_paper=True),
+    ),
+    ("a note",),
+)
+
+
+def printed(sheet, width):
+    text = io.StringIO()
+    show_sheet(sheet, Console(file=text, width=width, highlight=False, markup=False))
+    return text.getvalue()
+
+
+@pytest.mark.parametrize("width", [40, 80, 300])
+def test_no_number_is_ever_broken_and_none_is_left_out(width):
+    text = printed(WIDE, width)
+    for number in range(14):
+        assert text.count(f" {number}.500 ± 0.125") == 1
+        assert text.count(f" {number}.25\n") + text.count(f" {number}.25 ") == 1
+    assert max(map(len, text.splitlines())) <= width
+    assert (text.count("Corruptions"), text.count("a note")) == (1, 1)
+    assert text.count("  paper") == len(blocks(WIDE, width))
+
+
+def test_what_fits_is_one_block():
+    assert blocks(WIDE, 1000) == [range(14)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 200), st.lists(st.text("ab ", max_size=12), max_size=9))
+def test_blocks_are_all_columns_in_their_order(width, titles):
+    line = Line("name", tuple(Text("0.123") for _ in titles))
+    made = blocks(Sheet("", tuple(titles), (line,)), width)
+    assert [column for block in made for column in block] == list(range(len(titles)))
+    assert all(len(block) > 0 for block in made) or not titles

@@ -1,0 +1,86 @@
+import pytest
+import torch
+from sklearn.metrics import r2_score
+
+import regtta
+from helpers import small_models
+from regtta_bench.data import Domain
+from regtta_bench.paper.protocol import evaluate, what_diverged
+
+
+def problem():
+    model = small_models.mlp()
+    inputs = small_models.table(70, shift=0.8)
+    targets = inputs.sum(1, keepdim=True)
+    return model, regtta.collect(model, small_models.table(300).split(50)), Domain(inputs, targets)
+
+
+def test_both_protocols_against_the_library_and_scikit_learn():
+    model, source, target = problem()
+    outcome = evaluate(regtta.Adapter(model, regtta.SSA(k=3), source), target, batch_size=23)
+    adapter = regtta.Adapter(model, regtta.SSA(k=3), source)
+    online = torch.cat([step.predictions for step in adapter.run(target.inputs.split(23))])
+    assert outcome.scores["online"]["r2"] == pytest.approx(r2_score(target.targets, online), rel=1e-6)
+    assert outcome.scores["offline"]["r2"] == pytest.approx(
+        r2_score(target.targets, adapter.predict(target.inputs)), rel=1e-6
+    )
+    assert (outcome.learned, dict(outcome.refused), outcome.diverged) == (3, {"a batch of 1 has no variance": 1}, "")
+
+
+def test_labels_reach_the_oracle_alone():
+    model, _, target = problem()
+    outcome = evaluate(
+        regtta.Adapter(model, regtta.Oracle(lr=0.02, trainable="all", batch_norm="source")), target, batch_size=10
+    )
+    plain = evaluate(regtta.Adapter(model, regtta.Source()), target, batch_size=10)
+    assert outcome.scores["offline"]["r2"] > plain.scores["offline"]["r2"]
+    assert plain.diverged == ""  # it takes no step, and has nothing to train
+
+
+def test_what_counts_as_diverged():
+    model, source, target = problem()
+    with torch.no_grad():
+        model[4].weight[:2], model[4].bias[:2] = 0, -1
+    source = regtta.collect(model, small_models.table(300).split(50))
+    wild = evaluate(regtta.Adapter(model, regtta.SSA(k=12, clip=False), source), target, batch_size=35)
+    assert wild.diverged == "loss, every step refused"
+    adapter = regtta.Adapter(model, regtta.SSA(k=3), source)
+    steps = list(adapter.run(target.inputs.split(35)))
+    assert what_diverged(steps, {"offline": torch.zeros(2)}, adapter) == ""
+    assert what_diverged(steps, {"offline": torch.tensor([0.0, torch.nan])}, adapter) == "predictions"
+    with torch.no_grad():
+        adapter._model[4].weight[0] = torch.inf
+    assert what_diverged(steps, {"offline": torch.zeros(2)}, adapter) == "weights"
+
+
+def test_several_outputs_are_scored_one_by_one_too():
+    model, inputs = small_models.mlp(outputs=2), small_models.table(60)
+    targets = torch.stack([inputs.sum(1), inputs[:, 0]], dim=1)
+    outcome = evaluate(regtta.Adapter(model, regtta.Source()), Domain(inputs, targets), batch_size=20)
+    predictions = model(inputs)
+    for protocol in ("offline", "online"):
+        each = [scores["r2"] for scores in outcome.outputs[protocol]]
+        expected = r2_score(targets, predictions.detach(), multioutput="raw_values")
+        assert each == pytest.approx(expected.tolist(), abs=1e-5)
+    assert evaluate(regtta.Adapter(small_models.mlp(), regtta.Source()), problem()[2], batch_size=20).outputs == {}
+
+
+def test_classes_are_scored_by_accuracy_and_reach_the_oracle_as_numbers():
+    model, inputs = small_models.mlp(outputs=3), small_models.table(90)
+    target = Domain(inputs, (inputs[:, :1] > 0).float())
+    oracle = regtta.Oracle(task="classification", trainable="all", lr=0.05, batch_norm="source", steps=5)
+    learned = evaluate(regtta.Adapter(model, oracle), target, batch_size=30, task="classification")
+    plain = evaluate(regtta.Adapter(model, regtta.Source()), target, batch_size=30, task="classification")
+    right = (model(inputs).argmax(1) == target.targets[:, 0]).float().mean().item()
+    assert plain.scores["offline"]["accuracy"] == pytest.approx(right)
+    assert learned.scores["offline"]["accuracy"] > max(right, 0.8)
+    assert plain.outputs == {}
+
+
+def test_the_model_is_shown_the_view():
+    model, source, target = problem()
+    halved = Domain(target.inputs * 2, target.targets)
+    method = regtta.SSA(k=3)
+    seen = evaluate(regtta.Adapter(model, method, source), halved, batch_size=35, view=lambda inputs: inputs / 2)
+    plain = evaluate(regtta.Adapter(model, method, source), target, batch_size=35)
+    assert seen.plain() == plain.plain()

@@ -1,0 +1,360 @@
+import dataclasses
+import hashlib
+import json
+import pickle
+
+import pytest
+
+from regtta.errors import FileError
+from regtta.methods import METHODS, SSA, Source, method
+from regtta_bench.paper.experiments import EXPERIMENTS
+from regtta_bench.paper.method_configs import Arm, arm_of
+from regtta_bench.paper.settings import SETTINGS
+from regtta_bench.paper.table_specs import Cell, layout_of
+from regtta_bench.sweep import run_specs as specs_module
+from regtta_bench.sweep.run_specs import FULL, QUICK, Plan, RunSpec, Scale, check_weights, mark_of, references
+from regtta_bench.sweep.store import key_of
+from regtta_bench.training import Recipe
+
+PLAN = Plan()
+
+
+def cell_of(setting, name, column="mean", *, task="regression", options=None, score="R2"):
+    where = SETTINGS[setting]
+    return Cell(where, where.parts_of(column), score, "offline", arm_of(where, name, options, task=task), task)
+
+
+def paper_cell(label, row, column):
+    return next(c for c in layout_of(label).cells() if (c.paper.row, c.paper.column) == (row, column))
+
+
+def only_run(cell, plan=PLAN, source_seed=0, seed=0):
+    ((spec, _),) = plan.runs(cell, source_seed, seed)
+    return spec
+
+
+SPEC = only_run(cell_of("svhn", "ssa"))
+
+
+# --- keys ----------------------------------------------------------------------------------------
+
+
+def test_tables_share_the_run_of_ssa_as_it_is_by_default():
+    places = [
+        ("tab:svhn", "ssa", "R2"),
+        ("tab:svhn", "ssa", "MAE"),
+        ("tab:svhn_online", "ssa", "RMSE"),
+        ("tab:ablation_n_dims", "k=100", "svhn"),
+        ("atab:raw-feat_alignment_k", "ssa(k=100)", "svhn"),
+        ("tab:ablation_subspace_weight", "ssa(weighting=true)", "svhn"),
+        ("atab:kl-vs-2wd_svhn", "ssa(metric=kl)", "R2"),
+        ("atab:lr_variation_svhn", "R2", "lr=0.001"),
+        ("atab:bs_variation_svhn", "R2", "batch_size=64"),
+        ("tab:subspace_dim", "svhn", "ssa"),
+    ]
+    specs = {only_run(paper_cell(*place), source_seed=2, seed=1) for place in places}
+    assert len(specs) == 1
+    assert len({key_of(spec.plain()) for spec in specs}) == 1
+
+
+def test_tables_share_source_models():
+    dimensions = only_run(paper_cell("tab:subspace_dim", "svhn", "valid_dimensions"))
+    assert dimensions == only_run(paper_cell("atab:correlation_table", "correlation", "svhn"))
+    assert dimensions == only_run(
+        paper_cell("atab:classification_subspace_dim", "svhn", "regression_subspace_dimensions")
+    )
+    assert dimensions.source == SPEC.source
+    classifier = paper_cell("atab:classification_subspace_dim", "svhn", "classification_valid_dimensions")
+    accuracy = paper_cell("atab:classification_accuracy_mnist", "ssa", "accuracy")
+    assert only_run(classifier).source == only_run(accuracy).source != SPEC.source
+
+
+def test_what_differs_in_the_protocol_or_the_score_alone_is_one_run():
+    plan = Plan(seeds=1)
+    runs = plan.all_runs([layout_of("tab:utkface"), layout_of("tab:utkface_mae")])
+    assert set(plan.all_runs([layout_of("tab:utkface_online")])) < set(runs)
+    assert runs == plan.all_runs([layout_of("tab:utkface")])
+
+
+SOURCE_CHANGES = {
+    "data": "other",
+    "model": "other",
+    "objective": "dann",
+    "recipe": Recipe(epochs=99),
+    "seed": 1,
+    "variant": "female",
+    "against": "mnist",
+    "start": "0123456789abcdef",
+    "rows": 32,
+}
+RECIPE_CHANGES = {
+    "epochs": 7,
+    "batch_size": 7,
+    "lr": 0.7,
+    "weight_decay": 0.7,
+    "crop_padding": 7,
+    "photo_side": 7,
+    "colour_jitter": 0.7,
+    "resized": 7,
+    "mixed_precision": True,
+    "optimizer": "adamw",
+    "schedule": "one_cycle",
+}
+RUN_CHANGES = {"target": "other", "seed": 1, "target_rows": 16}
+METHOD_CHANGES = {
+    "k": 25,
+    "metric": "w2",
+    "weighting": False,
+    "unbiased": False,
+    "clip": True,
+    "lr": 0.7,
+    "optimizer": "sgd",
+    "batch_norm": "source",
+    "trainable": "all",
+    "steps": 2,
+    "prior": 7,
+    "window": 7,
+    "free_output": True,
+}
+
+
+def test_everything_that_a_run_is_specified_by_changes_its_key():
+    replace = dataclasses.replace
+    source, arm = SPEC.source, SPEC.arm
+    assert set(SOURCE_CHANGES) == {field.name for field in dataclasses.fields(source)}
+    assert set(RECIPE_CHANGES) == {field.name for field in dataclasses.fields(source.recipe)}
+    assert set(METHOD_CHANGES) == {field.name for field in dataclasses.fields(arm.method)}
+    assert {*RUN_CHANGES, "source", "arm"} == {field.name for field in dataclasses.fields(SPEC)}
+    changed = [
+        SPEC,
+        *(replace(SPEC, **{name: value}) for name, value in RUN_CHANGES.items()),
+        *(replace(SPEC, source=replace(source, **{name: value})) for name, value in SOURCE_CHANGES.items()),
+        *(
+            replace(SPEC, source=replace(source, recipe=replace(source.recipe, **{name: value})))
+            for name, value in RECIPE_CHANGES.items()
+        ),
+        replace(SPEC, arm=replace(arm, batch_size=8)),
+        *(
+            replace(SPEC, arm=replace(arm, method=replace(arm.method, **{name: value})))
+            for name, value in METHOD_CHANGES.items()
+        ),
+        replace(SPEC, arm=replace(arm, method=Source())),
+        RunSpec(source),
+    ]
+    assert len({key_of(spec.plain()) for spec in changed}) == len(changed)
+
+
+def test_a_run_and_its_key_are_plain_and_the_same_after_a_trip_to_another_process():
+    layouts = [layout for one in EXPERIMENTS.values() for layout in one.layouts({})]
+    specs = Plan(source_seeds=1, seeds=1).all_runs(layouts)
+    methods = {spec.arm.method.name for spec in specs if spec.arm is not None}
+    assert {"source", "ssa", "ttt", "tent+ssa", "variance_minimization", "oracle"} <= methods
+    back = pickle.loads(pickle.dumps(specs))
+    assert back == specs
+    assert [key_of(spec.plain()) for spec in back] == [key_of(spec.plain()) for spec in specs]
+    assert len({key_of(spec.plain()) for spec in specs}) == len(specs)
+    for spec in specs:
+        assert json.loads(json.dumps(spec.plain(), allow_nan=False)) == spec.plain()
+
+
+def test_the_key_of_what_is_measured_on_a_source_model_is_that_models_alone():
+    spec = only_run(paper_cell("tab:subspace_dim", "svhn", "valid_dimensions"), source_seed=2, seed=1)
+    assert (spec.target, spec.arm, spec.seed) == ("", None, 0)
+    assert spec.plain() == {"source": spec.source.plain()}
+    assert spec.source.seed == 2
+
+
+def method_key(method):
+    return key_of(dataclasses.replace(SPEC, arm=dataclasses.replace(SPEC.arm, method=method)).plain())
+
+
+def test_a_revision_changes_the_keys_of_its_method_alone(monkeypatch):
+    several = method("ssa+0.5*feature_alignment")
+    before = {name: method_key(method(name)) for name in METHODS}
+    of_sum = method_key(several)
+    assert "revision" not in json.dumps(SPEC.plain())
+    monkeypatch.setattr(SSA, "revision", 2)
+    after = {name: method_key(method(name)) for name in METHODS}
+    assert {name for name in METHODS if after[name] != before[name]} == {"ssa"}
+    assert SPEC.plain()["method"]["revision"] == 2
+    assert method_key(several) != of_sum
+    described = dataclasses.replace(SPEC, arm=dataclasses.replace(SPEC.arm, method=several)).plain()["method"]
+    assert [term.get("revision") for term in described["terms"]] == [2, None]
+    monkeypatch.setattr(SSA, "revision", 0)
+    assert {name: method_key(method(name)) for name in METHODS} == before
+
+
+def test_what_was_corrected_has_a_revision():
+    revisions = {name: cls.revision for name, cls in METHODS.items()}
+    assert {name for name, revision in revisions.items() if revision} == {"ttt", "variance_minimization", "rsd"}
+
+
+def test_the_revision_of_a_training_changes_the_keys_of_its_models_and_their_runs():
+    plain, dann = (only_run(cell_of("svhn", name)) for name in ("source", "dann"))
+    assert "revision" not in plain.source.plain()
+    assert dann.plain()["source"]["revision"] == 1
+    unrevised = {name: value for name, value in dann.source.plain().items() if name != "revision"}
+    assert dann.source.key == key_of(dann.plain()["source"])
+    assert dann.source.key != key_of(unrevised)
+
+
+# --- which runs a cell is made of ----------------------------------------------------------------
+
+
+def test_a_value_of_a_mean_is_made_of_one_run_a_part():
+    runs = PLAN.runs(cell_of("utkface", "ssa"), 0, 1)
+    assert [spec.target for spec, _ in runs] == list(SETTINGS["utkface"].parts)
+    assert [part for _, part in runs] == list(SETTINGS["utkface"].parts.values())
+    assert {spec.seed for spec, _ in runs} == {1}
+    assert len({spec.source for spec, _ in runs}) == 1
+
+
+def test_each_angle_and_gender_of_biwi_has_its_source_model_and_the_angles_at_once_share_one():
+    apart = PLAN.runs(cell_of("biwi", "ssa"), 0, 0)
+    together = PLAN.runs(cell_of("biwi-multitask", "ssa"), 0, 0)
+    assert len({spec.source for spec, _ in apart}) == len({spec for spec, _ in apart}) == 6
+    assert len({spec.source for spec, _ in together}) == len({spec for spec, _ in together}) == 2
+    assert sorted(part.output for _, part in together) == [0, 0, 1, 1, 2, 2]
+
+
+def test_the_seed_is_of_the_order_and_of_what_the_method_draws():
+    drawn = only_run(cell_of("svhn", "variance_minimization"), seed=2)
+    assert (drawn.seed, drawn.arm.method.seed) == (2, 2)
+    assert only_run(cell_of("svhn", "ssa"), seed=2).seed == 2
+
+
+@pytest.mark.parametrize("name", ["source", "dann"])
+def test_what_never_learns_is_run_once_on_each_source_model(name):
+    cell = cell_of("svhn", name)
+    assert len({only_run(cell, seed=seed) for seed in range(3)}) == 1
+    assert len({only_run(cell, source_seed=seed) for seed in range(3)}) == 3
+
+
+def test_source_models_are_those_of_the_arms_objective():
+    objectives = {name: only_run(cell_of("svhn", name)).source.objective for name in ("source", "ttt", "dann", "ssa")}
+    assert objectives == {"source": "regression", "ttt": "rotation", "dann": "dann", "ssa": "regression"}
+    assert only_run(cell_of("svhn", "ssa", task="classification")).source.objective == "classification"
+
+
+def test_dann_trains_against_each_target_and_nothing_else_does():
+    corrupted = PLAN.runs(cell_of("utkface", "dann"), 0, 0)
+    assert [spec.source.against for spec, _ in corrupted] == list(SETTINGS["utkface"].parts)
+    assert {spec.source.against for spec, _ in PLAN.runs(cell_of("utkface", "ttt"), 0, 0)} == {""}
+
+
+# --- plans ---------------------------------------------------------------------------------------
+
+
+def test_settings_have_their_own_number_of_source_models_unless_one_is_asked_for():
+    assert list(PLAN.sources(SETTINGS["california"])) == [0, 1, 2, 3, 4]
+    assert list(PLAN.sources(SETTINGS["utkface"])) == [0]
+    assert list(Plan(source_seeds=2).sources(SETTINGS["california"])) == [0, 1]
+
+
+def test_a_plan_counts_every_run_once():
+    # Eight methods that learn on 3 source models with 2 orders each, the source model and DANN once on each.
+    table = layout_of("tab:svhn")
+    learning = [row.name for row in table.rows if row.name not in ("source", "dann")]
+    specs = Plan(source_seeds=3, seeds=2).all_runs([table, table])
+    assert len(specs) == len(learning) * 3 * 2 + 2 * 3
+    assert len(set(specs)) == len(specs)
+    kinds = {spec.source for spec in specs}
+    assert len(kinds) == 3 * 3  # the shared models, TTT's and DANN's
+
+
+def test_runs_to_compare_with_are_planned_though_no_cell_shows_them():
+    sweep = layout_of("atab:lr_variation_svhn", settings={"svhn": "svhn"})
+    specs = Plan(source_seeds=1, seeds=1).all_runs([sweep])
+    assert sorted(spec.arm.method.name for spec in specs) == ["source", *["ssa"] * 5]
+    readings = layout_of("atab:california_ablation_k", options={"lr": 1e-4}, reading="gentle")
+    specs = Plan(source_seeds=1, seeds=1).all_runs([readings])
+    assert len(specs) == 7 + 2
+    assert only_run(cell_of("california", "ssa")) in specs
+
+
+def test_methods_are_compared_with_ssa_as_the_paper_has_it_and_with_the_source_model():
+    cell = paper_cell("atab:bs_variation_svhn", "R2", "batch_size=8")
+    ssa, source = references(cell)
+    assert ssa == dataclasses.replace(cell, arm=Arm(SSA(k=100, clip=False)), paper=None)
+    assert source == dataclasses.replace(cell, arm=Arm(Source()), paper=None)
+    assert {reference.group for reference in (ssa, source)} == {cell.group}
+    classifiers = references(paper_cell("atab:classification_accuracy_mnist", "tent", "accuracy"))
+    assert [reference.arm.objective for reference in classifiers] == ["classification"] * 2
+    assert classifiers[0].arm.method.weighting is False
+    assert references(paper_cell("tab:subspace_dim", "svhn", "valid_dimensions")) == ()
+
+
+# --- scales --------------------------------------------------------------------------------------
+
+
+def test_the_full_scale_changes_nothing():
+    for setting in SETTINGS.values():
+        assert FULL.recipe(setting.recipe) == setting.recipe
+        for name in ("ssa", "variance_minimization", "tent+ssa", "feature_alignment"):
+            assert FULL.arm(arm_of(setting, name)) == arm_of(setting, name)
+
+
+def test_a_scale_makes_all_of_it_smaller_and_nothing_larger():
+    scale = Scale(train_rows=32, target_rows=16, epochs=2, batch_size=8, photo_side=64, views=4, k=6)
+    assert scale.recipe(Recipe(photo_side=224, lr=0.3)) == Recipe(photo_side=64, lr=0.3, epochs=2, batch_size=8)
+    assert scale.recipe(Recipe()).photo_side == 0
+    svhn = SETTINGS["svhn"]
+    assert scale.arm(arm_of(svhn, "ssa")) == arm_of(svhn, "ssa", {"k": 6, "batch_size": 8})
+    small = arm_of(svhn, "ssa", {"k": 3, "batch_size": 4})
+    assert scale.arm(small) == small
+    every = arm_of(svhn, "feature_alignment", {"k": None})
+    assert scale.arm(every).method.k is None
+    assert scale.arm(arm_of(svhn, "feature_alignment")).method.k == 6
+    assert scale.arm(arm_of(svhn, "variance_minimization")).method.views == 4
+    total = scale.arm(arm_of(svhn, "tent+ssa")).method
+    assert (total.terms[0], total.terms[1].k, total.name) == (arm_of(svhn, "tent").method, 6, "tent+ssa")
+    automatic = Arm(SSA(k="auto"))
+    assert scale.arm(automatic).method == SSA(k="auto")
+
+
+def test_a_scaled_run_is_another_run_on_another_source_model():
+    full, quick = (
+        only_run(cell_of("utkface", "ssa", "fog")),
+        only_run(cell_of("utkface", "ssa", "fog"), Plan(scale=QUICK)),
+    )
+    assert (quick.source.rows, quick.target_rows) == (QUICK.train_rows, QUICK.target_rows)
+    assert (full.source.rows, full.target_rows) == (0, 0)
+    assert quick.source.key != full.source.key
+    measured = only_run(paper_cell("tab:subspace_dim", "svhn", "valid_dimensions"), Plan(scale=QUICK))
+    assert (measured.source.rows, measured.target_rows) == (QUICK.train_rows, 0)
+
+
+# --- weights -------------------------------------------------------------------------------------
+
+
+def test_weights_mark_the_models_that_start_from_them(tmp_path):
+    path = tmp_path / "imagenet.pth"
+    path.write_bytes(b"weights")
+    mark = hashlib.sha256(b"weights").hexdigest()[:16]
+    assert mark_of(path) == mark
+    plan = Plan(weights={"resnet50": path})
+    assert only_run(cell_of("utkface", "ssa", "fog"), plan).source.start == mark
+    assert only_run(cell_of("svhn", "ssa"), plan).source.start == "random"
+    path.write_bytes(b"others")
+    assert only_run(cell_of("utkface", "ssa", "fog"), plan).source.start != mark
+
+
+def test_weights_that_cannot_be_read_are_refused(tmp_path):
+    for path in (tmp_path / "absent.pth", tmp_path):
+        with pytest.raises(FileError, match="cannot be read"):
+            check_weights({"resnet50": path})
+    with pytest.raises(FileError, match="resnet26 does not support pretrained .* resnet50, vit_b16"):
+        check_weights({"resnet26": tmp_path / "any.pth"})
+    path = tmp_path / "there.pth"
+    path.write_bytes(b"weights")
+    check_weights({"resnet50": path, "vit_b16": path})
+
+
+def test_a_file_of_weights_is_read_once_however_many_runs_start_from_it(tmp_path):
+    path = tmp_path / "weights.pth"
+    path.write_bytes(b"weights")
+    before = specs_module._digest.cache_info().misses
+    runs = Plan(weights={"resnet50": path}).all_runs(EXPERIMENTS["biwi"].layouts({}))
+    assert len(runs) > 100
+    assert {run.source.start for run in runs} == {mark_of(path)}
+    assert specs_module._digest.cache_info().misses == before + 1

@@ -1,0 +1,60 @@
+import json
+import logging
+
+import pytest
+
+from regtta.errors import FileError, ForeignFileError
+from regtta_bench.sweep.store import RunStore, key_of
+
+SPEC = {"data": "california", "method": {"type": "SSA", "k": 10}, "seed": 0}
+
+
+def test_a_key_sees_every_value_and_no_order():
+    assert key_of(SPEC) == key_of(dict(reversed(SPEC.items())))
+    assert key_of(SPEC) != key_of(SPEC | {"seed": 1})
+    assert key_of(SPEC) != key_of(SPEC | {"method": {"type": "SSA", "k": 11}})
+    with pytest.raises(ValueError, match="JSON compliant"):
+        key_of({"lr": float("nan")})
+
+
+def test_runs_are_found_again(tmp_path):
+    store = RunStore(tmp_path / "runs.jsonl")
+    assert SPEC not in store
+    store.add(SPEC, {"r2": 0.5})
+    store.add(SPEC | {"seed": 1}, {"r2": 0.6})
+    again = RunStore(tmp_path / "runs.jsonl")
+    assert SPEC in again
+    assert SPEC | {"seed": 2} not in again
+    assert [record["result"]["r2"] for record in again] == [0.5, 0.6]
+    assert next(iter(again))["specification"] == SPEC
+
+
+def test_a_file_cut_at_any_byte_of_its_last_line_loses_that_run_alone(tmp_path, caplog):
+    path = tmp_path / "runs.jsonl"
+    store = RunStore(path)
+    store.add(SPEC, {"r2": 0.5})
+    first = path.read_bytes()
+    store.add(SPEC | {"seed": 1}, {"r2": 0.6})
+    whole = path.read_bytes()
+    for length in range(len(first), len(whole) - 1):
+        path.write_bytes(whole[:length])
+        with caplog.at_level(logging.WARNING, "regtta"):
+            cut = RunStore(path)
+        assert SPEC in cut
+        assert SPEC | {"seed": 1} not in cut
+        cut.add(SPEC | {"seed": 1}, {"r2": 0.6})
+        assert path.read_bytes() == whole
+    assert "ends in an incomplete line" in caplog.text
+
+
+def test_files_that_are_none(tmp_path):
+    path = tmp_path / "runs.jsonl"
+    path.write_text('{"a": 1}\n')
+    with pytest.raises(ForeignFileError, match="line 1, is not a record of a run"):
+        RunStore(path)
+    path.write_text("what\n" + json.dumps({"key": 1}) + "\n")
+    with pytest.raises(ForeignFileError, match="line 1, is not JSON"):
+        RunStore(path)
+    store = RunStore(tmp_path / "absent" / "runs.jsonl")
+    with pytest.raises(FileError, match="Could not write"):
+        store.add(SPEC, {})

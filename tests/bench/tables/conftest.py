@@ -1,0 +1,1 @@
+from helpers.report_fixtures import reports  # noqa: F401

@@ -1,0 +1,196 @@
+"""The committed results: every number of them can be made again from the committed lines of their runs."""
+
+import csv
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from benchmarks.speed import record as speed_record
+from benchmarks.speed.figures import figures_of
+from benchmarks.speed.rendering import page
+from benchmarks.speed.running import PAGE
+from regtta_bench.cli.reproduce import ReproduceOptions, reproduce
+from regtta_bench.label_shift.label_shift_tables import tables_of
+from regtta_bench.label_shift.study import read_lines
+from regtta_bench.stress.stress_settings import SETTINGS
+from regtta_bench.stress.stress_tables import table_files
+from regtta_bench.sweep.store import RunStore
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "results"
+NAMES = sorted(path.name for path in RESULTS.iterdir() if (path / "runs.jsonl").exists())
+
+
+class Silent:
+    def begun(self, runs, found):
+        pytest.fail("nothing is to be run")
+
+    training = ran = begun
+
+
+def test_there_are_results():
+    assert NAMES == ["california", "svhn-subset"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_committed_tables_are_those_of_the_committed_lines(name, tmp_path):
+    shutil.copy(RESULTS / name / "runs.jsonl", tmp_path)
+    reproduce(ReproduceOptions(names=(name,), out=tmp_path, tables_only=True), Silent())
+    for ending in ("md", "csv", "tex"):
+        assert (tmp_path / f"{name}.{ending}").read_text() == (RESULTS / name / f"{name}.{ending}").read_text()
+
+
+# Rows whose committed runs are of an older revision of the method or its training: to be made again on a GPU.
+OUTDATED = {"california": set(), "svhn-subset": {"dann", "ttt", "variance_minimization", "rsd"}}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_number_is_there(name):
+    with (RESULTS / name / f"{name}.csv").open() as file:
+        lines = list(csv.DictReader(file))
+    assert {line["row"] for line in lines if line["missing"] != "0"} == OUTDATED[name]
+    page = (RESULTS / name / f"{name}.md").read_text()
+    assert "not run" not in page  # what an older revision made is called by its name
+    assert "missing" not in page
+    assert all(line["smoke"] == "False" for line in lines)
+    assert {(line["source_models"], line["seeds"]) for line in lines} == {("5", "3")}
+
+
+def numbers(name, table, column):
+    with (RESULTS / name / f"{name}.csv").open() as file:
+        lines = [line for line in csv.DictReader(file) if (line["table"], line["column"]) == (table, column)]
+    return {line["row"]: line for line in lines}
+
+
+def shown(line):
+    """A number as the README has it: ours and, where there is one, the paper's."""
+    ours = f"{float(line['mean']):.3f}" if line["mean"] else "diverged" if line["missing"] == "0" else "outdated"
+    paper = f" ({float(line['paper_mean']):.3f})" if line["paper_mean"] else " (–)" if line["paper_table"] else ""
+    return (ours + paper).replace("-", "−")
+
+
+def test_the_readme_shows_these_numbers():
+    text = (ROOT / "README.md").read_text()
+    (table,) = re.findall(r"\| offline R².*?\n\n", text, re.DOTALL)
+    cells = [[cell.strip() for cell in row.split("|")[1:-1]] for row in table.strip().splitlines()[2:]]
+    rows = {name: values for name, *values in cells}
+    columns = [numbers("california", "california", "R² (↑)"), numbers("svhn-subset", "svhn-subset", "R² (↑)")]
+    names = {
+        "Source": "source",
+        "BN-adapt": "bn_adapt",
+        "Prototype": "prototype",
+        "FR": "feature_restoration",
+        "VM": "variance_minimization",
+        "RSD": "rsd",
+        "TTT, own source models": "ttt",
+        "DANN, own source models": "dann",
+        "naive alignment": "feature_alignment",
+        "**SSA**": "ssa",
+        "SSA, learning rate 1e-4": "ssa, affine 1e-4",
+        "Oracle (labels)": "oracle",
+    }
+    assert rows.keys() == names.keys()
+    for title, cells in rows.items():
+        expected = [shown(column[names[title]]) if names[title] in column else "" for column in columns]
+        assert cells == expected, title
+
+
+# --- speed -----------------------------------------------------------------------------------------------------------
+
+SPEED = sorted(path.parent for path in RESULTS.glob(f"speed/*/{speed_record.FILE}"))
+
+
+@pytest.mark.parametrize("folder", SPEED, ids=lambda folder: folder.name)
+def test_the_page_on_speed_is_what_its_json_says(folder):
+    record = speed_record.read(folder / speed_record.FILE)
+    assert not record.made_with["quick"]
+    assert (folder / PAGE).read_text(encoding="utf-8") == page(record)
+    assert {path.name for path in folder.iterdir()} == {speed_record.FILE, PAGE, *figures_of(record)}
+
+
+# --- label shift -----------------------------------------------------------------------------------------------------
+
+LABEL_SHIFT = RESULTS / "label-shift"
+STUDIED = ("demo", "california")
+
+
+@pytest.mark.parametrize("name", STUDIED)
+def test_the_committed_tables_of_label_shift_are_those_of_the_committed_lines(name):
+    for file, text in tables_of(read_lines(LABEL_SHIFT / f"{name}.jsonl")).items():
+        assert (LABEL_SHIFT / file).read_text(encoding="utf-8") == text, file
+
+
+def label_shift_table(name, table):
+    with (LABEL_SHIFT / f"{name}-{table}.csv").open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def rows_under(heading):
+    """The cells of the first table under a heading of the page, without its title row."""
+    page = (ROOT / "docs" / "label-shift.md").read_text(encoding="utf-8")
+    part = page.split(f"## {heading}\n")[1]
+    lines = re.findall(r"(?:^\|.*\n)+", part, re.MULTILINE)[0].strip().splitlines()
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines[2:]]
+
+
+def area(name, question, signal):
+    rows = label_shift_table(name, "roc")
+    (row,) = [r for r in rows if (r["question"], r["signal"], r["models"], r["n"]) == (question, signal, "all", "all")]
+    return f"{float(row['auc']):.3f} ({float(row['found_at_5_percent']):.0%})"
+
+
+def test_the_page_on_label_shift_shows_these_areas():
+    rows = rows_under("What tells them apart")
+    assert len(rows) >= 6
+    for question, signal, *cells in rows:
+        assert cells == [area(name, question, signal) for name in STUDIED], (question, signal)
+
+
+def test_the_page_on_label_shift_shows_these_verdicts():
+    for kind, samples, *cells in rows_under("The verdict"):
+        for name, cell in zip(STUDIED, cells, strict=True):
+            (row,) = [
+                r
+                for r in label_shift_table(name, "verdicts")
+                if (r["kind"], r["n"], r["models"]) == (kind, samples, "second half")
+            ]
+            shares = [f"{float(row[verdict]):.0%}" for verdict in ("none", "inputs", "labels", "both or unclear")]
+            assert cell == " / ".join(shares), (kind, samples, name)
+
+
+def test_the_page_on_label_shift_shows_these_scores():
+    for stream, *cells in rows_under("The cautious mode"):
+        arms = ("Source", "SSA, BN batch", "SSA, BN source", "output free, BN source", "SSA guarded by SAFE")
+        found = {r["arm"]: r for r in label_shift_table("california", "caution") if r["stream"] == stream}
+        assert cells == [f"{float(found[arm]['mean']):.3f}".replace("-", "−") for arm in arms], stream
+
+
+@pytest.mark.parametrize("name", sorted(SETTINGS))
+def test_the_tables_of_streams_are_those_of_the_committed_lines(name):
+    folder = RESULTS / "stress" / name
+    files = table_files(list(RunStore(folder / "runs.jsonl")), name)
+    assert {path.name for path in folder.iterdir()} == {*files, "runs.jsonl", f"{name}.png", f"{name}.svg"}
+    for file, text in files.items():
+        assert (folder / file).read_text() == text, file
+
+
+def safety(name):
+    with (RESULTS / "stress" / name / f"{name}-safety.csv").open() as file:
+        return [row for row in csv.DictReader(file) if row["guards"] == "safe"]
+
+
+def test_the_pages_on_guards_say_what_the_tables_say():
+    text = (ROOT / "docs" / "guards.md").read_text()
+    missed = {name: [row for row in safety(name) if row["met"] != "True"] for name in sorted(SETTINGS)}
+    assert not missed["demo"]
+    assert not missed["california"]
+    assert {row["kind"] for row in missed["svhn-subset"]} == {"iid"}
+    counts = [len(safety(name)) for name in ("demo", "california", "svhn-subset")]
+    assert [f"none of {counts[0]}", f"none of {counts[1]}"] == re.findall(r"none of \d+", text)
+    assert f"{len(missed['svhn-subset'])} of {counts[2]} on" in " ".join(text.split())
+    worst = {row["method"]: float(row["worst"]) for row in safety("svhn-subset") if row["kind"] == "iid"}
+    for method, words in {"ssa": "SSA loses up to {:.3f}", "bn_adapt": "BN-adapt {:.3f}"}.items():
+        assert words.format(-worst[method]) in text
+    assert f"({worst['ssa_window']:+.3f} at the worst)" in text

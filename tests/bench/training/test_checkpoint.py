@@ -1,0 +1,102 @@
+import dataclasses
+
+import pytest
+import torch
+
+from helpers import small_models
+from regtta.errors import ForeignFileError
+from regtta_bench.data import Domain
+from regtta_bench.training import Checkpoint, Recipe, train
+from regtta_bench.training.loop import Trained
+from regtta_bench.training.objectives import AdversarialObjective, RotationObjective
+
+RECIPE = Recipe(epochs=5, batch_size=16, lr=1e-2, crop_padding=2)
+ONE_CYCLE = dataclasses.replace(RECIPE, optimizer="adamw", schedule="one_cycle")
+
+
+class StoppedError(Exception):
+    pass
+
+
+def objective(kind):
+    if kind == "dann":
+        return AdversarialObjective("9", 10, small_models.images(40, seed=5), recipe=RECIPE, seed=1)
+    return RotationObjective("9", 10, seed=1) if kind == "rotation" else None
+
+
+def trained(kind, checkpoint=None, stop_after=None):
+    images = small_models.images(50)
+
+    def advance(done, of):
+        assert of == RECIPE.epochs
+        if done == stop_after:
+            raise StoppedError
+
+    source = Domain(images, images.mean(dim=(1, 2, 3)).unsqueeze(1))
+    beside = objective(kind)
+    recipe = ONE_CYCLE if kind == "one cycle" else RECIPE
+    model = train(small_models.cnn(), source, recipe, seed=3, objective=beside, advance=advance, checkpoint=checkpoint)
+    parts = [model, *(beside.modules if beside else [])]
+    return [value for part in parts for value in part.state_dict().values()]
+
+
+@pytest.mark.parametrize("kind", ["regression", "one cycle", "rotation", "dann"])
+def test_a_stopped_training_goes_on_bit_for_bit(kind, tmp_path):
+    path = tmp_path / "partial.pt"
+    with pytest.raises(StoppedError):
+        trained(kind, Checkpoint(path, every=0), stop_after=3)
+    assert path.exists()
+    resumed = trained(kind, Checkpoint(path, every=0))
+    whole = trained(kind)
+    assert all(torch.equal(a, b) for a, b in zip(resumed, whole, strict=True))
+    assert not path.exists()
+
+
+def test_it_goes_on_where_it_stood_and_not_from_the_start(tmp_path):
+    path, epochs = tmp_path / "partial.pt", []
+    with pytest.raises(StoppedError):
+        trained("regression", Checkpoint(path, every=0), stop_after=3)
+    source = Domain(small_models.images(50), torch.ones(50, 1))
+    train(
+        small_models.cnn(),
+        source,
+        RECIPE,
+        seed=3,
+        advance=lambda done, of: epochs.append(done),
+        checkpoint=Checkpoint(path),
+    )
+    assert epochs == [4, 5]
+
+
+def test_nothing_is_written_before_its_time(tmp_path):
+    path = tmp_path / "partial.pt"
+    with pytest.raises(StoppedError):
+        trained("regression", Checkpoint(path, every=3600), stop_after=4)
+    assert not path.exists()
+
+
+def test_a_file_that_is_no_state_of_this_training_is_refused(tmp_path):
+    path = tmp_path / "partial.pt"
+    path.write_bytes(b"not a state")
+    with pytest.raises(ForeignFileError, match="Remove it to train from the start"):
+        trained("regression", Checkpoint(path))
+    torch.save({"epochs": 2, "trained": {"modules": [small_models.mlp().state_dict()]}}, path)
+    with pytest.raises(ForeignFileError, match="Remove it to train from the start"):
+        trained("regression", Checkpoint(path))
+
+
+class Runs:
+    def __reduce__(self):
+        return (pytest.fail, ("a pickle was run",))
+
+
+def test_a_pickle_in_its_place_is_refused_and_never_run(tmp_path):
+    path = tmp_path / "partial.pt"
+    torch.save({"epochs": 2, "trained": Runs()}, path)
+    with pytest.raises(ForeignFileError, match="Remove it to train from the start"):
+        trained("regression", Checkpoint(path))
+
+
+def test_without_a_file_it_begins_at_the_beginning(tmp_path):
+    state = Trained((), torch.optim.SGD(small_models.mlp().parameters()), torch.Generator(), torch.device("cpu"))
+    assert Checkpoint(None).resume(state) == Checkpoint(tmp_path / "none.pt").resume(state) == 0

@@ -1,0 +1,34 @@
+import pytest
+
+from regtta.cli.error_messages import missing_extra, one_line
+from regtta.errors import RegttaError
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("Leave head= out, or collect", "Leave --head out, or collect"),
+        ("allow_mismatch=True goes on", "--allow-mismatch goes on"),
+        ("no inputs=<key> was given. Pass inputs=<key>;", "no --inputs KEY was given. Pass --inputs KEY;"),
+        ("inputs='x' names a key. Leave inputs= out", "--inputs 'x' names a key. Leave --inputs out"),
+        ('k="auto" takes the rank', "--set k=auto takes the rank"),
+        ("k=None takes all", "--set k=none takes all"),
+        ("overhead= stays, ahead=<name>", "overhead= stays, ahead=<name>"),
+        ("two\n  lines", "two lines"),
+        ("there. Or pass download=True; on the command line, --download.", "there. Or pass --download."),
+        ("Or call fetch_california on that folder; on the command line, --download.", "Or pass --download."),
+        ("No folder of data sets was named. Pass one, or", "No folder of data sets was named. Pass --data DIR, or"),
+    ],
+)
+def test_the_words_of_the_command_line(message, expected):
+    assert one_line(RegttaError(message)) == expected
+
+
+def test_extras_are_told_apart():
+    def lacking(name: str) -> str | None:
+        return missing_extra(ModuleNotFoundError(f"No module named {name!r}", name=name))
+
+    assert 'pip install "regtta[cli]"' in str(lacking("pyarrow.parquet"))
+    assert 'pip install "regtta[experiments]"' in str(lacking("sklearn.linear_model"))
+    assert lacking("pandasaurus") is None
+    assert missing_extra(ModuleNotFoundError("nameless")) is None

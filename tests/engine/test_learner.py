@@ -1,0 +1,281 @@
+"""A step that is refused or breaks off leaves weights, buffers, optimizer, rule and counts as if it had never been."""
+
+import functools
+import random
+
+import pytest
+import torch
+from torch import nn
+
+import regtta
+from helpers import small_models
+from methods.test_conformance import Case
+from regtta.guards import FiniteStep, Guard, Keep, Rollback
+
+
+class Pattern(Guard):
+    """Refuses the steps of the given numbers, counted over all that it is asked about."""
+
+    def __init__(self, numbers=()):
+        object.__setattr__(self, "numbers", set(numbers))
+        object.__setattr__(self, "asked", 0)
+
+    def after_step(self, outcome):
+        object.__setattr__(self, "asked", self.asked + 1)
+        return "by the pattern" if self.asked - 1 in self.numbers else None
+
+
+class Odd(torch.optim.Optimizer):
+    """Keeps lists, strings and nested tensors as its state, and halves its learning rate as it goes."""
+
+    def __init__(self, params, lr):
+        super().__init__(params, {"lr": lr, "history": []})
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is None:
+                    continue
+                state = self.state[p]
+                state["norms"] = [*state.get("norms", []), float(p.grad.norm())]
+                state["mode"] = "odd" if state.get("mode") != "odd" else "even"
+                state.setdefault("buffers", {"slow": torch.zeros_like(p)})["slow"].add_(p.grad)
+                p.add_(state["buffers"]["slow"], alpha=-group["lr"])
+            group["lr"] *= 0.9
+            group["history"].append(group["lr"])
+
+
+OPTIMIZERS = {
+    "adam": "adam",
+    "adamw": "adamw",
+    "sgd": "sgd",
+    "rmsprop": "rmsprop",
+    "momentum": functools.partial(torch.optim.SGD, momentum=0.9),
+    "amsgrad": functools.partial(torch.optim.Adam, amsgrad=True),
+    "nadam": torch.optim.NAdam,
+    "odd": Odd,
+}
+MODELS = {"bn_adapt": "cnn", "ttt": "cnn", "variance_minimization": "cnn"}
+
+
+def assert_same(a, b, where=""):
+    if isinstance(a, dict):
+        assert a.keys() == b.keys(), where
+        for key in a:
+            assert_same(a[key], b[key], f"{where}/{key}")
+    elif isinstance(a, list | tuple):
+        assert len(a) == len(b), where
+        for index, (x, y) in enumerate(zip(a, b, strict=True)):
+            assert_same(x, y, f"{where}/{index}")
+    elif isinstance(a, torch.Tensor):
+        assert torch.equal(a, b), where
+    else:
+        assert a == b, where
+
+
+def learner_of(adapter):
+    return adapter.state_dict()["learner"] | {"learned": adapter.state_dict()["learned"]}
+
+
+def check_vetoes(name, vetoed, *, kind=None, batches=7, size=12, **options):
+    """An adapter whose steps of some batches are refused equals one that never saw those batches."""
+    kind = kind or MODELS.get(name, "mlp")
+    case = Case(name, kind, 3 if name == "tent" else 1, **options)
+    refused, spared = case.adapter(guards=[Pattern(vetoed)]), case.adapter(guards=[Pattern()])
+    vetoes = 0
+    for x in case.stream(batches, size):
+        before = refused.predict(x)
+        step = case.adapt(refused, x)
+        if step.diagnostics.verdict.reason == "by the pattern":
+            vetoes += 1
+            assert torch.equal(step.predictions, before)
+        else:
+            same = case.adapt(spared, x)
+            assert torch.equal(step.predictions, same.predictions)
+            assert step.diagnostics == same.diagnostics
+        assert_same(learner_of(refused), learner_of(spared))
+    assert vetoes == len(vetoed)
+    assert not any(module.training for module in refused._model.modules())
+
+
+def some(seed, of=7):
+    return set(random.Random(seed).sample(range(of), 3))
+
+
+@pytest.mark.parametrize("name", [name for name in regtta.METHODS if name != "source"])
+@pytest.mark.parametrize("vetoed", [{0}, some(1), some(2) | {0, 1}])
+def test_every_method(name, vetoed):
+    check_vetoes(name, vetoed)
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("vetoed", [{0, 1, 4}, {2, 3, 6}])
+def test_every_optimizer(optimizer, vetoed):
+    check_vetoes("ssa", vetoed, optimizer=OPTIMIZERS[optimizer], lr=0.01)
+
+
+@pytest.mark.parametrize("mode", ["batch", "debiased", "blended", "source"])
+@pytest.mark.parametrize("trainable", ["affine", "extractor", "all"])
+def test_every_batch_norm_mode_and_what_moves(mode, trainable):
+    for name in ("ssa", "oracle"):
+        check_vetoes(name, some(hash((len(mode), len(trainable)))), batch_norm=mode, trainable=trainable, lr=0.01)
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_windows_and_blends_of_small_batches(size):
+    """The window's memory and the blend's counts are taken back too."""
+    check_vetoes("ssa", {0, 4, 5}, kind="mlp", batches=16, size=size, window=4, batch_norm="blended", prior=2)
+
+
+def test_a_model_without_batch_norm():
+    check_vetoes("ssa", {1, 2, 5}, kind="vit", trainable="extractor")
+
+
+def test_an_optimizer_that_adds_options_to_its_groups():
+    class Counting(torch.optim.SGD):
+        def step(self, closure=None):
+            super().step()
+            for group in self.param_groups:
+                group["turns"] = group.get("turns", 0) + 1
+
+    check_vetoes("ssa", {0, 1}, optimizer=Counting)
+
+
+# --- what breaks off -------------------------------------------------------------------------------
+
+
+def in_forward(adapter, error):
+    def burst(*_):
+        raise error
+
+    return adapter._model[5].register_forward_hook(burst)
+
+
+def in_backward(adapter, error):
+    def attach(module, args, out):
+        if out.requires_grad:
+
+            def burst(_):
+                raise error
+
+            out.register_hook(burst)
+
+    return adapter._model[2].register_forward_hook(attach)
+
+
+class _Handle:
+    def __init__(self, undo):
+        self.remove = undo
+
+
+def in_rule(adapter, error):
+    rule = adapter._stream.learner.rule
+    original = rule.update
+
+    def burst(batch):
+        original(batch)  # whatever the rule has already remembered must be forgotten
+        raise error
+
+    rule.update = burst
+    return _Handle(lambda: rule.__dict__.pop("update"))
+
+
+def in_optimizer(adapter, error):
+    learner = adapter._stream.learner
+    original = learner._descend
+
+    def burst():
+        original()
+        raise error
+
+    learner._descend = burst
+    return _Handle(lambda: setattr(learner, "_descend", original))
+
+
+@pytest.mark.parametrize("place", [in_forward, in_backward, in_rule, in_optimizer], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("error", [RuntimeError("out of memory"), KeyboardInterrupt()], ids=lambda e: type(e).__name__)
+@pytest.mark.parametrize("options", [{}, {"batch_norm": "debiased"}, {"batch_norm": "blended", "window": 20}], ids=str)
+def test_what_breaks_off_costs_nothing(place, error, options):
+    case = Case("ssa", "mlp", 1, lr=0.01, trainable="extractor", **options)
+    broken, spared = case.adapter(), case.adapter()
+    *stream, bad = case.stream(6)
+    for x in stream[:3]:
+        assert torch.equal(broken.adapt(x).predictions, spared.adapt(x).predictions)
+    handle = place(broken, error)
+    for _ in range(2):
+        with pytest.raises(type(error)):
+            broken.adapt(bad)
+    handle.remove()
+    assert_same(broken.state_dict() | {"begun": ""}, spared.state_dict() | {"begun": ""})
+    assert not any(module.training for module in broken._model.modules())
+    assert not any(module._forward_pre_hooks for module in broken._model.modules())
+    for x in stream[3:]:
+        a, b = broken.adapt(x), spared.adapt(x)
+        assert torch.equal(a.predictions, b.predictions)
+        assert a.diagnostics == b.diagnostics
+
+
+# --- several steps a batch -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ruling", [Keep(), Rollback("enough", "source")], ids=["keep", "rollback"])
+def test_rulings_on_later_steps_of_a_batch_are_carried_out(ruling):
+    """``HealthCheck(every=8)`` with two steps a batch only ever speaks at a second step."""
+
+    class Second(Pattern):
+        def after_step(self, outcome):
+            super().after_step(outcome)
+            return ruling if self.asked == 2 else None
+
+    case = Case("ssa", "mlp", 1, steps=2)
+    adapter = case.adapter(guards=[Second()])
+    step = adapter.adapt(case.stream(1)[0])
+    assert bool(adapter.state_dict()["good"]) == isinstance(ruling, Keep)
+    assert step.diagnostics.verdict.returned == ("" if isinstance(ruling, Keep) else "source")
+
+
+def test_a_batch_enters_the_window_once_however_many_steps():
+    case = Case("ssa", "mlp", 1, steps=3, window=16, batch_norm="source")
+    adapter = case.adapter()
+    for x in case.stream(8, 1):
+        adapter.adapt(x)
+    assert len(adapter.state_dict()["learner"]["rule"]["past"]) == 8
+
+
+# --- what is not finite ----------------------------------------------------------------------------
+
+
+class Square(nn.Module):
+    def forward(self, x):
+        return x**2
+
+
+def test_one_overflow_while_the_window_fills_does_not_end_all_learning():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(5, 8), Square(), nn.LayerNorm(8), nn.Linear(8, 8), nn.Linear(8, 1))
+    source = regtta.collect(model, small_models.table(400).split(50))
+    adapter = regtta.Adapter(model, regtta.SSA(k=4, window=32), source)
+    adapter.adapt(torch.full((1, 5), 1e30))  # finite, but not its square
+    learned = [adapter.adapt(x).diagnostics.verdict.learned for x in small_models.table(200, seed=4).split(4)]
+    assert any(learned)
+
+
+def test_an_overflow_does_not_end_up_in_the_running_statistics():
+    case = Case("bn_adapt", "mlp", 1)
+    adapter = case.adapter()
+    x = case.stream(1)[0].clone()
+    x[0] = 3e38
+    adapter.adapt(x)
+    assert adapter.predict(case.stream(1)[0]).isfinite().all()
+
+
+@pytest.mark.parametrize("mode", ["batch", "debiased", "blended"])
+def test_an_overflow_costs_a_gradient_method_nothing(mode):
+    case = Case("ssa", "mlp", 1, batch_norm=mode)
+    adapter = case.adapter(guards=[FiniteStep()])
+    x = case.stream(1)[0].clone()
+    x[0] = 3e38
+    state = learner_of(adapter)
+    assert adapter.adapt(x).diagnostics.verdict.reason == "the loss is not finite"
+    assert_same(learner_of(adapter), state)

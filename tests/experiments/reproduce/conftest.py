@@ -1,9 +1,0 @@
-import pytest
-
-from experiments.reproduce.sweeping import tools_in
-
-
-@pytest.fixture
-def california_tools(tmp_path):
-    """What a tiny sweep works with."""
-    return tools_in(tmp_path)

@@ -1,0 +1,1 @@
+"""What tests share: small models and streams, made-up data sets, processes, faults."""

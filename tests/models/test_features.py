@@ -1,0 +1,315 @@
+import pytest
+import timm
+import torch
+import torchvision
+from torch import nn
+
+import regtta
+from helpers import small_models
+from regtta.errors import BatchError, HeadError, ModelError
+from regtta.models.features import FeatureModel, find_head, model_device, run_model, without_features
+
+
+class Custom(nn.Module):
+    """A head with a name of its own, an unused linear, and one that runs after it on the side."""
+
+    def __init__(self, finish) -> None:
+        super().__init__()
+        self.unused = nn.Linear(4, 1)
+        self.body = nn.Linear(5, 4)
+        self.score = nn.Linear(4, 1)
+        self.side = nn.Linear(4, 7)
+        self.finish = finish
+
+    def forward(self, x):
+        z = self.body(x).relu()
+        y = self.score(z)
+        self.side(z)
+        return self.finish(y)
+
+
+FAMILIES = {
+    "timm resnet": (lambda: timm.create_model("resnet10t", num_classes=1), 64, "fc"),
+    "timm efficientnet": (
+        lambda: timm.create_model("efficientnet_lite0", num_classes=1, drop_rate=0.2),
+        64,
+        "classifier",
+    ),
+    "timm convnext": (lambda: timm.create_model("convnext_atto", num_classes=2), 64, "head.fc"),
+    "timm vit": (
+        lambda: timm.create_model("vit_tiny_patch16_224", img_size=32, num_classes=1, drop_rate=0.1),
+        32,
+        "head",
+    ),
+    "torchvision resnet": (lambda: torchvision.models.resnet18(num_classes=1), 64, "fc"),
+    "torchvision efficientnet": (
+        lambda: torchvision.models.efficientnet_b0(num_classes=3),
+        64,
+        "classifier.1",
+    ),
+    "torchvision convnext": (lambda: torchvision.models.convnext_tiny(num_classes=1), 64, "classifier.2"),
+    "torchvision vit": (
+        lambda: torchvision.models.VisionTransformer(32, 16, 2, 2, 48, 96, dropout=0.1, num_classes=1),
+        32,
+        "heads.head",
+    ),
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_finds_the_head_of_every_family_and_its_features_make_the_output(family):
+    make, size, name = FAMILIES[family]
+    model = make().train()
+    before = small_models.frozen_view(model)
+    inputs = torch.randn(3, 3, size, size)
+    assert find_head(model, inputs) == name
+    small_models.assert_untouched(before, model)
+
+    model.eval()
+    with torch.no_grad():
+        forward = FeatureModel(model, name)(inputs)
+        head = model.get_submodule(name)
+        again = forward.features @ head.weight.T + head.bias
+    assert forward.features.shape == (3, head.in_features)
+    torch.testing.assert_close(again, forward.outputs)
+    small_models.assert_untouched(before, model.train())
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_adapts_by_its_own_norm_layers(family):
+    make, size, name = FAMILIES[family]
+    torch.manual_seed(0)
+    images = torch.rand(24, 3, size, size)
+    # Untrained BatchNorm has statistics of nothing, and features that vanish through it.
+    model = small_models.settle(make(), images[:8])
+    source = regtta.collect(model, images.split(8))
+    assert source.head == name
+    adapter = regtta.Adapter(model, regtta.SSA(k=3), source)
+    steps = list(adapter.run((images[:12] * 0.5).split(6)))
+    assert all(step.diagnostics.verdict.learned for step in steps)
+    moved = [n for n, p in adapter.export().named_parameters() if not torch.equal(p, model.get_parameter(n))]
+    assert moved
+    assert not [n for n in moved if n.startswith(name)]
+
+
+@pytest.mark.parametrize(
+    "finish",
+    [
+        lambda y: y,
+        lambda y: y.squeeze(-1),
+        lambda y: y.flatten(),
+        lambda y: y.unsqueeze(-1),
+        lambda y: y.clone(),
+    ],
+    ids=["plain", "squeezed", "flattened", "unsqueezed", "copied"],
+)
+def test_finds_the_head_of_a_custom_module_however_the_output_is_shaped(finish):
+    assert find_head(Custom(finish), torch.randn(6, 5)) == "score"
+
+
+def test_a_head_called_by_keyword():
+    class ByKeyword(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.head = nn.Linear(5, 1)
+
+        def forward(self, x):
+            return self.head(input=x)
+
+    x = torch.randn(3, 5)
+    assert find_head(ByKeyword(), x) == "head"
+    assert torch.equal(FeatureModel(ByKeyword(), "head")(x).features, x)
+
+
+def test_a_head_that_gives_nan_is_still_found():
+    inputs = torch.randn(6, 5)
+    inputs[2] = torch.nan
+    assert find_head(Custom(lambda y: y.squeeze(-1)), inputs) == "score"
+
+
+def test_several_outputs():
+    assert find_head(small_models.mlp(3), small_models.table(4)) == "6"
+
+
+def test_an_output_changed_after_the_head_asks_for_the_name_and_lists_the_layers():
+    for finish in (lambda y: y * 2 + 1, lambda y: y.mul_(2)):
+        with pytest.raises(HeadError, match=r"Pass head=<name>.*'unused', 'body', 'score', 'side'"):
+            find_head(Custom(finish), torch.randn(6, 5))
+        assert FeatureModel(Custom(finish), "score")(torch.randn(6, 5)).features.shape == (6, 4)
+
+
+def test_a_model_without_a_linear_layer():
+    with pytest.raises(HeadError, match="found no nn.Linear"):
+        find_head(nn.Sequential(nn.Conv2d(3, 1, 16), nn.Flatten()), small_models.images(2))
+
+
+def test_a_head_that_runs_twice():
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.head = nn.Linear(5, 5)
+
+        def forward(self, x):
+            return self.head(self.head(x))
+
+    for run in (find_head, lambda m, x: FeatureModel(m, "head")(x)):
+        with pytest.raises(HeadError, match=r"'head' runs 2 times.*linear layers here: \['head'\]"):
+            run(Twice(), torch.randn(2, 5))
+
+
+def test_a_head_that_never_runs():
+    with pytest.raises(HeadError, match="'unused' does not run"):
+        FeatureModel(Custom(lambda y: y), "unused")(torch.randn(2, 5))
+
+
+def test_features_that_are_not_one_row_a_sample():
+    class Tokens(nn.Module):
+        def __init__(self, flatten: bool) -> None:
+            super().__init__()
+            self.head = nn.Linear(5, 1)
+            self.flatten = flatten
+
+        def forward(self, x):
+            return self.head(x.flatten(0, 1) if self.flatten else x)
+
+    for model in (Tokens(False), Tokens(True)):
+        with pytest.raises(HeadError, match=r"Expected features of shape \(2, D\) at the head 'head'"):
+            FeatureModel(model, "head")(torch.randn(2, 7, 5))
+    with pytest.raises(HeadError, match=r"found \(2, 7, 5\)"):
+        find_head(Tokens(False), torch.randn(2, 7, 5))
+
+
+def test_a_name_that_is_no_linear_layer():
+    with pytest.raises(HeadError, match=r"Expected nn.Linear at '1', found BatchNorm1d.*\['0', '3', '6'\]"):
+        FeatureModel(small_models.mlp(), "1")
+    with pytest.raises(HeadError, match="Expected nn.Linear at 'fc', found nothing"):
+        FeatureModel(small_models.mlp(), "fc")
+
+
+def test_hooks_are_gone_even_when_the_forward_fails():
+    model = small_models.mlp()
+    before = small_models.frozen_view(model)
+    for run in (lambda x: find_head(model, x), FeatureModel(model, "6")):
+        with pytest.raises(RuntimeError):
+            run(torch.randn(2, 99))
+    small_models.assert_untouched(before, model)
+
+
+def test_the_probe_leaves_a_mix_of_modes_as_it_was():
+    model = small_models.cnn()
+    model[1].train()
+    before = small_models.frozen_view(model)
+    find_head(model, small_models.images(4))
+    small_models.assert_untouched(before, model)
+
+
+def test_a_model_that_returns_no_tensor():
+    class Answers(nn.Module):
+        def forward(self, x):
+            return {"y": x}
+
+    with pytest.raises(ModelError, match="return a tensor, found dict"):
+        find_head(Answers(), torch.randn(2, 5))
+
+
+def test_without_features_runs_any_model():
+    forward = without_features(nn.Sequential(nn.Conv2d(3, 1, 16), nn.Flatten()))(small_models.images(4))
+    assert forward.outputs.shape == (4, 1)
+    assert forward.features.shape == (4, 0)
+
+
+DTYPES = {
+    "linear": lambda: nn.Linear(5, 1),
+    "convolution": lambda: nn.Sequential(nn.Unflatten(1, (1, 5)), nn.Conv1d(1, 2, 3), nn.Flatten()),
+    "batch norm": lambda: nn.Sequential(nn.BatchNorm1d(5), nn.Linear(5, 1)),
+    "layer norm": lambda: nn.Sequential(nn.LayerNorm(5), nn.Linear(5, 1)),
+    "recurrent": lambda: Last(nn.LSTM(5, 4, batch_first=True)),
+    "attention": lambda: nn.Sequential(nn.Unflatten(1, (1, 5)), nn.TransformerEncoderLayer(5, 1, 4), nn.Flatten()),
+}
+
+
+class Last(nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, x):
+        return self.model(x[:, None])[0][:, -1]
+
+
+@pytest.mark.parametrize("layer", DTYPES)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.int64, torch.uint8, torch.bool, torch.complex64])
+def test_inputs_of_another_dtype_than_the_parameters(layer, dtype):
+    torch.manual_seed(0)
+    model, x = DTYPES[layer]().eval(), torch.ones(4, 5)
+    assert run_model(model, x).dtype == torch.float32
+    with pytest.raises(
+        BatchError, match=rf"inputs of {dtype}: its parameters are of torch.float32 .*x\.float\(\)"
+    ) as told:
+        run_model(model, x.to(dtype))
+    assert isinstance(told.value.__cause__, (RuntimeError, ValueError))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "fix"),
+    [(torch.float64, r"x\.double\(\)"), (torch.bfloat16, r"x\.bfloat16\(\)"), (torch.float16, r"x\.half\(\)")],
+)
+def test_the_fix_names_the_dtype_of_the_parameters(dtype, fix):
+    with pytest.raises(BatchError, match=rf"inputs of torch.float32: its parameters are of {dtype} .*{fix}"):
+        run_model(nn.Linear(5, 1).to(dtype), torch.ones(4, 5))
+
+
+def test_tensors_put_in_for_the_models_own_say_the_same():
+    model = nn.Linear(5, 1)
+    tensors = {name: tensor.detach() for name, tensor in model.named_parameters()}
+    with pytest.raises(BatchError, match="inputs of torch.float64"):
+        run_model(model, torch.ones(4, 5).double(), tensors)
+
+
+def test_integers_are_the_inputs_of_embeddings():
+    model = nn.Sequential(nn.EmbeddingBag(10, 4), nn.Linear(4, 1))
+    ids = torch.arange(12).reshape(4, 3) % 10
+    assert torch.equal(run_model(model, ids), model(ids))
+
+
+class Raises(nn.Module):
+    def __init__(self, error):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(1))
+        self.error = error
+
+    def forward(self, x):
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("mat1 and mat2 shapes cannot be multiplied (4x7 and 5x12)"),
+        RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB."),
+        TypeError("unsupported operand type(s) for +: 'int' and 'NoneType'"),
+        ValueError("expected 2D or 3D input (got 1D input)"),
+        KeyError("dtype"),
+        IndexError("index out of range in self"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
+def test_other_errors_of_the_model_are_raised_as_they_are(error, dtype):
+    with pytest.raises(type(error)) as told:
+        run_model(Raises(error), torch.ones(4, 5).to(dtype))
+    assert told.value is error
+
+
+def test_an_error_about_dtypes_on_inputs_of_the_parameters_dtype_is_the_models_own():
+    error = RuntimeError("expected scalar type Long but found Float")
+    with pytest.raises(RuntimeError) as told:
+        run_model(Raises(error), torch.ones(4, 5))
+    assert told.value is error
+
+
+def test_model_device():
+    assert model_device(small_models.mlp()) == torch.device("cpu")
+    assert model_device(nn.Linear(2, 1, device="meta")) == torch.device("meta")
+    assert model_device(nn.BatchNorm1d(2, affine=False, device="meta")) == torch.device("meta")
+    assert model_device(nn.ReLU()) == torch.device("cpu")

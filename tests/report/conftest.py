@@ -1,0 +1,167 @@
+"""Pages to look at: one as a report would be, with much that is awkward, and one that attacks in every text.
+
+And a browser to look with; where there is none, nothing can be said.
+"""
+
+import dataclasses
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from helpers.cli_fixtures import refusal, regtta, statistics, workspace  # noqa: F401
+from helpers.report_fixtures import reports  # noqa: F401
+from regtta.report import Entry, Grid, Page, Picture, Section, figures, html_of
+from regtta.report.figures.style import new_figure
+
+LONG = "a_word_that_is_longer_than_a_telephone_is_wide_" * 3
+
+
+def entries(*texts: str) -> tuple[Entry, ...]:
+    return tuple(Entry(text) for text in texts)
+
+
+SCORES = Grid(
+    "Scores",
+    ("method", "R² ↑", "rank"),
+    (
+        (Entry("Source"), Entry("0.412 ± 0.031"), Entry("third", value=3)),
+        (Entry("ssa 10"), Entry("−1.2"), Entry("first", value=1)),
+        (Entry("ssa 9"), Entry(""), Entry("", value=None)),
+        (Entry("SSA", bold=True), Entry("0.782", bold=True), Entry("second", value=2)),
+        (Entry("RSD"), Entry("diverged"), Entry("last", value=float("inf"))),
+    ),
+    ("Bold: best of its column.",),
+)
+WIDE = Grid(
+    "Many columns",
+    (*(f"corruption {place}" for place in range(14)), LONG),
+    tuple(entries(f"method {row}", *(f"{row}.{place} ± 0.01" for place in range(13)), LONG) for row in range(4)),
+)
+
+
+@pytest.fixture(scope="session")
+def pictures(reports: SimpleNamespace) -> tuple[Picture, ...]:  # noqa: F811
+    drawn = {
+        "spectrum": figures.draw_spectrum(reports.subspace).figure,
+        "stream": figures.stream_panels(reports.stream),
+        "clouds": figures.cloud_panels(reports.clouds),
+        "histograms": figures.histogram_grid(reports.histograms),
+        "predictions": figures.draw_predictions(reports.predictions).figure,
+        "normality": figures.draw_normality(reports.normality).figure,
+    }
+    return tuple(
+        Picture(f"The {name}", f"what the {name} looks like", f"About the {name}.", figure)
+        for name, figure in drawn.items()
+    )
+
+
+@pytest.fixture(scope="session")
+def page(pictures: tuple[Picture, ...]) -> Page:
+    return Page(
+        title=f"A small model on shifted tables, {LONG}",
+        headline="SSA predicts the shifted tables better than the model left alone: R² 0.78 instead of 0.41.",
+        tone="better",
+        summary=("The gain holds for all five source models.", "One batch was refused.", "No labels were used."),
+        facts=(("Model", "mlp"), ("Fingerprint", "0123456789abcdef" * 4), (LONG, LONG)),
+        warnings=("Few samples for many dimensions.", LONG),
+        sections=(
+            Section("Scores", ("Offline scores.", LONG), (SCORES, WIDE), pictures[:3]),
+            Section("Features", pictures=pictures[3:]),
+            Section("Nothing but words", ("That is all.",)),
+        ),
+        command=f"regtta report --model 'a b.py:build' --data {LONG} --out report.html",
+    )
+
+
+@pytest.fixture(scope="session")
+def page_text(page: Page) -> str:
+    return html_of(page)
+
+
+@pytest.fixture(scope="session")
+def plain_page(page: Page) -> Page:
+    """The same without figures, quick to write."""
+    sections = tuple(dataclasses.replace(section, pictures=()) for section in page.sections)
+    return dataclasses.replace(page, sections=sections)
+
+
+def attack(place: str) -> str:
+    """A text that would run, load or break out of an attribute or a tag if it were not escaped; told by ``place``."""
+    return f"{place} \"'&amp;</script></style></title><script>window.hit='{place}'</script><img src=x onerror=hit=1>"
+
+
+@pytest.fixture(scope="session")
+def hostile_page() -> Page:
+    figure = new_figure()
+    figure.text(0.1, 0.5, attack("figure"))
+    entry = Entry(attack("entry"), bold=True, value=attack("value"))
+    return Page(
+        title=attack("title"),
+        headline=attack("headline"),
+        tone="worse",
+        summary=(attack("summary"),),
+        facts=((attack("fact name"), attack("fact value")),),
+        warnings=(attack("warning"),),
+        sections=(
+            Section(
+                attack("section"),
+                (attack("paragraph"),),
+                (Grid(attack("grid"), (attack("column"), attack("other")), ((entry, entry),), (attack("note"),)),),
+                (Picture(attack("picture"), attack("alt"), attack("caption"), figure),),
+            ),
+        ),
+        command=attack("command"),
+    )
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if chromium is None:
+        pytest.skip("no Chromium on this machine")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="session")
+def files(tmp_path_factory, page_text, plain_page, hostile_page) -> dict[str, Path]:
+    texts = {"whole": page_text, "hostile": html_of(hostile_page)}
+    for tone in ("better", "worse", "undecided", "unknown"):
+        texts[tone] = html_of(dataclasses.replace(plain_page, tone=tone))
+    folder = tmp_path_factory.mktemp("pages")
+    for name, text in texts.items():
+        (folder / f"{name}.html").write_text(text, encoding="utf-8")
+    return {name: folder / f"{name}.html" for name in texts}
+
+
+@pytest.fixture
+def opened(browser, files):
+    @contextmanager
+    def opened(name="better", size=(1440, 900), scheme="light", *, start="", reduced_motion="reduce", **options):
+        width, height = size
+        context = browser.new_context(
+            viewport={"width": width, "height": height}, color_scheme=scheme, reduced_motion=reduced_motion, **options
+        )
+        view = context.new_page()
+        complaints: list[str] = []
+        view.on("console", lambda message: complaints.append(message.text))
+        view.on("pageerror", lambda error: complaints.append(str(error)))
+        view.on("request", lambda request: complaints.append(request.url))
+        address = files[name].as_uri()
+        if start:
+            context.add_init_script(start)
+        view.goto(address)
+        # Nothing on the console, no error, and no request but for the file itself (data: is inside it).
+        yield view
+        assert [text for text in complaints if not text.startswith("data:")] == [address]
+        context.close()
+
+    return opened

@@ -1,0 +1,90 @@
+import itertools
+
+import matplotlib
+import pytest
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+
+from regtta.report.figures import caption, draw_spectrum, histogram_grid
+from regtta.report.figures.style import LOOKS, SOURCE_LOOK, TARGET_LOOK, look_of, new_figure, prepared
+
+
+def lightness(colour):
+    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), to_rgb(colour), strict=True))
+
+
+def test_no_two_looks_share_a_colour_a_marker_or_both_line_and_grey():
+    for one, other in itertools.combinations(LOOKS, 2):
+        assert one.colour != other.colour
+        assert one.marker != other.marker
+        assert one.line != other.line or abs(lightness(one.colour) - lightness(other.colour)) > 0.1
+
+
+def test_source_and_target_differ_in_grey():
+    assert abs(lightness(SOURCE_LOOK.colour) - lightness(TARGET_LOOK.colour)) > 0.25
+    assert SOURCE_LOOK.marker != TARGET_LOOK.marker
+
+
+def test_looks_begin_anew_after_the_last():
+    assert look_of(len(LOOKS)) == look_of(0)
+
+
+def test_axes_given_are_the_axes_drawn_on():
+    axes = Figure().add_subplot()
+    assert prepared(axes, x="n", y="error (m)") is axes
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("n", "error (m)")
+
+
+def test_a_caption_is_broken_to_fit_and_lies_below_everything(reports):
+    axes = draw_spectrum(reports.subspace)
+    text = caption(axes.figure, "word " * 60)
+    axes.figure.canvas.draw()
+    renderer = axes.figure.canvas.get_renderer()
+    box = text.get_window_extent(renderer)
+    assert box.x1 <= axes.figure.bbox.x1
+    assert box.y1 <= axes.get_tightbbox(renderer).y0 + 1
+    assert " ".join(text.get_text().split()) == ("word " * 60).strip()
+
+
+def test_lines_of_a_caption_stay_lines():
+    assert caption(new_figure(), "one\ntwo").get_text() == "one\ntwo"
+
+
+def test_figures_leave_matplotlibs_settings_alone(reports):
+    before = dict(matplotlib.rcParams)
+    histogram_grid(reports.histograms).canvas.draw()
+    assert dict(matplotlib.rcParams) == before
+
+
+def overflowing(figure):
+    """Texts that reach beyond the figure, once it is laid out."""
+    figure.canvas.draw()
+    renderer = figure.canvas.get_renderer()
+    found = []
+    for axes in figure.axes:
+        for text in (axes.title, axes.xaxis.label, axes.yaxis.label):
+            box = text.get_window_extent(renderer)
+            if text.get_text() and (
+                box.x0 < -1 or box.y0 < -1 or box.x1 > figure.bbox.x1 + 1 or box.y1 > figure.bbox.y1 + 1
+            ):
+                found.append(text.get_text())
+    return found
+
+
+@pytest.mark.parametrize(
+    "name", ["spectrum", "significance", "reconstruction", "normality", "gradient_norms", "predictions"]
+)
+def test_nothing_is_clipped(reports, name):
+    from regtta.report import figures
+
+    report = {"spectrum": "subspace", "significance": "subspace", "gradient_norms": "gradients"}.get(name, name)
+    assert overflowing(getattr(figures, f"draw_{name}")(getattr(reports, report)).figure) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "report"), [("histogram_grid", "histograms"), ("cloud_panels", "clouds"), ("stream_panels", "stream")]
+)
+def test_nothing_is_clipped_in_panels(reports, name, report):
+    from regtta.report import figures
+
+    assert overflowing(getattr(figures, name)(getattr(reports, report))) == []

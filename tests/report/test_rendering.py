@@ -1,0 +1,135 @@
+"""How the parts of a page are rendered: sort keys, aligned columns, and figures as PNG."""
+
+import io
+import math
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from PIL import Image
+
+from regtta.report import Entry, Grid, Page, Picture, Section, html_of
+from regtta.report.rendering import DPI, TOLERANCE, png_of, sort_key
+
+
+def html_with(*, grids: tuple[Grid, ...] = (), pictures: tuple[Picture, ...] = ()) -> str:
+    """A page of one section that shows ``grids`` and ``pictures``."""
+    section = Section("One", (), grids, pictures)
+    return html_of(Page("run", "It is unknown.", "unknown", (), (), (), (section,), "regtta report"))
+
+
+# --- tables --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("0.93", 0.93),
+        ("0.93 ± 0.02", 0.93),
+        ("+0.25 [+0.21, +0.29]", 0.25),
+        ("−1.2", -1.2),
+        ("-1.2", -1.2),
+        ("  7 %", 7.0),
+        (".5", 0.5),
+        ("3.", 3.0),
+        ("1e-3", 0.001),
+        ("2E−4", 2e-4),
+        ("12,345.5", 12345.5),
+        ("1,2", 1.0),
+        ("1,2345", 1.0),
+        ("15 of 15", 15.0),
+        ("diverged", "diverged"),
+        ("ssa 10", "ssa 10"),
+        ("− none", "− none"),
+        ("nan", "nan"),
+        ("", None),
+        ("  ", None),
+    ],
+)
+def test_text_sorts_by_the_number_it_begins_with(text, key):
+    assert sort_key(Entry(text)) == key
+
+
+@pytest.mark.parametrize(
+    ("value", "key"),
+    [(3, 3.0), (np.float64(2.5), 2.5), (-math.inf, -math.inf), ("7 words", "7 words"), ("", None), (math.nan, None)],
+)
+def test_a_value_goes_before_the_text(value, key):
+    assert sort_key(Entry("1 text", value=value)) == key
+
+
+@pytest.mark.parametrize(
+    ("key", "attribute"),
+    [
+        (1e-7, 'data-number="1e-07"'),
+        (np.float64(0.1), 'data-number="0.1"'),
+        (math.inf, 'data-number="Infinity"'),
+        (-math.inf, 'data-number="-Infinity"'),
+        ("1 word", 'data-text="1 word"'),
+    ],
+)
+def test_keys_are_written_as_the_script_reads_them(key, attribute):
+    assert f'<th scope="row" class="text" {attribute}>a</th>' in html_with(
+        grids=(Grid("t", ("c",), ((Entry("a", value=key),),)),)
+    )
+
+
+@pytest.mark.parametrize(
+    ("texts", "kind"),
+    [
+        (("0.1", "−2", "diverged"), "number"),
+        (("0.1", ""), "number"),
+        (("0.1", "diverged"), "text"),
+        (("a", "b", "3"), "text"),
+        (("", ""), "text"),
+        ((), "text"),
+    ],
+)
+def test_a_column_of_mostly_numbers_stands_at_the_right(texts, kind):
+    grid = Grid("t", ("c",), tuple((Entry(text),) for text in texts))
+    assert html_with(grids=(grid,)).count(f'class="{kind}"') == 1 + len(texts)
+
+
+# --- figures -------------------------------------------------------------------------------------
+
+
+def read(figure: Figure) -> Image.Image:
+    return Image.open(io.BytesIO(png_of(figure)))
+
+
+def drawn(figure: Figure) -> np.ndarray:
+    """As matplotlib writes it, without a palette."""
+    written = io.BytesIO()
+    figure.savefig(written, format="png", dpi=DPI)
+    return np.asarray(Image.open(written).convert("RGB")).astype(int)
+
+
+def test_figures_get_a_palette_that_nobody_sees(pictures):
+    for picture in (pictures[0], pictures[2]):  # lines and text; many half-transparent points
+        image = read(picture.figure)
+        assert image.mode == "P"
+        assert np.abs(np.asarray(image.convert("RGB")).astype(int) - drawn(picture.figure)).max() <= TOLERANCE
+
+
+def test_photographs_keep_their_colours():
+    figure = Figure(figsize=(2, 2))
+    pixels = np.random.default_rng(0).random((100, 100, 3))
+    figure.add_axes((0, 0, 1, 1)).imshow(pixels, interpolation="nearest")
+    image = read(figure)
+    assert image.mode == "RGB"
+    assert (np.asarray(image) == drawn(figure)).all()
+
+
+def test_a_figure_without_ground_lies_on_white():
+    figure = Figure(figsize=(1, 1), facecolor="none")
+    assert read(figure).convert("RGB").getcolors() == [(192 * 192, (255, 255, 255))]
+
+
+@pytest.mark.parametrize(("width", "kind"), [(4.6, "narrow"), (5, "narrow"), (5.1, "wide")])
+def test_a_picture_says_its_size_at_two_pixels_for_one(width, kind):
+    figure = Figure(figsize=(width, 2), dpi=77)
+    markup = html_with(pictures=(Picture("A title", "what is seen", "A caption.", figure),))
+    assert f'alt="what is seen" width="{round(width * 96)}" height="192"' in markup
+    assert f'<figure class="{kind}"' in markup
+    assert read(figure).size == (int(width * DPI), 2 * DPI)
+    assert figure.dpi == 77

@@ -1,0 +1,117 @@
+"""Decompositions against numpy, torch's own gradients and finite differences."""
+
+import numpy as np
+import pytest
+import torch
+
+import regtta
+from helpers import small_models
+from regtta.errors import StatisticsError
+from regtta.statistics.linalg import singular_vectors, symmetric_eigen
+
+
+def drawn(*shape, seed=0):
+    return torch.from_numpy(np.random.default_rng(seed).normal(size=shape))
+
+
+# --- singular vectors --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(5, 5), (7, 4), (4, 7), (1, 3)])
+def test_values_and_gradients_are_torchs_where_singular_values_differ(shape):
+    x, k = drawn(*shape).requires_grad_(), min(shape)
+    weights = drawn(shape[0], k, seed=1), drawn(k, seed=2), drawn(shape[1], k, seed=3)
+
+    def loss(u, s, v):  # of magnitudes: the signs of singular vectors are anyone's
+        return sum((w * part.abs()).sum() for w, part in zip(weights, (u, s, v), strict=True))
+
+    u, s, vt = torch.linalg.svd(x, full_matrices=False)
+    ours = singular_vectors(x)
+    for found, expected in zip(ours, (u, s, vt.T), strict=True):
+        torch.testing.assert_close(found, expected)
+    (expected,) = torch.autograd.grad(loss(u, s, vt.T), x)
+    (gradient,) = torch.autograd.grad(loss(*ours), x)
+    torch.testing.assert_close(gradient, expected)
+
+
+def with_values(values, shape):
+    left, right = (torch.linalg.qr(drawn(side, len(values), seed=side)).Q for side in shape)
+    return left @ torch.diag(torch.tensor(values, dtype=torch.float64)) @ right.T
+
+
+@pytest.mark.parametrize(
+    ("values", "count"),
+    [([3.0, 3.0, 1.0], 2), ([3.0, 1.0, 1.0], 1), ([3.0, 2.0, 0.0, 0.0], 2), ([2.0, 2.0, 2.0, 0.0], 3)],
+)
+def test_the_leading_subspace_has_the_gradient_of_finite_differences_where_values_repeat(values, count):
+    """A function of the projector alone does not depend on which vectors were chosen."""
+    weight = drawn(6, 6, seed=4)
+
+    def loss(x):
+        leading = singular_vectors(x)[0][:, :count]
+        return (weight * (leading @ leading.T)).sum()
+
+    x = with_values(values, (6, 5)).requires_grad_()
+    assert torch.autograd.gradcheck(loss, x)
+
+
+@pytest.mark.parametrize("matrix", [torch.eye(4), torch.zeros(3, 2), torch.ones(2, 5)], ids=str)
+def test_gradients_are_finite_for_any_matrix(matrix):
+    x = matrix.double().requires_grad_()
+    u, s, v = singular_vectors(x)
+    (gradient,) = torch.autograd.grad(u.abs().sum() + s.sum() + v.abs().sum(), x)
+    assert gradient.isfinite().all()
+
+
+# --- eigenvalues -------------------------------------------------------------------------------------
+
+
+def failing(monkeypatch, name, times):
+    """Have ``torch.linalg.<name>`` fail the first ``times`` times, as a solver that does not converge does."""
+    own, calls = getattr(torch.linalg, name), []
+
+    def call(*args, **kwargs):
+        calls.append(args[0].dtype)
+        if len(calls) <= times:
+            raise torch.linalg.LinAlgError("linalg: the algorithm failed to converge")
+        return own(*args, **kwargs)
+
+    monkeypatch.setattr(torch.linalg, name, call)
+    return calls
+
+
+@pytest.mark.parametrize("failures", [0, 1, 2])
+def test_eigenvalues_and_vectors_are_numpys_whoever_fails(failures, monkeypatch):
+    root = drawn(6, 9)
+    matrix = root @ root.T
+    calls = failing(monkeypatch, "eigh", failures)
+    values, vectors = symmetric_eigen(matrix.float() if failures else matrix)
+    expected, their_vectors = np.linalg.eigh(matrix.numpy())
+    np.testing.assert_allclose(values.double().numpy(), expected, rtol=1e-5 if failures else 1e-10)
+    np.testing.assert_allclose(np.abs(their_vectors.T @ vectors.double().numpy()), np.eye(6), atol=1e-4)
+    assert calls == [torch.float64] if not failures else [torch.float32, torch.float64]
+
+
+def test_what_nobody_can_decompose_is_a_clear_error(monkeypatch):
+    failing(monkeypatch, "eigh", 9)
+    failing(monkeypatch, "svd", 9)
+    with pytest.raises(StatisticsError, match=r"3 × 3, have no eigenvalue decomposition \(linalg.*all finite.*collect"):
+        symmetric_eigen(torch.eye(3))
+    with pytest.raises(StatisticsError, match="entries are not all finite"):
+        symmetric_eigen(torch.full((3, 3), torch.nan))
+
+
+def test_statistics_are_collected_and_rsd_starts_where_a_solver_fails_once(monkeypatch):
+    model, batches = small_models.mlp(), small_models.table(300).split(50)
+    expected = regtta.collect(model, batches)
+    bases = expected.uncentred_spectrum
+    failing(monkeypatch, "eigh", 1)
+    found = regtta.collect(model, batches)
+    torch.testing.assert_close(found.variances, expected.variances)
+    failing(monkeypatch, "eigh", 1)
+    torch.testing.assert_close(found.uncentred_spectrum[0], bases[0])
+    assert (
+        regtta.Adapter(model, regtta.RSD(k=3), found)
+        .adapt(small_models.table(12, shift=1.0))
+        .diagnostics.verdict.learned
+    )
