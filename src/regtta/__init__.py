@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from regtta.adapter import Adapter
     from regtta.errors import RegttaError
     from regtta.execution import FAST, Execution
-    from regtta.guards import SAFE
+    from regtta.guards import SAFE, Guard
     from regtta.methods import (
         METHODS,
         RSD,
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
         BNAdapt,
         FeatureAlignment,
         FeatureRestoration,
+        GradientMethod,
+        Method,
         Oracle,
         Prototype,
         Source,
@@ -36,20 +38,24 @@ if TYPE_CHECKING:
     from regtta.metrics import RegressionMetrics
     from regtta.models import fingerprint
     from regtta.monitoring import Monitor
-    from regtta.persistence import Checkpoints
+    from regtta.persistence import Checkpoint
     from regtta.statistics import SourceStatistics, collect
-    from regtta.types import Diagnostics, Step, Verdict
+    from regtta.types import Callback, Diagnostics, Step, StepView, Verdict
 
 _HOMES = {
     "Adapter": "adapter",
     "BNAdapt": "methods",
-    "Checkpoints": "persistence",
+    "Callback": "types",
+    "Checkpoint": "persistence",
     "Diagnostics": "types",
     "Execution": "execution",
     "FAST": "execution",
     "FeatureAlignment": "methods",
     "FeatureRestoration": "methods",
     "METHODS": "methods",
+    "Guard": "guards",
+    "GradientMethod": "methods",
+    "Method": "methods",
     "Monitor": "monitoring",
     "Oracle": "methods",
     "Prototype": "methods",
@@ -61,6 +67,7 @@ _HOMES = {
     "Source": "methods",
     "SourceStatistics": "statistics",
     "Step": "types",
+    "StepView": "types",
     "Sum": "methods",
     "TTT": "methods",
     "Tent": "methods",
@@ -80,11 +87,15 @@ __all__ = [
     "TTT",
     "Adapter",
     "BNAdapt",
-    "Checkpoints",
+    "Callback",
+    "Checkpoint",
     "Diagnostics",
     "Execution",
     "FeatureAlignment",
     "FeatureRestoration",
+    "GradientMethod",
+    "Guard",
+    "Method",
     "Monitor",
     "Oracle",
     "Prototype",
@@ -93,6 +104,7 @@ __all__ = [
     "Source",
     "SourceStatistics",
     "Step",
+    "StepView",
     "Sum",
     "Tent",
     "VarianceMinimization",

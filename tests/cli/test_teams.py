@@ -7,7 +7,7 @@ from torch import nn
 from helpers.process_groups import in_processes
 from regtta.cli.torchrun import ONE, Team, _seed_alike, joined
 from regtta.errors import MismatchError
-from regtta.execution.distributed import processes_of
+from regtta.execution.distributed import make_communicator
 
 
 def test_without_torchrun_one_process_is_the_team(monkeypatch):
@@ -22,7 +22,7 @@ def test_without_torchrun_one_process_is_the_team(monkeypatch):
 
 
 def _team(group) -> dict[str, object]:
-    team = Team(processes_of(group), group, local_rank=group.rank())
+    team = Team(make_communicator(group), group, local_rank=group.rank())
     torch.manual_seed(group.rank())
     _seed_alike(team.processes)
     model = nn.Linear(1, 1)

@@ -91,10 +91,10 @@ def test_the_same_execution_goes_on_bit_for_bit(optimizer, execution, tmp_path):
 
 def test_moments_lie_in_the_order_of_their_parameter():
     """Against torch's own Adam on the parameters themselves."""
-    laid_out = adapter("adam", LAST)
+    to_memory_format = adapter("adam", LAST)
     for x in STREAM[:3]:
-        laid_out.adapt(x)
-    state = laid_out.state_dict()["learner"]["optimizer"]["state"]
+        to_memory_format.adapt(x)
+    state = to_memory_format.state_dict()["learner"]["optimizer"]["state"]
     plain = adapter("own adam")
     for x in STREAM[:3]:
         plain.adapt(x)

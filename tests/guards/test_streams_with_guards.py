@@ -60,10 +60,10 @@ def assert_goes_on(make, batches, stops):
 
 
 # Each alone but for the one that keeps NaN out: nothing compares with NaN.
-ALONE = [(type(guard).__name__, (FiniteInputs(), guard)) for guard in SAFE]
+SINGLE_PROCESS = [(type(guard).__name__, (FiniteInputs(), guard)) for guard in SAFE]
 
 
-@pytest.mark.parametrize(("name", "guards"), [("SAFE", SAFE), *ALONE])
+@pytest.mark.parametrize(("name", "guards"), [("SAFE", SAFE), *SINGLE_PROCESS])
 def test_a_stopped_stream_goes_on_with_the_same_verdicts(name, guards):
     batches = eventful()
     steps = assert_goes_on(lambda: adapter_of(guards=guards), batches, {1, 9, 16, 52, 60})

@@ -8,14 +8,14 @@ from torch import distributed as dist
 
 from helpers.cli_workspace import forget_module
 from regtta.cli.torchrun import Team
-from regtta.execution.distributed import processes_of
+from regtta.execution.distributed import make_communicator
 
 
 def team_of(group: dist.ProcessGroup, folder: str) -> Team:
     """The team of the group, standing in the user's folder."""
     os.chdir(folder)
     forget_module()
-    return Team(processes_of(group), group, group.rank())
+    return Team(make_communicator(group), group, group.rank())
 
 
 def outcome(run: Callable[..., Any], *arguments: Any) -> Any:

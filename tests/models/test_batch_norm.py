@@ -16,9 +16,9 @@ def running_after(mode, batches, momentum):
     layer.eval()
     switch = BatchNormSwitch([layer], mode)
     for batch in batches:
-        switch.adapting(len(batch))
+        switch.begin_adaptation(len(batch))
         layer(batch)
-        switch.predicting()
+        switch.end_adaptation()
         assert not layer.training
         assert layer.momentum == momentum
     return layer.running_mean, switch.updates
@@ -92,9 +92,9 @@ def blend(layer, batches, prior=PRIOR):
     switch = BatchNormSwitch([layer], "blended", prior)
     outputs = []
     for batch in batches:
-        switch.adapting(len(batch))
+        switch.begin_adaptation(len(batch))
         outputs.append(layer(batch))
-        switch.predicting()
+        switch.end_adaptation()
     return switch, outputs
 
 
@@ -116,9 +116,9 @@ def test_blended_statistics_are_the_closed_form_of_all_samples_so_far(kind, size
     batches = samples(kind, 128).split(size)
     switch = BatchNormSwitch([layer], "blended", PRIOR)
     for index, batch in enumerate(batches):
-        switch.adapting(len(batch))
+        switch.begin_adaptation(len(batch))
         out = layer(batch)
-        switch.predicting()
+        switch.end_adaptation()
         mean, variance = pooled(source, batches[: index + 1])
         np.testing.assert_allclose(small_models.numpy64(layer.running_mean), mean, rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(small_models.numpy64(layer.running_var), variance, rtol=1e-4)
@@ -176,11 +176,11 @@ def test_however_a_stream_is_split_the_blend_is_the_same(kind):
 def test_a_second_pass_of_the_same_step_is_not_counted():
     layer, x = layer_of("1d"), samples("1d", 6)
     switch = BatchNormSwitch([layer], "blended", PRIOR)
-    switch.adapting(6)
+    switch.begin_adaptation(6)
     layer(x)
     once = layer.running_mean.clone()
     layer(x + 100)  # a view of the same samples
-    switch.predicting()
+    switch.end_adaptation()
     assert torch.equal(layer.running_mean, once)
     assert switch.samples == 6
     layer(x - 100)
@@ -192,10 +192,10 @@ def test_layers_without_running_statistics_are_left_alone():
     switch = BatchNormSwitch([bare, tracked], "blended", PRIOR)
     x = samples("1d", 16)
     expected = bare(x)
-    switch.adapting(16)
+    switch.begin_adaptation(16)
     assert torch.equal(bare(x), expected)
     tracked(x)
-    switch.predicting()
+    switch.end_adaptation()
     assert bare.running_mean is None
     assert switch.needs_batches is False
     assert BatchNormSwitch([tracked], "batch").needs_batches
@@ -206,9 +206,9 @@ def test_gradients_pass_through_a_blend_as_through_fixed_statistics():
     layer = layer_of("1d").double()
     x = samples("1d", 5).double().requires_grad_()
     switch = BatchNormSwitch([layer], "blended", PRIOR)
-    switch.adapting(5)
+    switch.begin_adaptation(5)
     layer(x).sum().backward()
-    switch.predicting()
+    switch.end_adaptation()
     expected = (layer.weight / (layer.running_var + layer.eps).sqrt()).expand(5, 3)
     torch.testing.assert_close(x.grad, expected.detach())
 
@@ -291,9 +291,9 @@ def test_batch_mode_is_torchs_layer_in_training_mode_bit_for_bit(kind, affine):
     switch = BatchNormSwitch([ours], "batch")
     for _ in range(3):
         inputs = torch.randn(shape)
-        switch.adapting(len(inputs))
+        switch.begin_adaptation(len(inputs))
         found = ours(inputs)
-        switch.predicting()
+        switch.end_adaptation()
         assert torch.equal(found, plain(inputs))
     for name, value in plain.state_dict().items():
         assert torch.equal(ours.state_dict()[name], value), name
@@ -314,9 +314,9 @@ def test_layers_that_are_more_than_torchs_own_run_as_they_are(layer):
     switch = BatchNormSwitch([ours], "batch")
     for _ in range(2):
         inputs = torch.randn(5, 2)
-        switch.adapting(5)
+        switch.begin_adaptation(5)
         assert torch.equal(ours(inputs), plain(inputs))
-        switch.predicting()
+        switch.end_adaptation()
     for name, value in plain.state_dict().items():
         assert torch.equal(ours.state_dict()[name], value), name
 
@@ -351,7 +351,7 @@ def test_an_extra_pass_normalises_by_its_batch_and_moves_no_statistics(kind, mod
     plain, ours = copy.deepcopy(EVERY_LAYER[kind]).train(), copy.deepcopy(EVERY_LAYER[kind]).eval()
     switch = BatchNormSwitch([ours], mode)
     x, view = torch.randn(5, 2), torch.randn(7, 2) + 10
-    switch.adapting(5)
+    switch.begin_adaptation(5)
     first = ours(x.requires_grad_())
     own = dict(ours.named_buffers())
     kept = {name: value.clone() for name, value in own.items()}
@@ -362,7 +362,7 @@ def test_an_extra_pass_normalises_by_its_batch_and_moves_no_statistics(kind, mod
         assert value is own[name]
         assert torch.equal(value, kept[name]), name
     (first.sum() + extra.sum()).backward()  # nothing that the first pass needs was written to
-    switch.predicting()
+    switch.end_adaptation()
     with pytest.raises(ZeroDivisionError):  # a pass that breaks off gives the statistics back too
         switch.extra_pass(lambda _: 1 / 0, view)
     assert all(value is own[name] for name, value in ours.named_buffers())
@@ -371,7 +371,7 @@ def test_an_extra_pass_normalises_by_its_batch_and_moves_no_statistics(kind, mod
 def test_in_eval_mode_an_extra_pass_is_a_pass():
     layer, x = layer_of("1d"), samples("1d", 6)
     switch = BatchNormSwitch([layer], "source")
-    switch.adapting(6)
+    switch.begin_adaptation(6)
     before = {name: value.clone() for name, value in layer.named_buffers()}
     assert torch.equal(switch.extra_pass(layer, x), layer(x))
     assert all(torch.equal(value, before[name]) for name, value in layer.named_buffers())
@@ -380,11 +380,11 @@ def test_in_eval_mode_an_extra_pass_is_a_pass():
 def test_a_batch_of_the_wrong_shape_or_of_one_sample_gets_torchs_own_error():
     layer = nn.BatchNorm2d(3).eval()
     switch = BatchNormSwitch([layer], "batch")
-    switch.adapting(4)
+    switch.begin_adaptation(4)
     with pytest.raises(ValueError, match="expected 4D input"):
         layer(torch.zeros(4, 3))
-    switch.predicting()
-    switch.adapting(1)
+    switch.end_adaptation()
+    switch.begin_adaptation(1)
     with pytest.raises(ValueError, match="more than 1 value per channel"):
         layer(torch.zeros(1, 3, 1, 1))
-    switch.predicting()
+    switch.end_adaptation()

@@ -5,12 +5,12 @@ import math
 import numpy as np
 import pytest
 import torch
+from regtta.engine.callbacks import StepView
 from scipy import stats
 from torch import nn
 
 import regtta
 from helpers import monitored_stream, small_models
-from regtta.engine.callbacks import StepView
 from regtta.models.features import Forward
 from regtta.monitoring import Shift
 from regtta.monitoring.estimator import SignalEstimator

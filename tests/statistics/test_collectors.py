@@ -2,11 +2,11 @@ import pytest
 import torch
 
 from regtta.errors import ProcessError
-from regtta.execution.distributed import ALONE, Processes
+from regtta.execution.distributed import SINGLE_PROCESS, Communicator
 from regtta.statistics.collectors import Gatherer, Stored
 
 
-class Two(Processes):
+class Two(Communicator):
     size = 2
 
 
@@ -33,8 +33,8 @@ def test_what_is_known_beforehand_takes_no_pass_and_comes_out_as_it_is():
 
 
 def test_only_several_processes_need_to_know_how_to_merge():
-    Counting().check(ALONE)
-    Counting().merge(ALONE, 0)
+    Counting().check(SINGLE_PROCESS)
+    Counting().merge(SINGLE_PROCESS, 0)
     Merging().check(Two())
     with pytest.raises(ProcessError, match=r"Counting cannot be gathered by several processes: it has no merge"):
         Counting().check(Two())

@@ -3,7 +3,7 @@ import torch
 
 import regtta
 from helpers import small_models
-from regtta.execution.distributed import ALONE
+from regtta.execution.distributed import SINGLE_PROCESS
 from regtta.models.features import Forward
 from regtta.statistics.outliers import FurthestFeatures, InputRanges
 
@@ -15,22 +15,22 @@ def test_ranges_are_the_largest_magnitudes_of_all_batches():
     for batch in batches:
         ranges.see(batch)
     expected = torch.cat(batches).abs().amax(dim=0).double()
-    assert torch.equal(ranges.merged(ALONE), expected)
+    assert torch.equal(ranges.merged(SINGLE_PROCESS), expected)
     images = InputRanges()
     pictures = torch.randn(20, 3, 4, 4)
     images.see(pictures)
-    assert torch.equal(images.merged(ALONE), pictures.abs().amax(dim=(0, 2, 3)).double())
+    assert torch.equal(images.merged(SINGLE_PROCESS), pictures.abs().amax(dim=(0, 2, 3)).double())
 
 
 def test_whole_numbers_have_no_ranges_and_what_is_not_finite_has_no_bound():
     ranges = InputRanges()
     ranges.see(torch.randint(9, (32, 4)))
-    assert ranges.merged(ALONE).shape == (0,)
+    assert ranges.merged(SINGLE_PROCESS).shape == (0,)
     infinite = torch.randn(32, 2)
     infinite[3, 1] = torch.inf
     infinite[4, 0] = torch.nan
     ranges.see(infinite)
-    assert (ranges.merged(ALONE) == torch.finfo(torch.float64).max).all()
+    assert (ranges.merged(SINGLE_PROCESS) == torch.finfo(torch.float64).max).all()
 
 
 def test_the_furthest_features_are_kept_and_no_more():
@@ -38,7 +38,7 @@ def test_the_furthest_features_are_kept_and_no_more():
     gatherer = FurthestFeatures(torch.device("cpu"))
     for batch in features.split(100):
         gatherer.see(Forward(batch, batch), 0)
-    gatherer.merge(ALONE, 0)
+    gatherer.merge(SINGLE_PROCESS, 0)
     distance = (features - features[:100].mean(dim=0)).square().sum(dim=1)
     expected = features[distance.topk(64).indices]
     assert torch.equal(gatherer.rows.sort(dim=0).values, expected.sort(dim=0).values)

@@ -1,6 +1,7 @@
 """``regtta adapt``: adapt a model to target data and write predictions, weights and diagnostics."""
 
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,20 +15,29 @@ from regtta.cli.data.labelled_batches import Data
 from regtta.cli.data.opening import Shuffled, data_options, open_data, shuffle
 from regtta.cli.method_table import chosen_method
 from regtta.cli.outputs import ModelFiles, own_files
-from regtta.cli.predictions import PredictionSink, Progress, Tally, adapting, predicting, prediction_file, reordered
-from regtta.cli.resume import resumable
-from regtta.cli.sharded_adapter import SharedAdapter
+from regtta.cli.predictions import (
+    PredictionSink,
+    Progress,
+    Tally,
+    adapt_batches,
+    predict_batches,
+    prediction_file,
+    reordered,
+)
+from regtta.cli.resume import StepHistory, step_history
 from regtta.cli.torchrun import ONE, Team
 from regtta.cli.user_code import floating_dtype, load_model
 from regtta.errors import OptionError, StatisticsError
-from regtta.execution import failing_together
+from regtta.execution import sync_errors
 from regtta.guards import DEFAULT, SAFE
 from regtta.methods import Method, Source
 from regtta.monitoring import Monitor
+from regtta.persistence import Checkpoint
 from regtta.statistics import SourceStatistics
+from regtta.types import Callback
 
 if TYPE_CHECKING:
-    from regtta.report.recorder import Recorder
+    from regtta.report.recorder import RunRecorder
 
 BATCH_SIZE = 64
 
@@ -40,7 +50,7 @@ def adapt_model(options: AdaptOptions, progress: Progress | None = None, team: T
         progress: callback ``(samples_seen, total)``; ``total`` is ``None`` if unknown.
         team: process group; each process adapts on its shard of every batch, and the first one writes the files.
     """
-    with failing_together(team.processes):
+    with sync_errors(team.processes):
         if team.first:
             check_files(options, _model_files(options))
     with own_files(options, team) as own:
@@ -48,7 +58,7 @@ def adapt_model(options: AdaptOptions, progress: Progress | None = None, team: T
 
 
 def _adapt(options: AdaptOptions, progress: Progress | None, team: Team) -> AdaptReport:
-    with failing_together(team.processes):
+    with sync_errors(team.processes):
         chosen = chosen_method(options.method, options.settings)
         source = _statistics(options.stats, chosen)
         model = load_model(options.model, options.weights, team.device(options.device))
@@ -58,38 +68,59 @@ def _adapt(options: AdaptOptions, progress: Progress | None, team: Team) -> Adap
         check_passes(options, data)
         check_labels(chosen, data)
     group = team.group_for(model)
-    kind = Adapter if group is None else SharedAdapter
-    adapter = kind(
+    followers = _followers(options, model)
+    adapter = Adapter(
         model,
         chosen,
         source,
         head=options.head,
         guards=SAFE if options.safe else DEFAULT,
+        callbacks=followers.callbacks,
         allow_mismatch=options.allow_mismatch,
         execution=options.execution,
-        group=group,
+        process_group=group,
+        whole_batches=True,
     )
-    tally = Tally(kind(model, Source(), group=group) if data.target_names else None)
-    recorder = _recorder(options, model, adapter)
-    monitor = options.monitored.monitor(adapter)
-    _run(
-        options,
-        data,
-        adapter,
-        tally=tally,
-        recorder=recorder,
-        monitor=monitor,
-        model_files=model_files,
-        progress=progress,
-    )
+    baseline = Adapter(model, Source(), process_group=group, whole_batches=True) if data.target_names else None
+    tally = Tally(baseline)
+    _run(options, data, adapter, tally=tally, followers=followers, model_files=model_files, progress=progress)
     model_files.write(adapter)
-    report = _report(options, chosen, tally, alarms_of(monitor))
-    if recorder is not None and options.record is not None:
+    report = _report(options, chosen, tally, alarms_of(followers.monitor))
+    if followers.recorder is not None and options.record is not None:
         from regtta.report.recorder import write_record
 
         online = options.protocol is Protocol.online
-        write_record(options.record, recorder.record(_about(options, report), online=online))
+        write_record(options.record, followers.recorder.record(_about(options, report), online=online))
     return report
+
+
+@dataclass(frozen=True)
+class _Followers:
+    """Callbacks that the options require, each None if they do not."""
+
+    recorder: "RunRecorder | None" = None
+    monitor: Monitor | None = None
+    history: StepHistory | None = None
+    checkpoint: Checkpoint | None = None
+
+    @property
+    def callbacks(self) -> list[Callback]:
+        found = (self.recorder, self.monitor, self.history, self.checkpoint)
+        return [callback for callback in found if callback is not None]
+
+
+def _recorder(model: nn.Module) -> "RunRecorder":
+    from regtta.report.recorder import RunRecorder  # imported lazily: it loads the analysis package
+
+    return RunRecorder(model)
+
+
+def _followers(options: AdaptOptions, model: nn.Module) -> _Followers:
+    recorder = None if options.record is None else _recorder(model)
+    if options.checkpoint is None:
+        return _Followers(recorder, options.monitored.monitor())
+    checkpoint = Checkpoint(options.checkpoint, options.checkpoint_every, overwrite=options.force)
+    return _Followers(recorder, options.monitored.monitor(), step_history(options, BATCH_SIZE), checkpoint)
 
 
 def _report(options: AdaptOptions, chosen: Method, tally: Tally, alarms: tuple[str, ...]) -> AdaptReport:
@@ -106,14 +137,6 @@ def _report(options: AdaptOptions, chosen: Method, tally: Tally, alarms: tuple[s
         alarms=alarms,
         excluded=tally.excluded,
     )
-
-
-def _recorder(options: AdaptOptions, model: nn.Module, adapter: Adapter) -> "Recorder | None":
-    if options.record is None:
-        return None
-    from regtta.report.recorder import Recorder  # imported lazily: it loads the analysis package
-
-    return Recorder(model, adapter)
 
 
 def _about(options: AdaptOptions, report: AdaptReport) -> dict[str, object]:
@@ -143,42 +166,40 @@ def _run(
     adapter: Adapter,
     *,
     tally: Tally,
-    recorder: "Recorder | None",
-    monitor: Monitor | None,
+    followers: _Followers,
     model_files: ModelFiles,
     progress: Progress | None,
 ) -> None:
     """Run the adaptation, and the second pass of the offline protocol, writing predictions and diagnostics."""
     online = options.protocol is Protocol.online
     visited = data if options.shuffle_seed is None else _shuffled(options, data)
+    recorder, history, checkpoint = followers.recorder, followers.history, followers.checkpoint
     with ExitStack() as files:
-        if monitor is not None:
-            files.enter_context(monitor)
+        if followers.monitor is not None:
+            files.callback(followers.monitor.close)
         steps = files.enter_context(diagnostics_file(options.diagnostics)) if options.diagnostics else None
         sink: PredictionSink | None = None
         if options.predictions is not None:
             sink = files.enter_context(prediction_file(options.predictions, data.target_names))
             if online and isinstance(visited, Shuffled):
                 sink = files.enter_context(reordered(sink, visited.order))
-        stream = resumable(options, adapter, BATCH_SIZE)
-        adapt = (stream or monitor or adapter).adapt
-        watch = None if recorder is None else recorder.watch
-        for step, batch in adapting(adapter, visited, progress, watch=watch, adapt=adapt):
-            tally.stepped(step)
+        if checkpoint is not None and options.resume:
+            checkpoint.resume()
+        done = () if history is None else tuple(history.steps)
+        for step, batch in adapt_batches(adapter, visited, progress, recorder=recorder, done=done):
+            tally.add_step(step)
             model_files.see(adapter, batch.inputs)
-            if recorder is not None:
-                recorder.see(step, batch.inputs, batch.targets)
             if steps is not None:
                 steps.write(step)
             if online:
-                tally.answered(step.predictions, batch)
+                tally.add_predictions(step.predictions, batch)
                 if sink is not None:
                     sink.write(step.predictions, batch.targets)
-        if stream is not None:
-            stream.finish()
+        if checkpoint is not None:
+            checkpoint.try_save()  # so that the stream can be continued when there is more data
         if not online:
-            for predictions, batch in predicting(adapter, data, progress):
-                tally.answered(predictions, batch)
+            for predictions, batch in predict_batches(adapter, data, progress):
+                tally.add_predictions(predictions, batch)
                 if sink is not None:
                     sink.write(predictions, batch.targets)
         check_rows(options, tally)

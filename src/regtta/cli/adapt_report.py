@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from regtta.adapter import Adapter
 from regtta.cli.outputs import check_folder
 from regtta.errors import OptionError
 from regtta.metrics import Scores
@@ -36,7 +35,7 @@ class MonitorFiles:
             check_folder(self.tensorboard, force=force)
             import_optional("tensorboard", "monitor", "--tensorboard")
 
-    def monitor(self, adapter: Adapter) -> Monitor | None:
+    def monitor(self) -> Monitor | None:
         """Return the monitor that writes these files, or ``None`` if there are none."""
         writers: list[Writer] = []
         if self.lines is not None:
@@ -46,7 +45,7 @@ class MonitorFiles:
             writers.append(PrometheusText(self.prometheus))
         if self.tensorboard is not None:
             writers.append(TensorBoard(self.tensorboard))
-        return Monitor(adapter, writers=writers) if writers else None
+        return Monitor(writers=writers) if writers else None
 
 
 def alarms_of(monitor: Monitor | None) -> tuple[str, ...]:

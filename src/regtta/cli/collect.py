@@ -17,7 +17,7 @@ from regtta.cli.shared_options import split_names
 from regtta.cli.torchrun import ONE, Team
 from regtta.cli.user_code import explaining, floating_dtype, load_model
 from regtta.errors import ForeignFileError, OptionError
-from regtta.execution import failing_together
+from regtta.execution import sync_errors
 from regtta.methods import TTT, Method
 from regtta.options import replace
 from regtta.persistence import load_weights
@@ -47,7 +47,7 @@ def collect_statistics(options: CollectOptions, progress: Progress | None = None
         team: process group; the batches are sharded between its processes, and the first one saves.
     """
     size = team.processes.size
-    with failing_together(team.processes):
+    with sync_errors(team.processes):
         if team.first:
             read = (options.weights, data_options(options).path, options.branch)
             check_outputs({"--out": options.out}, inputs=read, force=options.force)
@@ -65,7 +65,7 @@ def collect_statistics(options: CollectOptions, progress: Progress | None = None
 
     with explaining(inputs.complaint, data.advice):
         source = collect(model, loader, head=options.head, methods=methods, progress=report_progress, group=group)
-    with failing_together(team.processes):
+    with sync_errors(team.processes):
         if team.first:
             source.save(options.out, overwrite=options.force)
     return CollectReport(

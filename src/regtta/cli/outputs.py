@@ -14,7 +14,7 @@ from regtta.adapter import Adapter
 from regtta.cli.adapt_options import FILES, AdaptOptions
 from regtta.cli.torchrun import Team
 from regtta.errors import ExistingFileError, FileError, ModelError, OptionError
-from regtta.execution import failing_together
+from regtta.execution import sync_errors
 from regtta.persistence import STATE_DICT, SUFFIXES, check_exportable, check_packages, refuse_existing, save
 
 
@@ -67,7 +67,7 @@ def own_files(options: AdaptOptions, team: Team) -> Iterator[AdaptOptions]:
     resume from before the first process can overwrite it.
     """
     with ExitStack() as stack:
-        with failing_together(team.processes):
+        with sync_errors(team.processes):
             own = options
             if not team.first:
                 folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="regtta-"))

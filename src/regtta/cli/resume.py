@@ -3,18 +3,15 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
 
 from regtta.adapter import Adapter
 from regtta.cli.adapt_options import AdaptOptions, Protocol
 from regtta.cli.outputs import check_suffix
 from regtta.errors import MismatchError, OptionError
 from regtta.persistence import (
-    Checkpoints,
     invalid,
     require_flag,
     require_mapping,
@@ -22,11 +19,11 @@ from regtta.persistence import (
     require_tensor,
     require_text,
 )
-from regtta.types import Diagnostics, Step, Verdict
+from regtta.types import Callback, Diagnostics, Step, Verdict
 
 
-class StepHistory:
-    """Steps of a stream, serialised as tensors.
+class StepHistory(Callback):
+    """Callback that keeps the steps of a stream, serialised as tensors in its checkpoint.
 
     Args:
         about: options that identify the stream, as plain values; a history with other options is rejected.
@@ -35,11 +32,13 @@ class StepHistory:
         steps: steps so far, in order.
     """
 
+    state_key: ClassVar[str | None] = "companion"
+
     def __init__(self, about: Mapping[str, object]) -> None:
         self.about = dict(about)
         self.steps: list[Step] = []
 
-    def see(self, step: Step) -> None:
+    def on_step(self, adapter: Adapter, step: Step) -> None:  # noqa: ARG002 - the step is all it stores
         """Append a step."""
         # A copy on the CPU, as the predictions may be a view of a larger tensor.
         self.steps.append(replace(step, predictions=step.predictions.detach().cpu().clone()))
@@ -154,59 +153,12 @@ def check_resumable(options: AdaptOptions) -> None:
         if path is not None:
             raise OptionError(
                 f"{option} appends to its output and cannot be rolled back to a checkpoint. Omit it or --checkpoint; "
-                "in Python, regtta.Checkpoints(..., monitor=monitor) supports both."
+                "in Python, Adapter(..., callbacks=[monitor, checkpoint]) supports both."
             )
 
 
-class ResumableStream:
-    """Stream with checkpoints; on resuming, steps before the checkpoint are replayed from the file.
-
-    Args:
-        adapter: the adapter.
-        path: path of the checkpoint.
-        every: batches between two checkpoints.
-        about: options that identify the stream.
-        resume: resume from the checkpoint if it exists.
-        force: start over and replace an existing checkpoint.
-    """
-
-    def __init__(
-        self, adapter: Adapter, path: Path, *, every: int, about: Mapping[str, object], resume: bool, force: bool
-    ) -> None:
-        history = StepHistory(about)
-        self._keeper = Checkpoints(adapter, path, every, companion=history, overwrite=force)
-        if resume:
-            self._keeper.resume()
-        self._past = list(history.steps)
-        self._visited = 0
-
-    def adapt(self, inputs: Tensor, targets: Tensor | None = None) -> Step:
-        """Return the recorded step of this batch, or adapt to it if the checkpoint does not cover it."""
-        self._visited += 1
-        if self._visited > len(self._past):
-            return self._keeper.adapt(inputs, targets)
-        step = self._past[self._visited - 1]
-        if len(step.predictions) != len(inputs):
-            raise MismatchError(
-                f"Batch {step.index} has {len(inputs)} rows, but the checkpoint {self._keeper.path} holds "
-                f"{len(step.predictions)} predictions of it. Pass the data that the stream was started with."
-            )
-        return step
-
-    def finish(self) -> None:
-        """Write a checkpoint at the end of the data, so that the stream can resume when there is more."""
-        if self._visited < len(self._past):
-            raise MismatchError(
-                f"The data has {self._visited} batches, but the checkpoint {self._keeper.path} covers "
-                f"{len(self._past)}. Pass the data that the stream was started with."
-            )
-        self._keeper.try_save()
-
-
-def resumable(options: AdaptOptions, adapter: Adapter, batch_size: int) -> ResumableStream | None:
-    """Return the stream that ``options`` describe, or ``None`` without a checkpoint."""
-    if options.checkpoint is None:
-        return None
+def step_history(options: AdaptOptions, batch_size: int) -> StepHistory:
+    """Return an empty history for the stream that ``options`` describe."""
     stats = options.stats
     # The adapter validates model, method and guards itself.
     about = {
@@ -218,5 +170,4 @@ def resumable(options: AdaptOptions, adapter: Adapter, batch_size: int) -> Resum
         "--shuffle-seed": options.shuffle_seed,
         "--stats": None if stats is None else hashlib.sha256(stats.read_bytes()).hexdigest(),
     }
-    every, resume, force = options.checkpoint_every, options.resume, options.force
-    return ResumableStream(adapter, options.checkpoint, every=every, about=about, resume=resume, force=force)
+    return StepHistory(about)

@@ -15,7 +15,7 @@ from torch import distributed as dist
 from torch import nn
 
 from regtta.errors import ProcessError, RegttaError
-from regtta.execution import ALONE, Processes, processes_of
+from regtta.execution import SINGLE_PROCESS, Communicator, make_communicator
 from regtta.models import model_device
 
 
@@ -72,7 +72,7 @@ class Team:
         local_rank: rank of this process on its machine.
     """
 
-    processes: Processes = ALONE
+    processes: Communicator = SINGLE_PROCESS
     group: "dist.ProcessGroup | None" = None
     local_rank: int = 0
 
@@ -122,7 +122,7 @@ def joined() -> Iterator[Team]:
             f"The processes that torchrun started cannot connect: {str(error).splitlines()[0]}. Start them again."
         ) from error
     group = dist.group.WORLD
-    processes = processes_of(group)
+    processes = make_communicator(group)
     _seed_alike(processes)
     try:
         with _termination_reported(processes):
@@ -138,7 +138,7 @@ def joined() -> Iterator[Team]:
 
 
 @contextmanager
-def _termination_reported(processes: Processes) -> Iterator[None]:
+def _termination_reported(processes: Communicator) -> Iterator[None]:
     """Convert SIGTERM from torchrun into a ProcessError in the first process while the block runs."""
 
     def end(*_: object) -> None:
@@ -157,7 +157,7 @@ def _termination_reported(processes: Processes) -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _seed_alike(processes: Processes) -> None:
+def _seed_alike(processes: Communicator) -> None:
     """Seed all processes alike, so that a loader that shuffles yields the same batches in each."""
     seed = int(processes.first(str(torch.initial_seed())) or 0)
     torch.manual_seed(seed)

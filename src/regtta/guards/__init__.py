@@ -5,14 +5,13 @@ from regtta.guards.base import (
     Guard,
     GuardContext,
     GuardState,
-    IncomingBatch,
     Keep,
     Rollback,
     Ruling,
     StepStats,
 )
 from regtta.guards.batch_guards import FiniteInputs, OutlierRows, SeveralSamples, VariedInputs
-from regtta.guards.chain import GuardChain, Screened
+from regtta.guards.chain import GuardChain, IncomingBatch, Screened
 from regtta.guards.gate import ALIGNED, NO_SHIFT, Gate
 from regtta.guards.health import HealthCheck
 from regtta.guards.runaway import OutputRange, SubspaceEnergy

@@ -7,7 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regtta.guards.base import Exclusion, Guard, GuardContext, GuardState, IncomingBatch
+from regtta.guards.base import Exclusion, Guard, GuardContext, GuardState
+from regtta.guards.chain import IncomingBatch
 from regtta.options import check_bool, check_count, check_not_negative, check_positive, check_share
 from regtta.statistics import LEAST_ROWS, SourceStatistics, Whitening, deviations, is_table
 

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from regtta.guards.base import Guard, GuardContext, GuardState, IncomingBatch, Rollback
+from regtta.guards.base import Guard, GuardContext, GuardState, Rollback
+from regtta.guards.chain import IncomingBatch
 from regtta.options import check_count, check_not_negative, check_share
 from regtta.persistence import require_mapping
 from regtta.statistics import RecentMoments, Whitening, shift_test

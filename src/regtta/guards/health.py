@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from regtta.guards.base import Guard, GuardContext, GuardState, IncomingBatch, Keep, Rollback, StepStats
+from regtta.guards.base import Guard, GuardContext, GuardState, Keep, Rollback, StepStats
+from regtta.guards.chain import IncomingBatch
 from regtta.options import check_count
 from regtta.persistence import require_count, require_mapping
 from regtta.statistics import RecentMoments, Whitening

@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 import torch
 
 from regtta.errors import OptionError
-from regtta.guards.base import Guard, GuardContext, GuardState, IncomingBatch, Rollback
+from regtta.guards.base import Guard, GuardContext, GuardState, Rollback
+from regtta.guards.chain import IncomingBatch
 from regtta.options import check_count, check_not_negative, check_share
 from regtta.persistence import require_count, require_mapping, require_tensor
 from regtta.statistics import RecentMoments, Whitening, reweighting_needed, unsteady

@@ -13,6 +13,7 @@ from regtta.methods.base import Batch, GradientMethod, MethodContext, Remember, 
 from regtta.methods.losses import METRICS, Metric, alignment_loss, moments_with_memory
 from regtta.options import check_bool, check_choice, check_whole
 from regtta.persistence import invalid, require_mapping, require_tensor
+from regtta.statistics import Subspace
 
 
 @dataclass(frozen=True)
@@ -148,3 +149,9 @@ def significance(effect: Tensor) -> Tensor:
     """
     norms: Tensor = torch.linalg.vector_norm(effect, dim=0)
     return norms + 1
+
+
+def projection(subspace: Subspace) -> Callable[[Tensor], Tensor]:
+    """Return the function ``z ↦ (z − μ) V`` of features ``(B, D)``, to use as the ``view`` of an :class:`Alignment`."""
+    mean, basis = subspace.mean, subspace.basis
+    return lambda features: (features - mean) @ basis

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from regtta.errors import StatisticsError
-from regtta.execution import Processes
+from regtta.execution import Communicator
 from regtta.methods.base import Batch, GradientMethod, MethodContext, Rule
 from regtta.methods.losses import histogram_divergence, soft_histogram
 from regtta.models import Forward
@@ -107,7 +107,7 @@ class _Histograms(Gatherer):
         self.total = seen if self.count == 0 else self.total + seen
         self.count += len(values)
 
-    def merge(self, processes: Processes, number: int) -> None:
+    def merge(self, processes: Communicator, number: int) -> None:
         """Merge the ranges or the histograms of all processes."""
         if number == 0:
             width = int(processes.reduce(torch.tensor(len(self.low)), "max"))

@@ -26,7 +26,6 @@ from regtta.models.fingerprints import digest_of_tensors, fingerprint
 from regtta.models.parameters import (
     TRAINABLE,
     BufferSlots,
-    Snapshot,
     Trainable,
     freeze_all_but,
     private_copy,
@@ -43,7 +42,6 @@ __all__ = [
     "FeatureModel",
     "Forward",
     "RunForward",
-    "Snapshot",
     "Trainable",
     "assign",
     "batch_norms",

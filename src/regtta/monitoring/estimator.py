@@ -7,11 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regtta.engine import StepView
 from regtta.models import Forward
 from regtta.monitoring.signals import Evidence, Outputs, Shift
 from regtta.persistence import require_flag, require_mapping, require_tensor
 from regtta.statistics import RecentMoments, SourceStatistics, Whitening, reweighting_needed, shift_test, steadiness
+from regtta.types import StepView
 
 FEATURES = ("steadiness", "shift_source", "output_mean_source", "output_deviation_source", "output_deviation_adapted")
 
@@ -95,20 +95,20 @@ class SignalEstimator:
         """Effective number of samples behind the evidence."""
         return min(self.at_source.count, self.at_adapted.count, self.outputs.count)
 
-    def see(self, sight: StepView) -> None:
+    def see(self, view: StepView) -> None:
         """Update the moments with a batch."""
-        before, self.moved = self.moved, sight.answered is not sight.source
-        if sight.step.diagnostics.verdict.returned or (before and not self.moved):
+        before, self.moved = self.moved, view.answered is not view.source
+        if view.step.diagnostics.verdict.returned or (before and not self.moved):
             # The moments of the adapted model are obsolete after a rollback.
             self.at_adapted.forget()
             self.outputs.forget()
-        self.at_source.add(self.whitening(sight.source.features))
+        self.at_source.add(self.whitening(view.source.features))
         if self.moved:
-            self.at_adapted.add(self.whitening(sight.answered.features))
+            self.at_adapted.add(self.whitening(view.answered.features))
         else:
             self.at_adapted.load_state_dict(self.at_source.state_dict())
-        linear = self._linear(sight.source)
-        self._see_outputs(sight, linear)
+        linear = self._linear(view.source)
+        self._see_outputs(view, linear)
         finite = linear[linear.isfinite().all(dim=1)]
         self.seen = torch.cat([self.seen, finite])[-max(self.memory, 4 * len(finite)) :]
 
@@ -135,10 +135,10 @@ class SignalEstimator:
         with torch.no_grad():
             return _rows(self.head(forward.features.detach()))
 
-    def _see_outputs(self, sight: StepView, linear: Tensor) -> None:
-        source, answered = (_rows(forward.outputs) for forward in (sight.source, sight.answered))
+    def _see_outputs(self, view: StepView, linear: Tensor) -> None:
+        source, answered = (_rows(forward.outputs) for forward in (view.source, view.answered))
         if source.shape != linear.shape:  # the model transforms the outputs of its head
-            source, answered = linear, self._linear(sight.answered)
+            source, answered = linear, self._linear(view.answered)
         # The variance of the last column yields the covariance of the first two.
         self.outputs.add(torch.cat([linear, source, answered, answered - source, linear + source], dim=1))
 

@@ -1,6 +1,6 @@
 """Files in and out: safetensors, checkpoints, exported models and their provenance; never a pickle."""
 
-from regtta.persistence.checkpoint import Checkpoints
+from regtta.persistence.checkpoint import Checkpoint
 from regtta.persistence.export import (
     PROVENANCE,
     STATE_DICT,
@@ -51,7 +51,7 @@ __all__ = [
     "STATE_DICT",
     "SUFFIXES",
     "BoundedFile",
-    "Checkpoints",
+    "Checkpoint",
     "Provenance",
     "check_exportable",
     "check_packages",

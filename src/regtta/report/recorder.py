@@ -31,7 +31,7 @@ from regtta.report.analysis import (
     subspace_report,
 )
 from regtta.statistics import LabelShiftEvidence, label_shift_evidence
-from regtta.types import Step
+from regtta.types import Callback, Step
 
 
 class Reservoir:
@@ -57,7 +57,7 @@ class Reservoir:
         self._columns: list[Tensor] = []
         self.seen = 0
 
-    def see(self, *columns: Tensor) -> None:
+    def update(self, *columns: Tensor) -> None:
         """Update the sample with a batch: paired tensors (B, ...), the same number of them in every call."""
         count = len(columns[0])
         if any(len(column) != count for column in columns) or len(columns) != len(self._columns or columns):
@@ -86,29 +86,39 @@ RESAMPLES = 2000
 _AT_ONCE = 256  # rows per forward pass
 
 
-class Recorder:
-    """Recorder of an adaptation that collects the data of its report in bounded memory.
+class RunRecorder(Callback):
+    """Callback that collects the data of a run's report in bounded memory.
 
     Args:
         model: the unadapted model.
-        adapter: the adapter.
-        seed: of the sample of rows that is analysed in detail.
+        seed: seed of the sample of rows that is analysed in detail.
+
+    Attributes:
+        labels: labels of the next batch, for scores only; ``None`` for none. They never reach the adapter.
     """
 
-    def __init__(self, model: nn.Module, adapter: Adapter, *, seed: int = 0) -> None:
-        self._model, self._adapter = model, adapter
-        self._stream = StreamRecorder(adapter)
+    def __init__(self, model: nn.Module, *, seed: int = 0) -> None:
+        self._model = model
+        self._stream = StreamRecorder()
         self._seed = seed
         self._sample: Reservoir | None = None
         self._labelled = False
+        self.labels: Tensor | None = None
 
-    def watch(self, inputs: Tensor) -> None:
+    def on_start(self, adapter: Adapter) -> None:
+        """Attach to the adapter."""
+        self._adapter = adapter
+
+    def before_step(self, adapter: Adapter, inputs: Tensor) -> None:
         """Record the inputs of a batch before its step."""
-        self._stream.watch(inputs)
+        self._stream.labels = self.labels
+        self._stream.before_step(adapter, inputs)
+        self._inputs = inputs
 
-    def see(self, step: Step, inputs: Tensor, labels: Tensor | None) -> None:
+    def on_step(self, adapter: Adapter, step: Step) -> None:
         """Record a step with its inputs and labels."""
-        self._stream.see(step, labels)
+        self._stream.on_step(adapter, step)
+        inputs, labels, self.labels = self._inputs, self.labels, None
         if len(inputs) == 0:
             return
         if self._sample is None:
@@ -117,7 +127,7 @@ class Recorder:
             self._labelled = labels is not None
         whole = _rows(inputs).isfinite().all(dim=1).cpu()
         columns = [inputs, _rows(step.predictions), *([] if labels is None else [_rows(labels)])]
-        self._sample.see(*(column.cpu()[whole] for column in columns))
+        self._sample.update(*(column.cpu()[whole] for column in columns))
 
     def record(self, about: Mapping[str, object], *, online: bool) -> dict[str, Any]:
         """Return the record as JSON-compatible values.

@@ -9,7 +9,7 @@ from torch import distributed as dist
 from torch.utils.data import DataLoader
 
 from regtta.errors import BatchError, OptionError, StatisticsError
-from regtta.execution import Processes, failing_together, processes_of
+from regtta.execution import Communicator, make_communicator, sync_errors
 from regtta.models import FeatureModel, Forward, find_head, fingerprint, inputs_of, model_device, private_copy
 from regtta.statistics.collectors import Gatherer, Gathers
 from regtta.statistics.moments import Moments, RunningMoments, moments_of_all
@@ -55,8 +55,8 @@ def collect(
         >>> source.count, source.head, source.basis.shape
         (100, '2', torch.Size([8, 8]))
     """
-    processes = processes_of(group)
-    with failing_together(processes):
+    processes = make_communicator(group)
+    with sync_errors(processes):
         _check_loader(loader)
         _check_methods(methods)
         features = _SourceFeatures(model, head, inputs, device)
@@ -77,14 +77,14 @@ def _run_passes(
     loader: Iterable[object],
     features: "_SourceFeatures",
     gatherers: "_Gatherers",
-    processes: Processes,
+    processes: Communicator,
     progress: Callable[[int], None] | None,
 ) -> None:
     """Update all gatherers in their passes over ``loader`` and merge them across processes after each pass."""
     counts = [0] * gatherers.passes
     for number in range(gatherers.passes):
         active = gatherers.in_pass(number)
-        with failing_together(processes):
+        with sync_errors(processes):
             for forward in features.over(loader):
                 for gatherer in active:
                     gatherer.see(forward, number)
@@ -110,7 +110,7 @@ class _Gatherers:
         self._all: list[Gatherer] = [self.moments, self.furthest, *self._extra.values()]
         self.passes = max(gatherer.passes for gatherer in self._all)
 
-    def check(self, processes: Processes, loader: Iterable[object]) -> None:
+    def check(self, processes: Communicator, loader: Iterable[object]) -> None:
         """Raise unless all gatherers can run in ``processes`` and ``loader`` allows the number of passes."""
         for gatherer in self._all:
             gatherer.check(processes)
@@ -138,7 +138,7 @@ class _FeatureMoments(Gatherer):
         """Update with the features of a batch."""
         self._running.add(forward.features)
 
-    def merge(self, processes: Processes, number: int) -> None:  # noqa: ARG002 - there is one pass
+    def merge(self, processes: Communicator, number: int) -> None:  # noqa: ARG002 - there is one pass
         """Merge the moments of all processes into :attr:`merged`."""
         moments = moments_of_all(self._running.finish(), processes, self._device)
         if moments is None:
@@ -186,7 +186,7 @@ class _SourceFeatures:
             yield forward
         check.run()
 
-    def agree_on_head(self, processes: Processes) -> None:
+    def agree_on_head(self, processes: Communicator) -> None:
         """Adopt the head found by other processes if no batch arrived here; raise if the heads differ."""
         mine = None if self._forward is None else self._forward.head_name
         found = processes.first(mine)

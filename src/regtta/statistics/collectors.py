@@ -7,7 +7,7 @@ from typing import Protocol
 from torch import Tensor
 
 from regtta.errors import ProcessError
-from regtta.execution import Processes
+from regtta.execution import Communicator
 from regtta.models import Forward
 
 
@@ -20,13 +20,13 @@ class Gatherer(ABC):
     def see(self, forward: Forward, number: int) -> None:
         """Update with one batch of pass ``number``, counted from 0."""
 
-    def merge(self, processes: Processes, number: int) -> None:  # noqa: B027 - a single process has nothing to merge
+    def merge(self, processes: Communicator, number: int) -> None:  # noqa: B027 - a single process has nothing to merge
         """Merge the results of pass ``number`` across processes, so that all hold the same; called after each pass.
 
         A process that received no batch must take part in every exchange as well.
         """
 
-    def check(self, processes: Processes) -> None:
+    def check(self, processes: Communicator) -> None:
         """Raise a ProcessError if there are several processes and the class does not implement :meth:`merge`."""
         if processes.size > 1 and type(self).merge is Gatherer.merge:
             raise ProcessError(
@@ -50,7 +50,7 @@ class Stored(Gatherer):
     def see(self, forward: Forward, number: int) -> None:
         """Do nothing: there is no pass."""
 
-    def merge(self, processes: Processes, number: int) -> None:
+    def merge(self, processes: Communicator, number: int) -> None:
         """Do nothing: the values are the same in all processes."""
 
     def result(self) -> Mapping[str, Tensor]:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from regtta.errors import StatisticsError
-from regtta.execution import Processes
+from regtta.execution import Communicator
 from regtta.persistence import MOST_COUNTED, invalid, require_mapping, require_number, require_tensor
 
 # Rows per matrix product: enough to amortise the launch of a product, which costs more on a GPU.
@@ -61,7 +61,7 @@ class Moments:
         return self.scatter / (self.count - 1)
 
 
-def moments_of_all(moments: Moments | None, processes: Processes, device: torch.device) -> Moments | None:
+def moments_of_all(moments: Moments | None, processes: Communicator, device: torch.device) -> Moments | None:
     """Return the moments over all processes, identical in each; ``None`` if none has any samples.
 
     Each process corrects its own scatter to the common mean, so that scatter matrices are summed and never gathered.

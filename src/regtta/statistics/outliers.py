@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regtta.execution import Processes
+from regtta.execution import Communicator
 from regtta.models import Forward
 from regtta.statistics.collectors import Gatherer
 
@@ -121,7 +121,7 @@ class InputRanges:
         else:
             self._largest = torch.maximum(self._largest, found)
 
-    def merged(self, processes: Processes) -> Tensor:
+    def merged(self, processes: Communicator) -> Tensor:
         """Return the ranges (C,) over all processes, finite and on the CPU; of shape (0,) for integer inputs."""
         own = torch.zeros(0, dtype=torch.float64) if self._largest is None else self._largest.cpu()
         width = int(processes.reduce(torch.tensor(len(own)), "max"))
@@ -149,7 +149,7 @@ class FurthestFeatures(Gatherer):
         energy = (rows - self._centre).square().sum(dim=1)
         self.rows = rows[energy.topk(min(self.kept, len(rows))).indices]
 
-    def merge(self, processes: Processes, number: int) -> None:  # noqa: ARG002 - there is one pass
+    def merge(self, processes: Communicator, number: int) -> None:  # noqa: ARG002 - there is one pass
         """Gather the rows of all processes; a process without data contributes none."""
         width = int(processes.reduce(torch.tensor(self.rows.shape[1]), "max"))
         rows = self.rows if len(self.rows) else self.rows.new_empty(0, width)

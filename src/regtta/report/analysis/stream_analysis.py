@@ -14,7 +14,7 @@ from regtta.errors import BatchError, OptionError
 from regtta.metrics import RegressionMetrics
 from regtta.models import inputs_of
 from regtta.report.analysis.base import Array, Report, array
-from regtta.types import Step
+from regtta.types import Callback, Step
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,50 +77,56 @@ def record_stream(
         >>> record.loss.shape, record.shift.shape, record.learned
         ((3,), (3, 3), array([ True,  True,  True]))
     """
-    recorder = StreamRecorder(adapter, directions=directions)
+    recorder = StreamRecorder(directions=directions)
     for batch, labels in _pairs(batches, targets):
         x = inputs_of(batch, inputs)
-        recorder.watch(x)
-        recorder.see(adapter.adapt(x, labels if adapter.method.takes_targets else None), labels)
+        recorder.labels = labels
+        recorder.before_step(adapter, x)
+        recorder.on_step(adapter, adapter.adapt(x, labels if adapter.method.takes_targets else None))
     return recorder.record()
 
 
-class StreamRecorder:
-    """Recorder for a stream that the caller runs: call :meth:`watch` before each step and :meth:`see` after it.
+class StreamRecorder(Callback):
+    """Callback that records every step of a stream.
 
     Args:
-        adapter: the adapter that processes the stream.
         directions: number of leading source directions to record, at most the rank; 0 records none.
+
+    Attributes:
+        labels: labels of the next batch, to score its predictions; ``None`` for no score. They never reach the adapter.
     """
 
-    def __init__(self, adapter: Adapter, *, directions: int = 5) -> None:
+    def __init__(self, *, directions: int = 5) -> None:
         if directions < 0:
             raise OptionError(f"Expected directions to be at least 0, found {directions!r}.")
-        self._adapter = adapter
-        source = adapter.source
-        self._count = 0 if source is None else min(directions, source.rank)
+        self._directions = directions
+        self._method = ""
+        self.labels: Tensor | None = None
         self._online = _OnlineScore()
         self._steps: list[Step] = []
         self._sizes: list[int] = []
         self._moments: list[Tensor] = []
 
-    def watch(self, inputs: Tensor) -> None:
-        """Record shift and spread of a batch (B, ...) under the current model."""
+    def before_step(self, adapter: Adapter, inputs: Tensor) -> None:
+        """Record shift and spread of a batch ``(B, ...)`` under the current model."""
+        self._method = adapter.method.name
         self._sizes.append(len(inputs))
-        source = self._adapter.source
-        if source is None or self._count == 0 or len(inputs) == 0:
-            self._moments.append(torch.full((2, self._count), torch.nan))
+        source = adapter.source
+        count = 0 if source is None else min(self._directions, source.rank)
+        if source is None or count == 0 or len(inputs) == 0:
+            self._moments.append(torch.full((2, count), torch.nan))
             return
-        subspace = source.top(self._count)
-        unit = subspace.project(self._adapter.features(inputs).cpu().double()) / subspace.variances.sqrt()
+        subspace = source.top(count)
+        unit = subspace.project(adapter.features(inputs).cpu().double()) / subspace.variances.sqrt()
         # The standard deviation of a single sample is undefined, not an error.
         spread = unit.std(dim=0) if len(unit) > 1 else torch.full_like(unit[0], torch.nan)
         self._moments.append(torch.stack([unit.mean(dim=0), spread]))
 
-    def see(self, step: Step, labels: Tensor | None = None) -> None:
+    def on_step(self, adapter: Adapter, step: Step) -> None:  # noqa: ARG002 - the step holds all it needs
         """Record a step, and score its predictions if there are labels."""
         # Predictions are scored here and dropped to bound the memory of a long stream.
-        self._online.see(step.predictions, labels)
+        self._online.update(step.predictions, self.labels)
+        self.labels = None
         self._steps.append(replace(step, predictions=step.predictions.new_empty(0)))
 
     def record(self) -> StreamRecord:
@@ -130,7 +136,7 @@ class StreamRecorder:
                 "The stream gave no batches. Pass one that yields batches; an exhausted iterator is empty."
             )
         moments = array(torch.stack(self._moments))
-        return _record(self._adapter.method.name, self._steps, np.array(self._sizes), moments, self._online)
+        return _record(self._method, self._steps, np.array(self._sizes), moments, self._online)
 
 
 class _OnlineScore:
@@ -142,7 +148,7 @@ class _OnlineScore:
         self._metrics = RegressionMetrics()
         self._scored = False
 
-    def see(self, predictions: Tensor, labels: Tensor | None) -> None:
+    def update(self, predictions: Tensor, labels: Tensor | None) -> None:
         """Add a batch, with labels or without."""
         finite = predictions.unsqueeze(-1).flatten(1).isfinite().all(dim=1).cpu()
         self.unpredicted.append(int((~finite).sum()))

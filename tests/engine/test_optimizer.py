@@ -3,9 +3,9 @@ import functools
 
 import pytest
 import torch
+from regtta.execution.fused_optim import fused_step
 from torch import nn
 
-from regtta.execution.fused_optim import bare_step
 from regtta.methods.base import OPTIMIZERS
 
 MADE = {name: functools.partial(factory, lr=0.01) for name, factory in OPTIMIZERS.items()} | {
@@ -33,7 +33,7 @@ def gradients(step):
 def test_it_does_what_the_optimizers_own_step_does(name):
     own, bare = parameters(), parameters()
     first, second = MADE[name](own), MADE[name](bare)
-    step = bare_step(second)
+    step = fused_step(second)
     for number in range(5):
         for ours, theirs, gradient in zip(bare, own, gradients(number), strict=True):
             ours.grad, theirs.grad = gradient.clone(), gradient.clone()
@@ -51,7 +51,7 @@ def test_it_does_what_the_optimizers_own_step_does(name):
 def test_it_goes_on_from_a_state_that_was_loaded():
     before, after = parameters(), parameters()
     first, second = MADE["adam"](before), MADE["adam"](after)
-    steps = bare_step(first), bare_step(second)
+    steps = fused_step(first), fused_step(second)
 
     def go(number, which, chosen):
         for parameter, gradient in zip(chosen, gradients(number), strict=True):
