@@ -31,9 +31,9 @@ from sklearn.metrics import roc_auc_score
 from torch import Tensor, nn
 
 import regtta
-from regtta.engine import StepView
 from regtta.methods import Method
 from regtta.monitoring import FEATURES, SignalEstimator, features_of
+from regtta.types import StepView
 from regtta_bench.data import Domain
 from regtta_bench.demo.demo_data import Blur, Brighten, Contrast, Darken, Noise, split, uci_digits
 from regtta_bench.demo.demo_model import Training, train
@@ -164,18 +164,33 @@ def observations(source: SourceModel) -> Iterator[Observation]:
                 yield Observation(f"{source.kind} {source.number}", f"{case}, {name}", features, worse)
 
 
+class _LastView(regtta.Callback):
+    """Callback that keeps the view of the last batch."""
+
+    last: StepView
+
+    def wants_view(self, index: int) -> bool:  # noqa: ARG002 - of every batch
+        """Return True."""
+        return True
+
+    def on_view(self, adapter: regtta.Adapter, view: StepView) -> None:  # noqa: ARG002 - the view is all
+        """Keep the view."""
+        self.last = view
+
+
 def _watched(source: SourceModel, method: Method, stream: Domain) -> Iterator[tuple[tuple[float, ...], bool]]:
     """The evidence at each look, and whether the predictions of late were worse than the source model's."""
-    adapter = regtta.Adapter(source.model, method, source.statistics)
+    views = _LastView()
+    adapter = regtta.Adapter(source.model, method, source.statistics, callbacks=[views])
     gauge = SignalEstimator(source.statistics, adapter.source_head(), memory=256, least=32, level=1e-4, tolerance=0.1)
     errors = []
     for number, (batch, truth) in enumerate(
         zip(stream.inputs.split(BATCH), stream.targets.split(BATCH), strict=True), start=1
     ):
-        sights: list[StepView] = []
-        adapter.adapt(batch, look=sights.append)
-        gauge.see(sights[0])
-        passes = (sights[0].answered, sights[0].source)
+        adapter.adapt(batch)
+        view = views.last
+        gauge.see(view)
+        passes = (view.answered, view.source)
         errors.append([float(F.mse_loss(forward.outputs.squeeze(1), truth)) for forward in passes])
         evidence = gauge.evidence()
         if number in LOOKS and evidence is not None:

@@ -110,7 +110,7 @@ def test_only_what_moves_has_gradients_and_moves():
     adapter = make()
     begun = adapter.export().state_dict()
     list(adapter.run(shifted()))
-    live = adapter._model
+    live = adapter.model
     assert {n for n, p in live.named_parameters() if p.requires_grad} == {
         "1.weight",
         "1.bias",
@@ -239,13 +239,13 @@ def test_a_batch_that_breaks_the_forward_costs_nothing():
         seen.append(1)
         raise RuntimeError("out of memory")
 
-    handle = adapter._model[5].register_forward_hook(burst)
+    handle = adapter.model[5].register_forward_hook(burst)
     with pytest.raises(RuntimeError, match="out of memory"):
         adapter.adapt(x)
     handle.remove()
     assert seen
     assert_same_state(state, adapter.state_dict())
-    assert not any(module.training for module in adapter._model.modules())
+    assert not any(module.training for module in adapter.model.modules())
     assert torch.equal(adapter.adapt(y).predictions, spared.adapt(y).predictions)
 
 
@@ -256,7 +256,7 @@ def test_a_loss_that_is_not_finite_is_taken_back_and_predicted_as_ever():
     x[0, 0] += 1e-7
     state = adapter.state_dict()
     expected = adapter.predict(x)
-    adapter._stream.learner.rule.mean = adapter._stream.learner.rule.mean * torch.nan
+    adapter._session.stream.learner.rule.mean = adapter._session.stream.learner.rule.mean * torch.nan
     step = adapter.adapt(x)
     assert math.isnan(step.diagnostics.loss)
     assert step.diagnostics.verdict.reason == "the loss is not finite"
@@ -550,7 +550,7 @@ def test_half_precision_models_adapt_with_a_float32_loss():
     step = adapter.adapt(shifted(1)[0].bfloat16())
     assert step.predictions.dtype == torch.bfloat16
     assert math.isfinite(step.diagnostics.loss)
-    assert adapter._stream.learner.rule.alpha.dtype == torch.float32
+    assert adapter._session.stream.learner.rule.alpha.dtype == torch.float32
 
 
 def test_dropout_stays_off_while_adapting():

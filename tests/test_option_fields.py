@@ -11,6 +11,7 @@ from torch import nn
 
 import regtta
 from helpers import small_models
+from helpers.attaching import attach
 from regtta import guards
 from regtta import monitoring as monitor
 from regtta.errors import OptionError
@@ -83,7 +84,7 @@ def test_the_monitor_refuses_numbers_that_are_not(name, value):
     model = small_models.mlp()
     adapter = regtta.Adapter(model, regtta.SSA(k=2), regtta.collect(model, small_models.table(100).split(50)))
     with pytest.raises(OptionError, match=name):
-        regtta.Monitor(adapter, **{name: value})
+        attach(regtta.Monitor(**{name: value}), adapter)
 
 
 def test_options_that_are_neither_numbers_nor_choices():
@@ -101,7 +102,7 @@ def test_options_that_are_neither_numbers_nor_choices():
 def test_checkpoints_refuse_a_text_for_overwrite(tmp_path):
     adapter = regtta.Adapter(small_models.mlp(), regtta.BNAdapt(), head="6")
     with pytest.raises(OptionError, match="overwrite to be True or False, found 'no'"):
-        regtta.Checkpoints(adapter, tmp_path / "stream.safetensors", overwrite="no")
+        attach(regtta.Checkpoint(tmp_path / "stream.safetensors", overwrite="no"), adapter)
 
 
 def test_values_of_the_right_type_are_still_taken():

@@ -253,6 +253,17 @@ class Adapter:
                 for callback in self.callbacks:
                     callback.on_end(self)
 
+    def add_callback(self, callback: Callback) -> None:
+        """Add a callback, which then follows the stream from here on."""
+        with self._lock.turn:
+            before = self.callbacks
+            self.callbacks = instances_of(Callback, "callbacks", (*before, callback), "a regtta.Callback")
+            try:
+                callback.on_start(self)
+            except BaseException:
+                self.callbacks = before
+                raise
+
     def paused(self) -> AbstractContextManager[object]:
         """Return a context manager inside which no other thread adapts; predictions continue."""
         return self._lock.turn

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import regtta as library
+from helpers.attaching import attach
 from helpers.cli_workspace import MODEL, inputs_of, library_model
 
 ADAPT = ["adapt", *MODEL, "--stats", "stats.safetensors", "--set", "k=3", "--batch-size", "10", "--data", "target.csv",
@@ -19,8 +20,8 @@ def test_the_files_are_those_of_the_librarys_monitor(workspace: Path, regtta):
     assert (result.exit_code, result.stderr) == (0, "")
     source = library.SourceStatistics.load("stats.safetensors")
     lines = library.monitor.JsonLines("expected.jsonl")
-    monitor = library.Monitor(library.Adapter(library_model(), library.SSA(k=3), source), writers=[lines])
-    list(monitor.run(inputs_of(Path("target.csv")).split(10)))
+    monitor = attach(library.Monitor(writers=[lines]), library.Adapter(library_model(), library.SSA(k=3), source))
+    list(monitor.adapter.run(inputs_of(Path("target.csv")).split(10)))
     assert Path("s.jsonl").read_text() == Path("expected.jsonl").read_text()
     assert "regtta_shift_source " in Path("s.prom").read_text()
     assert list(Path("runs").iterdir())

@@ -45,7 +45,7 @@ def assert_same_stream(found, expected, tolerance=1e-4):
 
 def replays(adapter):
     """How many shapes of batches the adapter's steps are replayed for."""
-    return 0 if adapter._stream.learner._replay is None else adapter._stream.learner._replay.graphs
+    return 0 if adapter._session.stream.learner._graphed is None else adapter._session.stream.learner._graphed.graphs
 
 
 class Pattern(Guard):
@@ -247,8 +247,8 @@ def test_a_compiled_stream_is_the_eager_one(device):
     )
     expected = followed(regtta.Adapter(model, regtta.SSA(k=3, lr=1e-2), source), stream)
     assert_same_stream(followed(compiled, stream), expected)
-    assert compiled._stream.learner._runners.usual._compiled is not None
-    assert "forward" not in compiled._model[6].__dict__
+    assert compiled._session.stream.learner._forward.default._compiled is not None
+    assert "forward" not in compiled.model[6].__dict__
 
 
 def _with_bad_samples(stream):

@@ -96,7 +96,7 @@ def check_vetoes(name, vetoed, *, kind=None, batches=7, size=12, **options):
             assert step.diagnostics == same.diagnostics
         assert_same(learner_of(refused), learner_of(spared))
     assert vetoes == len(vetoed)
-    assert not any(module.training for module in refused._model.modules())
+    assert not any(module.training for module in refused.model.modules())
 
 
 def some(seed, of=7):
@@ -149,7 +149,7 @@ def in_forward(adapter, error):
     def burst(*_):
         raise error
 
-    return adapter._model[5].register_forward_hook(burst)
+    return adapter.model[5].register_forward_hook(burst)
 
 
 def in_backward(adapter, error):
@@ -161,7 +161,7 @@ def in_backward(adapter, error):
 
             out.register_hook(burst)
 
-    return adapter._model[2].register_forward_hook(attach)
+    return adapter.model[2].register_forward_hook(attach)
 
 
 class _Handle:
@@ -170,7 +170,7 @@ class _Handle:
 
 
 def in_rule(adapter, error):
-    rule = adapter._stream.learner.rule
+    rule = adapter._session.stream.learner.rule
     original = rule.update
 
     def burst(batch):
@@ -182,7 +182,7 @@ def in_rule(adapter, error):
 
 
 def in_optimizer(adapter, error):
-    learner = adapter._stream.learner
+    learner = adapter._session.stream.learner
     original = learner._descend
 
     def burst():
@@ -208,8 +208,8 @@ def test_what_breaks_off_costs_nothing(place, error, options):
             broken.adapt(bad)
     handle.remove()
     assert_same(broken.state_dict() | {"begun": ""}, spared.state_dict() | {"begun": ""})
-    assert not any(module.training for module in broken._model.modules())
-    assert not any(module._forward_pre_hooks for module in broken._model.modules())
+    assert not any(module.training for module in broken.model.modules())
+    assert not any(module._forward_pre_hooks for module in broken.model.modules())
     for x in stream[3:]:
         a, b = broken.adapt(x), spared.adapt(x)
         assert torch.equal(a.predictions, b.predictions)

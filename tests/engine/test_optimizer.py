@@ -3,9 +3,9 @@ import functools
 
 import pytest
 import torch
-from regtta.execution.fused_optim import fused_step
 from torch import nn
 
+from regtta.engine.optimizer import fused_step
 from regtta.methods.base import OPTIMIZERS
 
 MADE = {name: functools.partial(factory, lr=0.01) for name, factory in OPTIMIZERS.items()} | {

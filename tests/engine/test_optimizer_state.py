@@ -98,8 +98,8 @@ def test_moments_lie_in_the_order_of_their_parameter():
     plain = adapter("own adam")
     for x in STREAM[:3]:
         plain.adapt(x)
-    by_torch = plain._started.learner.optimizer.state_dict()["state"]
-    names = list(plain._started.learner.parts.trainable)
+    by_torch = plain._session.started.learner._optimizer.optimizer.state_dict()["state"]
+    names = list(plain._session.started.learner.state.trainable)
     assert state.keys() == set(names)
     for number, name in enumerate(names):
         for key in ("exp_avg", "exp_avg_sq"):
@@ -150,7 +150,7 @@ def test_where_both_layouts_are_one_a_state_of_0_1_0_goes_on():
     for x in (images + 1).split(16):
         whole.adapt(x)
     state = whole.state_dict()
-    optimizer = whole._started.learner.optimizer
+    optimizer = whole._session.started.learner._optimizer.optimizer
     old = {**state["learner"], "optimizer": copy.deepcopy(optimizer.state_dict())}
     del old["format"]
     resumed.load_state_dict(state | {"learner": old})

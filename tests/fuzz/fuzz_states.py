@@ -50,13 +50,13 @@ def main() -> None:
             name = names[data.ConsumeIntInRange(0, len(names) - 1)]
             state = {"batches": 3, "adapter": hostile(states[name], places[name], data)}
             write_state(path, state, overwrite=True)
-            keeper = regtta.Checkpoints(adapters[name], path)
+            keeper = attach(regtta.Checkpoint(path), adapters[name])
             try:
                 keeper.resume()
             except RegttaError:
                 return
             for x in STREAM[-2:]:
-                if not bool(keeper.adapt(x).predictions.isfinite().all()):
+                if not bool(keeper.adapter.adapt(x).predictions.isfinite().all()):
                     raise AssertionError("predictions are not finite")
 
         # Inputs are long enough from the start to say what is to be changed.

@@ -88,7 +88,7 @@ def test_the_batch_that_ends_a_shift_is_predicted_by_the_source_model():
 def passes(adapter, x):
     """How many forward passes one step makes, and how many of them with a graph."""
     graphs = []
-    handle = adapter._model[0].register_forward_hook(lambda *args: graphs.append(args[2].requires_grad))
+    handle = adapter.model[0].register_forward_hook(lambda *args: graphs.append(args[2].requires_grad))
     adapter.adapt(x)
     handle.remove()
     return len(graphs), sum(graphs)
@@ -99,8 +99,8 @@ def test_a_gated_step_is_one_pass_and_two_once_the_model_has_moved():
     assert [passes(adapter, x) for x in stream(10)] == [(1, 0)] * 10
     counts = []
     for x in stream(200, seed=2, shift=1.0):
-        before = adapter._stream.learned
-        counts.append((passes(adapter, x), adapter._stream.learned > before))
+        before = adapter._session.stream.learned
+        counts.append((passes(adapter, x), adapter._session.stream.learned > before))
     refused = {count for count, learned in counts if not learned}
     assert refused == {(2, 0)}  # the source model's and the adapted one's; the latter's predictions are the step's
     assert {count for count, learned in counts if learned} <= {(2, 1), (3, 1)}

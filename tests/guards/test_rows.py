@@ -4,10 +4,10 @@ import logging
 
 import pytest
 import torch
-from engine.test_learner import assert_same
 from torch import nn
 
 import regtta
+from engine.test_learner import assert_same
 from helpers import regressor, small_models
 from regtta.guards import DEFAULT, SAFE, Exclusion, FiniteInputs, Guard, GuardContext, IncomingBatch, OutlierRows
 from regtta.models.features import Forward

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from engine.test_learner import assert_same
 from torch import nn
 
 import regtta
+from engine.test_learner import assert_same
 from helpers import regressor, small_models
 from regtta.guards import DEFAULT, SAFE, FiniteInputs, Gate, Guard, GuardState, HealthCheck, Keep, OutputRange, Rollback
 
@@ -130,7 +130,7 @@ def test_back_to_good_is_exactly_the_kept_state(trainable):
     assert step.diagnostics.verdict == regtta.Verdict(learned=False, reason="runs away", returned="good")
     assert_same(learner_state(adapter), kept)
     assert torch.equal(step.predictions, adapter.predict(batches[6]))
-    assert adapter._stream._guard_chain.states[0].times_returned == 1
+    assert adapter._session.stream._chain.states[0].times_returned == 1
     spared = adapter_of(method, ())
     for x in batches[:4]:
         spared.adapt(x)

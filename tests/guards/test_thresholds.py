@@ -365,7 +365,7 @@ def test_all_guards_together_share_their_passes():
     model, source = regressor.trained()
     adapter = regtta.Adapter(model, regtta.SSA(k=8), source, guards=SAFE)
     counts = []
-    handle = adapter._model[0].register_forward_hook(lambda *_: counts.append(1))
+    handle = adapter.model[0].register_forward_hook(lambda *_: counts.append(1))
     for x in regressor.draw(64 * 12, torch.Generator().manual_seed(3), shift=3.0).split(64):
         counts.append(0)
         adapter.adapt(x)
@@ -375,6 +375,6 @@ def test_all_guards_together_share_their_passes():
     assert max(map(len, steps)) == 3  # source, current, and the one that is learned from
     plain = regtta.Adapter(model, regtta.SSA(k=8), source, guards=DEFAULT)
     counts.clear()
-    plain._model[0].register_forward_hook(lambda *_: counts.append(1))
+    plain.model[0].register_forward_hook(lambda *_: counts.append(1))
     plain.adapt(x)
     assert len(counts) == 1

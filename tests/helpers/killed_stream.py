@@ -19,6 +19,7 @@ import torch
 
 import regtta
 from helpers import small_models
+from helpers.attaching import attach
 from regtta import guards
 from regtta.persistence.atomic_write import SUFFIX
 from regtta.persistence.state_files import read_state
@@ -46,12 +47,12 @@ class KilledStream:
 
     def adapt(self, ready, until):
         """What a user's process does: resume, adapt, hand each prediction out. ``until`` is the last batch, if any."""
-        keeper = regtta.Checkpoints(self.adapter(), self.checkpoint, every=EVERY)
+        keeper = attach(regtta.Checkpoint(self.checkpoint, every=EVERY), self.adapter())
         index = keeper.resume()
         out = os.open(self.given, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         os.write(ready, b"r")
         while until is None or index < until:
-            predictions = keeper.adapt(self.batch(index)).predictions
+            predictions = keeper.adapter.adapt(self.batch(index)).predictions
             os.write(out, RECORD.pack(index, *predictions.flatten().tolist()))
             index += 1
 

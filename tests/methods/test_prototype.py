@@ -115,7 +115,7 @@ def test_reset_state_and_refusal_are_exact_however_the_weight_is_computed(model)
             assert_same_tensors(adapter.export().state_dict(), before)
         else:
             spared.adapt(batch)
-        head = adapter._model[6]
+        head = adapter.model[6]
         torch.testing.assert_close(adapter.predict(batch), adapter.features(batch) @ head.weight.T + head.bias)
         assert_same_tensors(adapter.export().state_dict(), spared.export().state_dict())
     resumed = regtta.Adapter(model, regtta.Prototype(), guards=[Odd()], head="6")
@@ -125,7 +125,7 @@ def test_reset_state_and_refusal_are_exact_however_the_weight_is_computed(model)
         back()
         assert torch.equal(adapter.predict(stream[0]), first)
         assert_same_tensors(adapter.export().state_dict(), model.state_dict())
-        assert torch.equal(adapter._model[6].weight, model[6].weight)
+        assert torch.equal(adapter.model[6].weight, model[6].weight)
 
 
 class Doubled(nn.Module):

@@ -4,10 +4,10 @@ import copy
 
 import pytest
 import torch
-from engine.test_learner import assert_same
 from torch import nn
 
 import regtta
+from engine.test_learner import assert_same
 from helpers import small_models
 from regtta.guards import DEFAULT, Guard
 

@@ -5,6 +5,7 @@ import torch
 
 import regtta
 from helpers import monitored_stream, small_models
+from helpers.attaching import attach
 from regtta.errors import OptionError
 from regtta.monitoring import (
     DEFAULT_ALARMS,
@@ -122,7 +123,7 @@ STREAM_ALARMS = (ShiftAlarm(), NotHelping(), LabelShiftAlarm(), UnsteadyAlarm())
 
 
 def watched(method=None, alarms=STREAM_ALARMS, **options):
-    return regtta.Monitor(monitored_stream.adapter(method or regtta.Source()), alarms=alarms, **options)
+    return attach(regtta.Monitor(alarms=alarms, **options), monitored_stream.adapter(method or regtta.Source()))
 
 
 def test_no_alarm_in_two_thousand_batches_of_the_source():
@@ -130,7 +131,7 @@ def test_no_alarm_in_two_thousand_batches_of_the_source():
     monitor = watched(callbacks=[events.append])
     beyond = unsteady = 0
     for x in monitored_stream.stream(2000, size=16):
-        monitor.adapt(x)
+        monitor.adapter.adapt(x)
         if monitor.signals.evidence is not None:
             beyond += monitor.signals.evidence.beyond_chance > 1
             unsteady += (monitor.signals.evidence.steadiness or 0) > 1
@@ -148,7 +149,7 @@ def test_a_shift_is_told_within_a_few_batches_and_its_end_as_well():
         monitored_stream.stream(40, shift=0.8, seed=10),
         monitored_stream.stream(80, seed=11),
     ):
-        monitor.adapt(x)
+        monitor.adapter.adapt(x)
     assert [event.kind for event in events] == ["raised", "cleared"]
     assert 20 <= events[0].index < 30
     assert events[1].index > 60
@@ -157,7 +158,7 @@ def test_a_shift_is_told_within_a_few_batches_and_its_end_as_well():
 def test_a_shift_that_nothing_is_done_about_is_told_to_be_so():
     monitor = watched()
     for x in monitored_stream.stream(40, shift=1.5):
-        monitor.adapt(x)
+        monitor.adapter.adapt(x)
     assert monitor.active == {
         "ShiftAlarm": True,
         "NotHelping": True,
@@ -169,7 +170,7 @@ def test_a_shift_that_nothing_is_done_about_is_told_to_be_so():
 def test_adapting_that_brings_features_nearer_is_no_cause_for_that_alarm():
     monitor = watched(regtta.SSA(k=4))
     for x in monitored_stream.stream(40, shift=1.5):
-        monitor.adapt(x)
+        monitor.adapter.adapt(x)
     assert monitor.active["ShiftAlarm"]
     assert not monitor.active["NotHelping"]
     assert monitor.signals.batches_since_helped == 0

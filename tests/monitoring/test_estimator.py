@@ -11,6 +11,7 @@ from torch import nn
 
 import regtta
 from helpers import monitored_stream, small_models
+from helpers.attaching import attach
 from regtta.models.features import Forward
 from regtta.monitoring import Shift
 from regtta.monitoring.estimator import SignalEstimator
@@ -198,7 +199,7 @@ def test_outputs_that_are_no_heads_are_compared_at_the_head(setting):
 @pytest.mark.parametrize("bias", [True, False])
 def test_models_of_one_flat_output_without_a_bias(bias):
     model = nn.Sequential(nn.Linear(5, 6), nn.ReLU(), nn.Linear(6, 1, bias=bias), nn.Flatten(0))
-    watched = regtta.Monitor(monitored_stream.adapter(regtta.Source(), model=Headed(model)))
+    watched = attach(regtta.Monitor(), monitored_stream.adapter(regtta.Source(), model=Headed(model)))
     for x in monitored_stream.stream(10):
         watched.adapt(x)
     assert abs(watched.signals.evidence.outputs_source.means[0]) < 0.3

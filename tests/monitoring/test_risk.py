@@ -10,6 +10,7 @@ from sklearn.metrics import roc_auc_score
 
 import regtta
 from helpers import monitored_stream, small_models
+from helpers.attaching import attach
 from regtta.monitoring import Outputs, Shift
 from regtta.monitoring.estimator import COEFFICIENTS, CONSTANT, FEATURES, features_of, risk_of_harm
 
@@ -43,8 +44,8 @@ def test_it_is_a_share_whatever_comes(odd):
 
 
 def risk_on(stream):
-    monitor = regtta.Monitor(monitored_stream.adapter(regtta.BNAdapt()))
-    list(monitor.run(stream))
+    monitor = attach(regtta.Monitor(), monitored_stream.adapter(regtta.BNAdapt()))
+    list(monitor.adapter.run(stream))
     return monitor.signals.risk
 
 

@@ -7,6 +7,7 @@ import pytest
 
 import regtta
 from helpers import monitored_stream
+from helpers.attaching import attach
 from regtta.errors import FileError, MissingExtraError, MissingFileError
 from regtta.monitoring import NUMBERS, Event, JsonLines, News, Outputs, PrometheusText, TensorBoard
 from regtta.monitoring.writers import _HELP
@@ -144,12 +145,12 @@ def test_nothing_of_the_users_data_is_written(tmp_path, caplog, kind):
     adapter = monitored_stream.adapter(regtta.SSA(k=4), inputs="x" if kind == "dict" else None)
     writers = [JsonLines(folder / "s.jsonl"), PrometheusText(folder / "s.prom"), TensorBoard(folder / "tb")]
     answers = []
-    with caplog.at_level("DEBUG"), regtta.Monitor(adapter, writers=writers) as monitor:
+    with caplog.at_level("DEBUG"), attach(regtta.Monitor(writers=writers), adapter) as monitor:
         for x in [*monitored_stream.stream(40, size=1), *monitored_stream.stream(20, shift=1.0)]:
             marked = x.clone()
             marked[0, 0] = 12345.678
             batch = {"x": marked, "id": "jane-doe-4711", "y": 98765.4321}
-            step = monitor.adapt(batch if kind == "dict" else tuple(batch.values()))
+            step = monitor.adapter.adapt(batch if kind == "dict" else tuple(batch.values()))
             answers += step.predictions.flatten().tolist()
     assert monitor.raised
     written = b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file()) + caplog.text.encode()

@@ -80,11 +80,11 @@ def batches(kind):
 if __name__ == "__main__":
     folder, task = Path(sys.argv[1]), sys.argv[2]
     for kind in [*OPTIMIZERS, "module"]:
-        keeper = regtta.Checkpoints(adapter(kind), folder / f"{kind}.safetensors", every=1)
+        keeper = attach(regtta.Checkpoint(folder / f"{kind}.safetensors", every=1), adapter(kind))
         done = keeper.resume()
         assert done == (0 if task == "begin" else 2), (kind, done)
         for x in batches(kind)[done:done + 2]:
-            keeper.adapt(x)
+            keeper.adapter.adapt(x)
         keeper.save()
         print(kind)
 """
@@ -109,7 +109,7 @@ def test_a_program_that_is_imported_resumes_what_it_wrote_as_a_script(tmp_path):
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, [HERE.parent / "src", HERE, tmp_path]))}
     first = [sys.executable, tmp_path / "program.py", tmp_path, "begin"]
     second = [sys.executable, "-c", f"import program, regtta\n"
-              f"keeper = regtta.Checkpoints(program.adapter('function'), r'{tmp_path}/function.safetensors')\n"
+              f"keeper = attach(regtta.Checkpoint(r'{tmp_path}/function.safetensors'), program.adapter('function'))\n"
               "assert keeper.resume() == 2"]  # fmt: skip
     for command in (first, second):
         run = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)

@@ -13,9 +13,9 @@ from regtta.persistence.safe_read import MOST_JSON_BYTES
 from regtta.report import html_of
 from regtta.report import loading as opening
 from regtta.report.loading import kind_of, page_of, read_record
-from regtta_bench.tables.reproduction_page import tables_of
 from regtta.report.recorder import ADAPTATION as FORMAT
 from regtta.report.recorder import Recorder, write_record
+from regtta_bench.tables.reproduction_page import tables_of
 
 RESULTS = Path(__file__).parents[2] / "results"
 

@@ -12,6 +12,7 @@ import torch
 
 import regtta
 from helpers import small_models
+from helpers.attaching import attach
 from regtta import guards
 from regtta.methods import Sum
 from regtta.persistence.state_files import write_state
@@ -206,9 +207,9 @@ def kept_file() -> bytes:
 
 def resume_and_step(path: FilePath) -> torch.Tensor:
     """Everything that is done with a checkpoint: read, resumed, and stepped from."""
-    keeper = regtta.Checkpoints(STREAMS["ssa"].make(), path)
+    keeper = attach(regtta.Checkpoint(path), STREAMS["ssa"].make())
     keeper.resume()
-    predictions = keeper.adapt(STREAM[-1]).predictions
+    predictions = keeper.adapter.adapt(STREAM[-1]).predictions
     if not bool(predictions.isfinite().all()):
         raise AssertionError("a step from the state gave predictions that are not finite")
     return predictions

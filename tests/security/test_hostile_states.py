@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import regtta
+from helpers.attaching import attach
 from regtta.errors import ForeignFileError, MismatchError, RegttaError, StateError
 from regtta.persistence.state_files import read_state, write_state
 from security.hostile_states import CHANGES, HOSTILE_FIELDS, STREAM, STREAMS, changed, kept, nodes
@@ -183,7 +184,7 @@ def test_changed_files_with_a_right_digest(name, tmp_path):
             except (KeyError, IndexError, TypeError, RuntimeError):
                 continue  # an earlier change has taken the place away
         write_state(path, {"batches": 3, "adapter": hostile}, overwrite=True)
-        keeper = regtta.Checkpoints(adapter, path)
+        keeper = attach(regtta.Checkpoint(path), adapter)
         try:
             keeper.resume()
         except RegttaError:
@@ -196,16 +197,16 @@ def test_changed_files_with_a_right_digest(name, tmp_path):
 
 def monitored():
     adapter = STREAMS["ssa"].make()
-    return regtta.Monitor(adapter, alarms=(*regtta.monitoring.DEFAULT_ALARMS, regtta.monitoring.DriftAlarm()))
+    return attach(regtta.Monitor(alarms=(*regtta.monitoring.DEFAULT_ALARMS, regtta.monitoring.DriftAlarm())), adapter)
 
 
 @pytest.fixture(scope="module")
 def watched_file(tmp_path_factory):
     path = tmp_path_factory.mktemp("watched") / "stream.safetensors"
     monitor = monitored()
-    keeper = regtta.Checkpoints(monitor.adapter, path, monitor=monitor)
+    keeper = attach(regtta.Checkpoint(path), monitor.adapter)
     for x in STREAM[:4]:
-        keeper.adapt(x)
+        keeper.adapter.adapt(x)
     keeper.save()
     return path
 
@@ -213,7 +214,7 @@ def watched_file(tmp_path_factory):
 def test_a_monitor_in_the_file_is_checked_as_well(watched_file, tmp_path):
     state, path = read_state(watched_file), tmp_path / "hostile.safetensors"
     monitor = monitored()
-    keeper = regtta.Checkpoints(monitor.adapter, path, monitor=monitor)
+    keeper = attach(regtta.Checkpoint(path), monitor.adapter)
     own = monitor.state_dict(), monitor.adapter.state_dict()
     tried = 0
     for where, value in list(nodes(state["monitor"], ("monitor",))):
@@ -228,7 +229,7 @@ def test_a_monitor_in_the_file_is_checked_as_well(watched_file, tmp_path):
                 tried += 1
                 continue
             for x in STREAM[-2:]:
-                assert monitor.adapt(x).predictions.isfinite().all()
+                assert monitor.adapter.adapt(x).predictions.isfinite().all()
             assert all(math.isfinite(number) for number in monitor.signals.numbers().values() if number is not None)
             monitor.load_state_dict(own[0])
             monitor.adapter.load_state_dict(own[1])
@@ -240,10 +241,10 @@ def test_what_stands_beside_the_adapter_is_put_back_where_the_adapter_refuses(wa
     state["adapter"]["learner"]["tensors"]["1.weight"] = torch.ones(1)
     write_state(path, state)
     monitor = monitored()
-    monitor.adapt(STREAM[-1])
+    monitor.adapter.adapt(STREAM[-1])
     own = monitor.state_dict(), monitor.adapter.state_dict()
     with pytest.raises(
         ForeignFileError, match=r"hostile.safetensors holds no state.*learner/tensors/1\.weight.*remove"
     ):
-        regtta.Checkpoints(monitor.adapter, path, monitor=monitor).resume()
+        attach(regtta.Checkpoint(path), monitor.adapter).resume()
     assert_same((monitor.state_dict(), monitor.adapter.state_dict()), own)

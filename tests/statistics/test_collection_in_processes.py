@@ -30,7 +30,9 @@ def _share(group: dist.ProcessGroup, batches: list[torch.Tensor]) -> list[torch.
 
 
 def _collected(group: dist.ProcessGroup, batches: list[torch.Tensor], methods=()) -> regtta.SourceStatistics:
-    return regtta.collect(small_models.mlp(outputs=2).double(), _share(group, batches), methods=methods, group=group)
+    return regtta.collect(
+        small_models.mlp(outputs=2).double(), _share(group, batches), methods=methods, process_group=group
+    )
 
 
 # With 3 batches the last of 4 processes has none.
@@ -70,14 +72,14 @@ def test_features_far_from_zero_lose_nothing(tmp_path):
 
 def _same_linear(group: dist.ProcessGroup, batches: list[torch.Tensor]) -> regtta.SourceStatistics:
     torch.manual_seed(0)
-    return regtta.collect(nn.Sequential(nn.Linear(5, 1)).double(), _share(group, batches), group=group)
+    return regtta.collect(nn.Sequential(nn.Linear(5, 1)).double(), _share(group, batches), process_group=group)
 
 
 def _no_data(group: dist.ProcessGroup) -> list[str]:
     told = []
     for methods in ((), (RESTORATION,)):
         try:
-            regtta.collect(small_models.mlp(), [], methods=methods, group=group)
+            regtta.collect(small_models.mlp(), [], methods=methods, process_group=group)
         except StatisticsError as error:
             told.append(str(error))
     return told
@@ -104,7 +106,7 @@ class _Gathers:
 
 def _raises(group: dist.ProcessGroup, kind: type[Exception], *args, **kwargs) -> str:
     try:
-        regtta.collect(*args, group=group, **kwargs)
+        regtta.collect(*args, process_group=group, **kwargs)
     except kind as error:
         return str(error)
     return "nothing was raised"
@@ -118,7 +120,7 @@ def _at_odds(group: dist.ProcessGroup) -> dict[str, str]:
         "head": _raises(group, MismatchError, small_models.mlp(), inputs, head="3" if last else "6"),
         "methods": _raises(group, MismatchError, small_models.mlp(), inputs, methods=[bins]),
         "unmerged": _raises(group, ProcessError, small_models.mlp(), inputs, methods=[_Gathers()]),
-        "afterwards": str(regtta.collect(small_models.mlp(), inputs, group=group).count),
+        "afterwards": str(regtta.collect(small_models.mlp(), inputs, process_group=group).count),
     }
 
 
@@ -150,7 +152,7 @@ def _one_fails(group: dist.ProcessGroup) -> dict[str, str]:
             iter(inputs) if mine else inputs,
             methods=[regtta.FeatureRestoration()],
         ),
-        "afterwards": str(regtta.collect(small_models.mlp(), inputs, group=group).count),
+        "afterwards": str(regtta.collect(small_models.mlp(), inputs, process_group=group).count),
     }
 
 

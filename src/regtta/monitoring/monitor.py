@@ -45,6 +45,7 @@ class Monitor(Callback):
         tolerance: largest shift to ignore, in source standard deviations.
 
     Attributes:
+        adapter: the adapter; ``None`` before the monitor is passed to one.
         signals: signals of the last monitored batch; ``None`` before the first.
         failures: number of failures of each writer or function of ``on_event``, by name.
         raised: number of times each alarm was raised, by name.
@@ -85,7 +86,7 @@ class Monitor(Callback):
         self.writers, self.on_event = tuple(writers), tuple(on_event)
         self.every = every
         self._options: dict[str, Any] = {"memory": memory, "least": least, "level": level, "tolerance": tolerance}
-        self._adapter: Adapter | None = None
+        self.adapter: Adapter | None = None
         self.failures: Counter[str] = Counter()
         self._board = AlarmSet(self.alarms)
         self._batches = self._since_helped = 0
@@ -94,15 +95,15 @@ class Monitor(Callback):
 
     def on_start(self, adapter: Adapter) -> None:
         """Start monitoring a stream; files written so far are kept."""
-        if self._adapter is not None and self._adapter is not adapter:
+        if self.adapter is not None and self.adapter is not adapter:
             raise OptionError("This monitor already follows another adapter. Create one monitor per adapter.")
         if adapter.source is None:
             raise StatisticsError(
                 "A monitor needs source statistics, but the adapter has none. Pass "
                 "source=regtta.collect(model, loader) to the adapter."
             )
-        if self._adapter is None:
-            self._adapter = adapter
+        if self.adapter is None:
+            self.adapter = adapter
             self._gauge = SignalEstimator(adapter.source, adapter.source_head(), **self._options)
         self._begin()
 
@@ -169,7 +170,7 @@ class Monitor(Callback):
         self.raised = Counter(state["raised"])
 
     def _check_attached(self) -> None:
-        if self._adapter is None:
+        if self.adapter is None:
             raise MismatchError("The monitor follows no adapter. Pass it to one: Adapter(..., callbacks=[monitor]).")
 
     def _validate(self, state: Mapping[str, Any]) -> None:

@@ -46,6 +46,7 @@ class Checkpoint(Callback):
         overwrite: start a new stream even if the file exists, instead of :meth:`resume`.
 
     Attributes:
+        adapter: the adapter; ``None`` before the checkpoint is passed to one.
         batches: number of batches of the stream so far.
         failures: number of failed writes.
         last_error: reason of the last failed write and what to do; ``None`` if the last write succeeded.
@@ -71,16 +72,16 @@ class Checkpoint(Callback):
         self.batches = 0
         self.failures = 0
         self.last_error: str | None = None
-        self._adapter: Adapter | None = None
+        self.adapter: Adapter | None = None
         self._last_attempt = 0  # number of batches at the last write
         self._logged: set[str] = set()
         self._may_write = overwrite
 
     def on_start(self, adapter: "Adapter") -> None:
         """Attach to the adapter."""
-        if self._adapter is not None and self._adapter is not adapter:
+        if self.adapter is not None and self.adapter is not adapter:
             raise OptionError("This checkpoint already belongs to another adapter. Create one per adapter and file.")
-        self._adapter = adapter
+        self.adapter = adapter
         keys = [callback.state_key for callback in adapter.callbacks if callback.state_key is not None]
         if len(set(keys)) < len(keys):
             raise OptionError(f"Expected callbacks with different names in the checkpoint, found {sorted(keys)}.")
@@ -135,9 +136,9 @@ class Checkpoint(Callback):
             return self._try_save()
 
     def _attached(self) -> "Adapter":
-        if self._adapter is None:
+        if self.adapter is None:
             raise MismatchError("The checkpoint has no adapter. Pass it to one: Adapter(..., callbacks=[checkpoint]).")
-        return self._adapter
+        return self.adapter
 
     def _exists(self) -> bool:
         try:
