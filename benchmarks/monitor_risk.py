@@ -33,7 +33,7 @@ from torch import Tensor, nn
 import regtta
 from regtta.engine import StepView
 from regtta.methods import Method
-from regtta.monitoring import FEATURES, SignalEstimator, features_of
+from regtta.monitoring import RISK_FEATURES, SignalEstimator, risk_features
 from regtta_bench.data import Domain
 from regtta_bench.demo.demo_data import Blur, Brighten, Contrast, Darken, Noise, split, uci_digits
 from regtta_bench.demo.demo_model import Training, train
@@ -180,7 +180,7 @@ def _watched(source: SourceModel, method: Method, stream: Domain) -> Iterator[tu
         evidence = gauge.evidence()
         if number in LOOKS and evidence is not None:
             adapted, unadapted = np.mean(errors[-WINDOW:], axis=0)
-            yield features_of(evidence), bool(adapted > unadapted)
+            yield risk_features(evidence), bool(adapted > unadapted)
 
 
 def fitted(seen: list[Observation]) -> LogisticRegression:
@@ -230,8 +230,8 @@ def main() -> None:
             print(f"{found[0].source}: {len(found)} looks, {np.mean([item.worse for item in found]):.0%} worse")
     score = fitted(first)
     print(f"\nfitted on {len(first)} looks at {len(first) // len(LOOKS)} runs, each of a stream through a method")
-    print(f"CONSTANT = {score.intercept_[0]:.2f}")
-    print(f"COEFFICIENTS = ({', '.join(f'{weight:.2f}' for weight in score.coef_[0])})  # {', '.join(FEATURES)}")
+    print(f"INTERCEPT = {score.intercept_[0]:.2f}")
+    print(f"COEFFICIENTS = ({', '.join(f'{weight:.2f}' for weight in score.coef_[0])})  # {', '.join(RISK_FEATURES)}")
     report(score, second)
 
 

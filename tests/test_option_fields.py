@@ -95,7 +95,7 @@ def test_options_that_are_neither_numbers_nor_choices():
         with pytest.raises(OptionError, match="a weight"):
             regtta.Sum(terms=(regtta.Tent(), regtta.SSA()), weights=(1.0, weight))
     with pytest.raises(OptionError, match="a weight"):
-        regtta.method("tent+inf*ssa")
+        regtta.create_method("tent+inf*ssa")
 
 
 def test_checkpoints_refuse_a_text_for_overwrite(tmp_path):
@@ -107,4 +107,4 @@ def test_checkpoints_refuse_a_text_for_overwrite(tmp_path):
 def test_values_of_the_right_type_are_still_taken():
     assert regtta.SSA(lr=1, clip=False, k="auto", optimizer=torch.optim.SGD).lr == 1
     assert regtta.TTT(branch=nn.Linear(8, 4), seed=7).seed == 7
-    assert guards.SeveralSamples(None).least is None
+    assert guards.MinBatchSize(None).least is None

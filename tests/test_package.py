@@ -26,7 +26,7 @@ def fresh(code: str) -> str:
         ("regtta.persistence.export.save.__name__", "save"),
         ("regtta.statistics.label_shift.__name__", "regtta.statistics.label_shift"),
         ("regtta.collect.__module__", "regtta.statistics.collection"),
-        ("regtta.method.__module__", "regtta.methods"),
+        ("regtta.create_method.__module__", "regtta.methods.registry"),
     ],
 )
 def test_submodules_are_attributes_after_a_bare_import(expression, expected):

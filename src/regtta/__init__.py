@@ -25,13 +25,13 @@ if TYPE_CHECKING:
         BNAdapt,
         FeatureAlignment,
         FeatureRestoration,
+        NoAdaptation,
         Oracle,
         Prototype,
-        Source,
         Sum,
         Tent,
         VarianceMinimization,
-        method,
+        create_method,
     )
     from regtta.metrics import RegressionMetrics
     from regtta.models import fingerprint
@@ -58,7 +58,7 @@ _HOMES = {
     "RegttaError": "errors",
     "SAFE": "guards",
     "SSA": "methods",
-    "Source": "methods",
+    "NoAdaptation": "methods",
     "SourceStatistics": "statistics",
     "Step": "types",
     "Sum": "methods",
@@ -68,7 +68,7 @@ _HOMES = {
     "Verdict": "types",
     "collect": "statistics",
     "fingerprint": "models",
-    "method": "methods",
+    "create_method": "methods",
 }
 
 __all__ = [
@@ -86,11 +86,11 @@ __all__ = [
     "FeatureAlignment",
     "FeatureRestoration",
     "Monitor",
+    "NoAdaptation",
     "Oracle",
     "Prototype",
     "RegressionMetrics",
     "RegttaError",
-    "Source",
     "SourceStatistics",
     "Step",
     "Sum",
@@ -99,8 +99,8 @@ __all__ = [
     "Verdict",
     "__version__",
     "collect",
+    "create_method",
     "fingerprint",
-    "method",
 ]
 
 logging.getLogger("regtta").addHandler(logging.NullHandler())

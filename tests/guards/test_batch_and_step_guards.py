@@ -7,10 +7,10 @@ from regtta.guards import (
     FiniteStep,
     Guard,
     IncomingBatch,
+    MinBatchSize,
+    NonConstantInputs,
     OutlierRows,
-    SeveralSamples,
     StepStats,
-    VariedInputs,
 )
 
 
@@ -39,19 +39,19 @@ def test_finite_inputs_counts_samples_not_values(bad):
 
 
 def test_several_samples():
-    assert SeveralSamples().before_step(arriving(torch.zeros(2, 3))) is None
-    assert SeveralSamples().before_step(arriving(torch.zeros(1, 3))) == "a batch of 1 has no variance"
-    assert SeveralSamples().before_step(arriving(torch.zeros(0, 3))) == "a batch of 0 has no variance"
+    assert MinBatchSize().before_step(arriving(torch.zeros(2, 3))) is None
+    assert MinBatchSize().before_step(arriving(torch.zeros(1, 3))) == "a batch of 1 has no variance"
+    assert MinBatchSize().before_step(arriving(torch.zeros(0, 3))) == "a batch of 0 has no variance"
 
 
 def test_varied_inputs():
     x = torch.zeros(3, 2)
-    assert VariedInputs().before_step(arriving(x)) == "all samples are the same"
-    assert VariedInputs().before_step(arriving(x + torch.tensor([0.0, 5.0]))) == "all samples are the same"
+    assert NonConstantInputs().before_step(arriving(x)) == "all samples are the same"
+    assert NonConstantInputs().before_step(arriving(x + torch.tensor([0.0, 5.0]))) == "all samples are the same"
     x[2, 1] = 1e-6
-    assert VariedInputs().before_step(arriving(x)) is None
-    assert VariedInputs().before_step(arriving(torch.zeros(0, 2))) is None
-    assert VariedInputs().before_step(arriving(torch.ones(1, 2))) is None
+    assert NonConstantInputs().before_step(arriving(x)) is None
+    assert NonConstantInputs().before_step(arriving(torch.zeros(0, 2))) is None
+    assert NonConstantInputs().before_step(arriving(torch.ones(1, 2))) is None
 
 
 def test_finite_step():
@@ -62,4 +62,10 @@ def test_finite_step():
 
 
 def test_the_default_refuses_only_what_cannot_be_learned_from():
-    assert {type(guard) for guard in DEFAULT} == {FiniteInputs, OutlierRows, SeveralSamples, VariedInputs, FiniteStep}
+    assert {type(guard) for guard in DEFAULT} == {
+        FiniteInputs,
+        OutlierRows,
+        MinBatchSize,
+        NonConstantInputs,
+        FiniteStep,
+    }

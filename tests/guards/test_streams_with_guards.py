@@ -7,7 +7,18 @@ from torch import nn
 
 import regtta
 from helpers import regressor, small_models
-from regtta.guards import DEFAULT, SAFE, FiniteInputs, Gate, Guard, GuardState, HealthCheck, Keep, OutputRange, Rollback
+from regtta.guards import (
+    DEFAULT,
+    SAFE,
+    FiniteInputs,
+    Gate,
+    Guard,
+    GuardState,
+    HealthCheck,
+    MarkGood,
+    OutputRange,
+    Rollback,
+)
 
 METHOD = regtta.SSA(k=8, lr=1e-2)
 
@@ -108,7 +119,7 @@ class _Told(GuardState):
         self.steps += 1
         return self.rulings.get(self.steps - 1)
 
-    def returned(self):
+    def on_rollback(self):
         self.times_returned += 1
 
 
@@ -119,7 +130,7 @@ def learner_state(adapter):
 @pytest.mark.parametrize("trainable", ["affine", "extractor", "all"])
 def test_back_to_good_is_exactly_the_kept_state(trainable):
     method = regtta.SSA(k=8, lr=1e-2, trainable=trainable)
-    adapter = adapter_of(method, (Told(_3=Keep(), _6=Rollback("runs away", "good")),))
+    adapter = adapter_of(method, (Told(_3=MarkGood(), _6=Rollback("runs away", "good")),))
     batches = stream(12)
     for x in batches[:4]:
         assert adapter.adapt(x).diagnostics.verdict == regtta.Verdict(learned=True)
@@ -144,8 +155,8 @@ def test_back_to_good_where_the_head_has_moved():
     """Significance weights come from the source's head; after a return they must be the same as before."""
     model = small_models.mlp(3)
     source = regtta.collect(model, small_models.table(400).split(50))
-    method = regtta.method("tent+ssa", k=4, lr=0.05, trainable="all")
-    adapter = regtta.Adapter(model, method, source, guards=(Told(_2=Keep()),))
+    method = regtta.create_method("tent+ssa", k=4, lr=0.05, trainable="all")
+    adapter = regtta.Adapter(model, method, source, guards=(Told(_2=MarkGood()),))
     spared = regtta.Adapter(model, method, source, guards=())
     batches = small_models.table(16 * 8, shift=1.0).split(16)
     for x in batches[:3]:
@@ -168,7 +179,7 @@ def test_where_nothing_was_kept_good_is_the_source():
 
 
 def test_by_hand():
-    adapter, fresh = adapter_of(guards=(Told(_1=Keep()),)), adapter_of(guards=())
+    adapter, fresh = adapter_of(guards=(Told(_1=MarkGood()),)), adapter_of(guards=())
     batches = stream(6)
     adapter.adapt(batches[0])
     assert adapter.rollback() == "source"
@@ -312,7 +323,7 @@ def test_buffers_that_change_in_eval_mode_come_back_with_the_source():
 
 
 def test_the_windows_of_a_sum_fill_together():
-    method = regtta.method("ssa+feature_alignment", k=4, window=32, batch_norm="source")
+    method = regtta.create_method("ssa+feature_alignment", k=4, window=32, batch_norm="source")
     adapter = adapter_of(method, ())
     learned = [step.diagnostics.verdict.learned for step in adapter.run(stream(10, 4))]
     assert learned.index(True) == 3  # half a window of 16 samples

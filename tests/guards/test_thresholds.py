@@ -12,7 +12,6 @@ from regtta.errors import OptionError, StatisticsError
 from regtta.guards import (
     DEFAULT,
     SAFE,
-    BeyondReweighting,
     BoundedDisplacement,
     BoundedLoss,
     FiniteInputs,
@@ -23,14 +22,15 @@ from regtta.guards import (
     GuardContext,
     HealthCheck,
     IncomingBatch,
-    Keep,
+    LabelShiftGuard,
+    MarkGood,
+    MinBatchSize,
+    NonConstantInputs,
     OutputRange,
     Rollback,
-    SeveralSamples,
-    SteadyStream,
+    StationarityGuard,
     StepStats,
     SubspaceEnergy,
-    VariedInputs,
 )
 from regtta.models.features import Forward
 from regtta.statistics.moments import Moments
@@ -95,7 +95,7 @@ def test_bounded_loss_accepts_a_new_level_in_time():
     assert rulings == [True] * 6 + [False] * 4 + [True] * 2  # at three of six the median is between the levels
 
 
-# --- runaway ---------------------------------------------------------------------------------------
+# --- divergence ------------------------------------------------------------------------------------
 
 
 def test_subspace_energy_at_its_limit():
@@ -164,11 +164,11 @@ def test_beyond_reweighting_at_its_limit():
     """Whitened means of size √c need a reweighting of divergence c; samples without spread leave chance out."""
     reason = "another mix of the source's own samples explains the shift"
     for shift, expected in ((2.999, reason), (3.001, None)):
-        watch = BeyondReweighting(limit=9).start(post())
+        watch = LabelShiftGuard(limit=9).start(post())
         assert (
             watch.before_step(arrival(torch.tensor([[1.0 + 2 * shift, 0.0, 0.0]] * 8, dtype=torch.float64))) == expected
         )
-    watch = BeyondReweighting(limit=0).start(post())
+    watch = LabelShiftGuard(limit=0).start(post())
     assert watch.before_step(arrival(torch.full((3, 3), torch.nan).double())) == reason  # nothing seen is nothing moved
 
 
@@ -180,21 +180,21 @@ def steady(guard, batches):
 def test_steady_stream_waits_for_its_memory_and_looks_for_order():
     generator = torch.Generator().manual_seed(0)
     values = torch.randn(512, 1, generator=generator)
-    found = steady(SteadyStream(), values.split(32))
+    found = steady(StationarityGuard(), values.split(32))
     assert found == ["steady for fewer than 512 samples"] * 15 + [None]
-    moving = steady(SteadyStream(), values.sort(dim=0).values.split(32))
+    moving = steady(StationarityGuard(), values.sort(dim=0).values.split(32))
     assert set(moving[4:]) == {"the stream is not steady: outputs move from block to block"}
 
 
 def test_steady_stream_forgets_what_is_older_than_its_memory_or_four_batches():
     generator = torch.Generator().manual_seed(0)
     jump = torch.cat([torch.randn(256, 1, generator=generator), torch.randn(512, 1, generator=generator) + 5])
-    found = steady(SteadyStream(memory=128, patience=128), jump.split(32))
+    found = steady(StationarityGuard(memory=128, patience=128), jump.split(32))
     assert found[7] is None
     assert all("not steady" in reason for reason in found[8:11])
     assert found[11:14] == ["steady for fewer than 128 samples"] * 3
     assert found[14:] == [None] * 10
-    large = steady(SteadyStream(memory=128, patience=128), torch.randn(1200, 1, generator=generator).split(200))
+    large = steady(StationarityGuard(memory=128, patience=128), torch.randn(1200, 1, generator=generator).split(200))
     assert large == [None] * 6
 
 
@@ -202,7 +202,7 @@ def test_steady_stream_forgets_what_is_older_than_its_memory_or_four_batches():
 @pytest.mark.filterwarnings("ignore:var:UserWarning")
 def test_steady_stream_refuses_options_that_leave_nothing_to_compare(memory, block):
     with pytest.raises(OptionError):
-        steady(SteadyStream(memory=memory, block=block), torch.arange(256.0)[:, None].split(16))
+        steady(StationarityGuard(memory=memory, block=block), torch.arange(256.0)[:, None].split(16))
 
 
 # --- health ----------------------------------------------------------------------------------------
@@ -219,12 +219,12 @@ def whitened_rows(offset):
 
 
 def test_health_check_keeps_what_is_no_further_than_the_source_model():
-    for now, expected in ((0.99, Keep()), (1.0, Keep()), (1.01, Rollback)):
+    for now, expected in ((0.99, MarkGood()), (1.0, MarkGood()), (1.01, Rollback)):
         watch = health()
         assert watch.after_step(StepStats()) is None  # nothing to compare before anything has moved
         watch.before_step(arrival(whitened_rows(1.0), whitened_rows(now), moved=True))
         ruling = watch.after_step(StepStats())
-        assert ruling == expected if isinstance(expected, Keep) else ruling.to == "good"
+        assert ruling == expected if isinstance(expected, MarkGood) else ruling.to == "good"
 
 
 def test_health_check_speaks_every_so_many_steps_and_counts_failures_in_a_row():
@@ -234,7 +234,7 @@ def test_health_check_speaks_every_so_many_steps_and_counts_failures_in_a_row():
         watch.before_step(arrival(whitened_rows(1.0), whitened_rows(now), moved=True))
         ruling = watch.after_step(StepStats())
         rulings.append(ruling.to if isinstance(ruling, Rollback) else ruling)
-    assert rulings == [None, "good", None, "source", None, Keep(), None, "good", None, "source", None, "source"]
+    assert rulings == [None, "good", None, "source", None, MarkGood(), None, "good", None, "source", None, "source"]
 
 
 # --- batches ---------------------------------------------------------------------------------------
@@ -244,15 +244,15 @@ def test_health_check_speaks_every_so_many_steps_and_counts_failures_in_a_row():
     ("smallest", "size", "reason"), [(2, 1, "a batch of 1 has no variance"), (2, 2, None), (1, 1, None)]
 )
 def test_several_samples_takes_what_the_method_can_learn_from(smallest, size, reason):
-    assert SeveralSamples().start(GuardContext(smallest)).before_step(arrival(torch.zeros(size, 3))) == reason
+    assert MinBatchSize().start(GuardContext(smallest)).before_step(arrival(torch.zeros(size, 3))) == reason
 
 
 def test_several_samples_of_a_number_asked_for():
-    watch = SeveralSamples(16).start(GuardContext(2))
+    watch = MinBatchSize(16).start(GuardContext(2))
     assert watch.before_step(arrival(torch.zeros(16, 3))) is None
     assert watch.before_step(arrival(torch.zeros(15, 3))) == "a batch of 15 is fewer than 16"
     assert (
-        SeveralSamples(16).start(GuardContext(1)).before_step(arrival(torch.zeros(1, 3))) is None
+        MinBatchSize(16).start(GuardContext(1)).before_step(arrival(torch.zeros(1, 3))) is None
     )  # a window is its own memory
 
 
@@ -286,10 +286,12 @@ def test_every_watch_sees_every_usable_batch_and_an_order_to_go_back_outweighs_a
 
 def test_the_first_refusal_of_a_step_stands_and_a_keep_waits_for_all():
     assert (
-        GuardChain([Says(after=Keep()), Says(after="no"), Says(after="later")], GuardContext()).after_step(StepStats())
+        GuardChain([Says(after=MarkGood()), Says(after="no"), Says(after="later")], GuardContext()).after_step(
+            StepStats()
+        )
         == "no"
     )
-    assert GuardChain([Says(after=Keep()), Says()], GuardContext()).after_step(StepStats()) == Keep()
+    assert GuardChain([Says(after=MarkGood()), Says()], GuardContext()).after_step(StepStats()) == MarkGood()
     last = Says(after="no")
     GuardChain([Says(after="no"), last], GuardContext()).after_step(StepStats())
     assert last.asked == []
@@ -298,8 +300,8 @@ def test_the_first_refusal_of_a_step_stands_and_a_keep_waits_for_all():
 @pytest.mark.parametrize(
     ("guard", "options"),
     [
-        (SeveralSamples, {"least": 0}),
-        (SeveralSamples, {"least": 1.5}),
+        (MinBatchSize, {"least": 0}),
+        (MinBatchSize, {"least": 1.5}),
         (BoundedLoss, {"factor": 0}),
         (BoundedLoss, {"memory": 0}),
         (BoundedDisplacement, {"limit": 0}),
@@ -309,11 +311,11 @@ def test_the_first_refusal_of_a_step_stands_and_a_keep_waits_for_all():
         (OutputRange, {"distance": 0}),
         (OutputRange, {"ratio": "10"}),
         (OutputRange, {"first": True}),
-        (BeyondReweighting, {"limit": -1}),
-        (BeyondReweighting, {"memory": 0}),
-        (SteadyStream, {"memory": 0}),
-        (SteadyStream, {"block": 0}),
-        (SteadyStream, {"level": 1}),
+        (LabelShiftGuard, {"limit": -1}),
+        (LabelShiftGuard, {"memory": 0}),
+        (StationarityGuard, {"memory": 0}),
+        (StationarityGuard, {"block": 0}),
+        (StationarityGuard, {"level": 1}),
         (HealthCheck, {"every": 0}),
         (HealthCheck, {"memory": -5}),
     ],
@@ -333,12 +335,12 @@ def test_what_compares_with_the_source_says_so_without_one(guard):
 
 # --- what each costs -------------------------------------------------------------------------------
 
-FREE = [FiniteInputs(), SeveralSamples(), VariedInputs(), FiniteStep(), BoundedLoss(), BoundedDisplacement(),
+FREE = [FiniteInputs(), MinBatchSize(), NonConstantInputs(), FiniteStep(), BoundedLoss(), BoundedDisplacement(),
         SubspaceEnergy(), OutputRange()]  # fmt: skip
 COSTS = [(guard, 0, 0) for guard in FREE] + [
     (Gate(), 1, 2),
-    (BeyondReweighting(), 1, 1),
-    (SteadyStream(), 1, 1),
+    (LabelShiftGuard(), 1, 1),
+    (StationarityGuard(), 1, 1),
     (HealthCheck(), 0, 2),
 ]
 

@@ -49,7 +49,7 @@ class Case:
         self.dtype = dtype
         self.outputs = outputs
         self.model = make(outputs).to(dtype)
-        self.method = regtta.method(name, **(OPTIONS.get(name, {}) | options))
+        self.method = regtta.create_method(name, **(OPTIONS.get(name, {}) | options))
         gathered = self.method
         if name == "ttt" and self.method.branch is None:
             gathered = regtta.TTT(branch=self.branch())

@@ -8,7 +8,7 @@ import regtta
 from helpers import small_models
 from helpers.method_inputs import batch_of, head_of, source_of, stage_of
 from regtta.errors import OptionError
-from regtta.methods.feature_alignment import chosen_dimensions
+from regtta.methods.feature_alignment import largest_variance_dimensions
 
 
 def with_dead_features():
@@ -51,15 +51,15 @@ def test_three_samples_of_four_features_by_hand():
 
 def test_the_dimensions_of_largest_variance_are_chosen_and_dead_ones_left_out(caplog):
     _, source = with_dead_features()
-    order = chosen_dimensions(source, None, clip=True)
+    order = largest_variance_dimensions(source, None, clip=True)
     assert len(order) == source.valid_dimensions == 9
     assert (source.feature_variances[order].diff() <= 0).all()
     assert not {0, 1, 2} & set(order.tolist())
-    assert chosen_dimensions(source, 4, clip=True).tolist() == order[:4].tolist()
-    assert len(chosen_dimensions(source, None, clip=False)) == 12
+    assert largest_variance_dimensions(source, 4, clip=True).tolist() == order[:4].tolist()
+    assert len(largest_variance_dimensions(source, None, clip=False)) == 12
     assert not caplog.records
     with caplog.at_level(logging.WARNING, "regtta"):
-        assert len(chosen_dimensions(source, 10, clip=True)) == 9
+        assert len(largest_variance_dimensions(source, 10, clip=True)) == 9
     assert "k=10 exceeds the 9 valid dimensions" in caplog.text
 
 

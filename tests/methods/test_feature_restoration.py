@@ -140,7 +140,7 @@ def test_a_loader_that_gives_less_the_second_time():
 def test_histograms_that_are_missing_or_other():
     model = small_models.mlp()
     plain = regtta.collect(model, small_models.table(60).split(20))
-    with pytest.raises(StatisticsError, match=r"methods=\[regtta.method\('feature_restoration'\)\]"):
+    with pytest.raises(StatisticsError, match=r"methods=\[regtta.create_method\('feature_restoration'\)\]"):
         regtta.Adapter(model, regtta.FeatureRestoration(), plain)
     source = regtta.collect(model, small_models.table(60).split(20), methods=[regtta.FeatureRestoration()])
     with pytest.raises(StatisticsError, match="have 8 bins at temperature 0.01, not 4 at 0.01"):

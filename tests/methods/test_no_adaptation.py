@@ -34,7 +34,7 @@ def test_one_forward_pass_a_step(chosen, look, expected):
     calls: list[int] = []
     model = Counting(small_models.mlp(), calls)
     source = regtta.collect(model, small_models.table(400).split(50))
-    adapter = regtta.Adapter(model, regtta.Source(), source, guards=chosen)
+    adapter = regtta.Adapter(model, regtta.NoAdaptation(), source, guards=chosen)
     calls.clear()
     batches = small_models.table(96, shift=3.0, seed=2).split(32)
     steps = [adapter.adapt(x, look=look) for x in batches]
@@ -46,5 +46,5 @@ def test_one_forward_pass_a_step(chosen, look, expected):
 
 
 def test_a_batch_that_a_guard_refuses_has_the_guards_reason():
-    adapter = regtta.Adapter(small_models.mlp(), regtta.Source())
+    adapter = regtta.Adapter(small_models.mlp(), regtta.NoAdaptation())
     assert adapter.adapt(small_models.table(1)).diagnostics.verdict.reason == "a batch of 1 has no variance"

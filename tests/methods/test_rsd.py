@@ -150,7 +150,8 @@ def test_a_degenerate_batch_is_skipped_and_counted_not_a_crash(monkeypatch):
     steps = list(adapter.run(small_models.table(60, shift=1.0).split(12)))
     assert {step.diagnostics.verdict.reason for step in steps} == {"the features span no more than one direction"}
     assert torch.equal(
-        adapter.predict(small_models.table(5)), regtta.Adapter(model, regtta.Source()).predict(small_models.table(5))
+        adapter.predict(small_models.table(5)),
+        regtta.Adapter(model, regtta.NoAdaptation()).predict(small_models.table(5)),
     )
 
     def diverges(*_args, **_kwargs):

@@ -9,7 +9,7 @@ import regtta
 from helpers import small_models
 from helpers.method_inputs import FEATURES, batch_of, head_of, stage_of
 from regtta.errors import BatchError, ModelError, StatisticsError
-from regtta.methods.ttt import rotated
+from regtta.methods.ttt import rotate_images
 from regtta.models.features import Forward
 
 
@@ -20,7 +20,7 @@ def branch_of(width=10, seed=0):
 
 def test_rotations_are_torchvisions():
     images = torch.rand(4, 3, 6, 6)
-    turned = rotated(images, torch.arange(4))
+    turned = rotate_images(images, torch.arange(4))
     for turn in range(4):
         torch.testing.assert_close(turned[turn], rotate(images[turn], 90 * turn))
     assert torch.equal(turned[0], images[0])
@@ -84,9 +84,9 @@ def test_what_is_missing_or_does_not_fit():
     model = small_models.cnn()
     with pytest.raises(ModelError, match="trained together with the model, never collected"):
         regtta.collect(model, small_models.images(40).split(20), methods=[regtta.TTT()])
-    with pytest.raises(StatisticsError, match=r"methods=\[regtta.method\('ttt'\)\]"):
+    with pytest.raises(StatisticsError, match=r"methods=\[regtta.create_method\('ttt'\)\]"):
         regtta.Adapter(model, regtta.TTT(), regtta.collect(model, small_models.images(40).split(20)))
     with pytest.raises(ModelError, match=r"from 10 features to 4 rotations, found weights of shape \(4, 7\)"):
         regtta.Adapter(model, regtta.TTT(branch=branch_of(7)), head="9")
     with pytest.raises(BatchError, match=r"expected inputs of shape \(B, C, S, S\), found \(2, 3, 16, 12\)"):
-        rotated(torch.zeros(2, 3, 16, 12), torch.zeros(2))
+        rotate_images(torch.zeros(2, 3, 16, 12), torch.zeros(2))

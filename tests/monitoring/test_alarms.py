@@ -9,12 +9,12 @@ from regtta.errors import OptionError
 from regtta.monitoring import (
     DEFAULT_ALARMS,
     LabelShiftAlarm,
+    NonstationarityAlarm,
     NotHelping,
-    Outputs,
-    RefusedAlarm,
+    OutputShift,
+    RejectionAlarm,
     RiskAlarm,
     ShiftAlarm,
-    UnsteadyAlarm,
 )
 from regtta.monitoring.alarms import AlarmSet
 
@@ -25,11 +25,11 @@ RAISING = {
     RiskAlarm(): {"risk": 0.71},
     LabelShiftAlarm(): {
         "evidence": monitored_stream.evidence(
-            **SHIFTED, reweighting=8.9, outputs_source=Outputs((0.0, -0.6), (1.0, 1.0))
+            **SHIFTED, reweighting=8.9, outputs_source=OutputShift((0.0, -0.6), (1.0, 1.0))
         )
     },
-    UnsteadyAlarm(): {"evidence": monitored_stream.evidence(steadiness=1.1)},
-    RefusedAlarm(): {"learned": False, "reason": "why"},
+    NonstationarityAlarm(): {"evidence": monitored_stream.evidence(steadiness=1.1)},
+    RejectionAlarm(): {"learned": False, "reason": "why"},
 }
 QUIET = {
     ShiftAlarm(): [{"evidence": monitored_stream.evidence(beyond_chance=1.0)}],
@@ -39,15 +39,15 @@ QUIET = {
     ],
     RiskAlarm(): [{"risk": 0.7}, {"risk": None}],
     LabelShiftAlarm(): [
-        {"evidence": monitored_stream.evidence(**SHIFTED, reweighting=9.1, outputs_source=Outputs((2.0,), (1.0,)))},
-        {"evidence": monitored_stream.evidence(**SHIFTED, reweighting=1.0, outputs_source=Outputs((0.4,), (1.0,)))},
-        {"evidence": monitored_stream.evidence(reweighting=1.0, outputs_source=Outputs((2.0,), (1.0,)))},
+        {"evidence": monitored_stream.evidence(**SHIFTED, reweighting=9.1, outputs_source=OutputShift((2.0,), (1.0,)))},
+        {"evidence": monitored_stream.evidence(**SHIFTED, reweighting=1.0, outputs_source=OutputShift((0.4,), (1.0,)))},
+        {"evidence": monitored_stream.evidence(reweighting=1.0, outputs_source=OutputShift((2.0,), (1.0,)))},
     ],
-    UnsteadyAlarm(): [
+    NonstationarityAlarm(): [
         {"evidence": monitored_stream.evidence(steadiness=None)},
         {"evidence": monitored_stream.evidence(steadiness=1.0)},
     ],
-    RefusedAlarm(): [{}],
+    RejectionAlarm(): [{}],
 }
 
 
@@ -62,7 +62,7 @@ def told(alarm, stream):
 def test_each_begins_once_and_ends_once(alarm):
     events = told(alarm, [*[{}] * 40, *[RAISING[alarm]] * 60, *[{}] * 60, *[RAISING[alarm]] * 60])
     assert [event.kind for event in events] == ["raised", "cleared", "raised"]
-    assert all(event.alarm == type(alarm).__name__ for event in events)
+    assert all(event.alarm == alarm.name for event in events)
     first, over, _ = events
     assert 40 <= first.index < 60
     assert 100 <= over.index < 120
@@ -90,12 +90,12 @@ def test_an_alarm_takes_as_many_batches_as_it_says_and_flickering_raises_none():
 
 def test_a_gate_at_rest_is_no_reason_for_an_alarm():
     resting = [{"learned": False, "reason": reason} for reason in ("no shift", "aligned with the source")]
-    assert told(RefusedAlarm(share=0.5, batches=10), resting * 20) == []
+    assert told(RejectionAlarm(share=0.5, batches=10), resting * 20) == []
 
 
 def test_refused_counts_the_batches_of_late():
     refused = {"learned": False, "reason": "why"}
-    events = told(RefusedAlarm(share=0.5, batches=10), [*[{}] * 10, *[refused] * 6, *[{}] * 6])
+    events = told(RejectionAlarm(share=0.5, batches=10), [*[{}] * 10, *[refused] * 6, *[{}] * 6])
     # The sixth of ten is more than half; five are not.
     assert [(event.kind, event.index) for event in events] == [("raised", 15), ("cleared", 20)]
     assert "50%" in events[0].message
@@ -109,8 +109,8 @@ def test_refused_counts_the_batches_of_late():
         (RiskAlarm, {"above": 1.0}),
         (LabelShiftAlarm, {"limit": -1.0}),
         (LabelShiftAlarm, {"moved": 0.0}),
-        (RefusedAlarm, {"share": 0.0}),
-        (RefusedAlarm, {"batches": 2.5}),
+        (RejectionAlarm, {"share": 0.0}),
+        (RejectionAlarm, {"batches": 2.5}),
     ],
 )
 def test_what_cannot_be_meant_is_refused(alarm, options):
@@ -118,11 +118,11 @@ def test_what_cannot_be_meant_is_refused(alarm, options):
         alarm(**options)
 
 
-STREAM_ALARMS = (ShiftAlarm(), NotHelping(), LabelShiftAlarm(), UnsteadyAlarm())
+STREAM_ALARMS = (ShiftAlarm(), NotHelping(), LabelShiftAlarm(), NonstationarityAlarm())
 
 
 def watched(method=None, alarms=STREAM_ALARMS, **options):
-    return regtta.Monitor(monitored_stream.adapter(method or regtta.Source()), alarms=alarms, **options)
+    return regtta.Monitor(monitored_stream.adapter(method or regtta.NoAdaptation()), alarms=alarms, **options)
 
 
 def test_no_alarm_in_two_thousand_batches_of_the_source():

@@ -6,7 +6,7 @@ from river import drift
 
 from helpers import monitored_stream
 from regtta.errors import MissingExtraError, OptionError
-from regtta.monitoring import DriftAlarm, Shift
+from regtta.monitoring import DriftAlarm, FeatureShift
 from regtta.monitoring.alarms import AlarmSet
 from regtta.monitoring.drift import PageHinkley
 
@@ -40,7 +40,7 @@ def test_page_hinkley_goes_on_from_its_state():
 def events_of(alarm, values):
     board = AlarmSet([alarm])
     stream = (
-        monitored_stream.signals(number, evidence=monitored_stream.evidence(source=Shift((value,), (1.0,))))
+        monitored_stream.signals(number, evidence=monitored_stream.evidence(source=FeatureShift((value,), (1.0,))))
         for number, value in enumerate(values)
     )
     return [event for signals in stream for event in board.check(signals)]

@@ -12,7 +12,7 @@ import regtta
 from helpers import monitored_stream, small_models
 from regtta.engine.callbacks import StepView
 from regtta.models.features import Forward
-from regtta.monitoring import Shift
+from regtta.monitoring import FeatureShift
 from regtta.monitoring.estimator import SignalEstimator
 from regtta.statistics.moments import RecentMoments
 from regtta.statistics.shift_tests import shift_test, steadiness
@@ -198,7 +198,7 @@ def test_outputs_that_are_no_heads_are_compared_at_the_head(setting):
 @pytest.mark.parametrize("bias", [True, False])
 def test_models_of_one_flat_output_without_a_bias(bias):
     model = nn.Sequential(nn.Linear(5, 6), nn.ReLU(), nn.Linear(6, 1, bias=bias), nn.Flatten(0))
-    watched = regtta.Monitor(monitored_stream.adapter(regtta.Source(), model=Headed(model)))
+    watched = regtta.Monitor(monitored_stream.adapter(regtta.NoAdaptation(), model=Headed(model)))
     for x in monitored_stream.stream(10):
         watched.adapt(x)
     assert abs(watched.signals.evidence.outputs_source.means[0]) < 0.3
@@ -214,7 +214,7 @@ class Headed(nn.Module):
 
 
 def test_a_shift_by_hand():
-    shift = Shift((1.0, -2.0), (1.0, 0.5))
+    shift = FeatureShift((1.0, -2.0), (1.0, 0.5))
     assert shift.sizes == (1.0, math.hypot(2, 0.5))
     assert shift.misalignment == pytest.approx(1 + 4 + 0.25)
     assert shift.size == pytest.approx(math.sqrt(5.25 / 2))

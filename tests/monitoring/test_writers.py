@@ -8,11 +8,11 @@ import pytest
 import regtta
 from helpers import monitored_stream
 from regtta.errors import FileError, MissingExtraError, MissingFileError
-from regtta.monitoring import NUMBERS, Event, JsonLines, News, Outputs, PrometheusText, TensorBoard
+from regtta.monitoring import SCALARS, Event, JsonLines, MonitorReport, OutputShift, PrometheusText, TensorBoard
 from regtta.monitoring.writers import _HELP
 
 RAISED = Event("raised", "ShiftAlarm", 3, "it shifted", "Do something.")
-NEWS = News(monitored_stream.signals(3), [RAISED], {"ShiftAlarm": True, "RiskAlarm": False})
+NEWS = MonitorReport(monitored_stream.signals(3), [RAISED], {"ShiftAlarm": True, "RiskAlarm": False})
 
 
 def test_json_lines_are_appended_one_object_each(tmp_path):
@@ -26,17 +26,17 @@ def test_json_lines_are_appended_one_object_each(tmp_path):
     told = lines[1]
     assert (told["index"], told["samples"], told["learned"], told["reason"]) == (3, 32, True, "")
     assert told["shift_source_by_dimension"] == [0.0, 0.0]
-    assert set(NUMBERS) <= told.keys()
+    assert set(SCALARS) <= told.keys()
     path.rename(tmp_path / "rotated.jsonl")
     writer.write(NEWS)
     assert len(path.read_text().splitlines()) == 2
 
 
 def test_json_has_no_numbers_that_json_has_not(tmp_path):
-    odd = monitored_stream.evidence(disagreement=math.inf, outputs_adapted=Outputs((math.nan,), (math.inf,)))
+    odd = monitored_stream.evidence(disagreement=math.inf, outputs_adapted=OutputShift((math.nan,), (math.inf,)))
     writer = JsonLines(tmp_path / "s.jsonl")
-    writer.write(News(monitored_stream.signals(loss=math.nan, evidence=odd), [], {}))
-    writer.write(News(monitored_stream.signals(loss=None, evidence=None, risk=None), [], {}))
+    writer.write(MonitorReport(monitored_stream.signals(loss=math.nan, evidence=odd), [], {}))
+    writer.write(MonitorReport(monitored_stream.signals(loss=None, evidence=None, risk=None), [], {}))
     first, second = (json.loads(line) for line in (tmp_path / "s.jsonl").read_text().splitlines())
     assert "loss" not in first
     assert "disagreement" not in first
@@ -91,7 +91,7 @@ def test_prometheus_text_is_valid_and_holds_every_signal(tmp_path):
     writer.write(NEWS)
     writer.write(NEWS)
     found = parsed(path.read_text())
-    assert {f"regtta_{name}" for name in NUMBERS} <= {name for name, _ in found}
+    assert {f"regtta_{name}" for name in SCALARS} <= {name for name, _ in found}
     assert found["regtta_alarm_active", '{alarm="ShiftAlarm"}'] == 1
     assert found["regtta_alarm_active", '{alarm="RiskAlarm"}'] == 0
     assert found["regtta_alarms_raised_total", '{alarm="ShiftAlarm"}'] == 2
@@ -103,16 +103,16 @@ def test_prometheus_text_is_valid_and_holds_every_signal(tmp_path):
 
 
 def test_prometheus_has_names_for_what_is_not_finite(tmp_path):
-    odd = monitored_stream.evidence(outputs_adapted=Outputs((math.nan, -math.inf), (math.inf, 1.0)))
-    PrometheusText(tmp_path / "p.prom").write(News(monitored_stream.signals(evidence=odd), [], {}))
+    odd = monitored_stream.evidence(outputs_adapted=OutputShift((math.nan, -math.inf), (math.inf, 1.0)))
+    PrometheusText(tmp_path / "p.prom").write(MonitorReport(monitored_stream.signals(evidence=odd), [], {}))
     found = parsed((tmp_path / "p.prom").read_text())
     assert found["regtta_output_deviation_adapted", '{output="0"}'] == math.inf
     assert found["regtta_output_mean_adapted", '{output="1"}'] == -math.inf
 
 
 def test_every_signal_has_its_help():
-    assert set(_HELP) == {*NUMBERS, *monitored_stream.signals().series()}
-    assert tuple(monitored_stream.signals().numbers()) == NUMBERS
+    assert set(_HELP) == {*SCALARS, *monitored_stream.signals().series()}
+    assert tuple(monitored_stream.signals().numbers()) == SCALARS
 
 
 def test_tensorboard_reads_the_curves_back(tmp_path):
@@ -120,12 +120,12 @@ def test_tensorboard_reads_the_curves_back(tmp_path):
 
     writer = TensorBoard(tmp_path / "runs")
     for index in range(3):
-        writer.write(News(monitored_stream.signals(index, risk=index / 4), [RAISED] if index == 1 else [], {}))
+        writer.write(MonitorReport(monitored_stream.signals(index, risk=index / 4), [RAISED] if index == 1 else [], {}))
     writer.close()
     events = EventAccumulator(str(tmp_path / "runs"))
     events.Reload()
     assert [(point.step, point.value) for point in events.Scalars("regtta/risk")] == [(0, 0.0), (1, 0.25), (2, 0.5)]
-    assert {f"regtta/{name}" for name in NUMBERS} == set(events.Tags()["scalars"])
+    assert {f"regtta/{name}" for name in SCALARS} == set(events.Tags()["scalars"])
     assert "regtta/shift_source_by_dimension" in events.Tags()["histograms"]
     assert b"it shifted" in events.Tensors("regtta/ShiftAlarm/text_summary")[0].tensor_proto.string_val[0]
 

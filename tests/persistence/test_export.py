@@ -263,7 +263,7 @@ def test_tied_weights_and_frozen_ones(tmp_path):
     model = small_models.vit().requires_grad_(False)
     model.block.linear2.weight = nn.Parameter(model.block.linear1.weight.T.contiguous())
     model.block.norm2 = model.block.norm1
-    adapter = regtta.Adapter(model, regtta.Source(), head="head")
+    adapter = regtta.Adapter(model, regtta.NoAdaptation(), head="head")
     x = small_models.images(4)
     for suffix in exporting.SUFFIXES:
         save(tmp_path / f"m{suffix}", adapter.export(), adapter.provenance(), x)
@@ -530,7 +530,7 @@ class Endless(regtta.SSA):
     [
         regtta.SSA(k=4),
         regtta.BNAdapt(),
-        regtta.method("tent+0.5*ssa"),
+        regtta.create_method("tent+0.5*ssa"),
         regtta.SSA(k=4, optimizer=torch.optim.SGD),
         Endless(k=4),
     ],
@@ -590,4 +590,4 @@ def test_a_stream_that_is_taken_up_again_keeps_its_beginning_and_its_counts():
 
 def test_an_adapter_without_a_stream_has_no_provenance():
     with pytest.raises(RegttaError, match="has not found its head yet"):
-        regtta.Adapter(small_models.mlp(), regtta.method("tent"), head=None).provenance()
+        regtta.Adapter(small_models.mlp(), regtta.create_method("tent"), head=None).provenance()

@@ -245,7 +245,7 @@ def test_an_adaptation_that_diverged_has_a_page(stage):
 
 def test_a_target_that_never_varies_has_a_page(stage):
     model, source, _, _ = stage
-    record = record_of(model, regtta.Source(), source, torch.zeros(80, 5))
+    record = record_of(model, regtta.NoAdaptation(), source, torch.zeros(80, 5))
     page = adaptation_page([record], "x")
     assert page.tone == "unknown"
     for picture in pictures(page).values():

@@ -317,6 +317,6 @@ def test_a_method_at_its_defaults_is_said_to_be(name):
 def test_a_sum_shows_its_options():
     import regtta
 
-    chosen = regtta.method("tent+ssa")
+    chosen = regtta.create_method("tent+ssa")
     words = method_words({"name": chosen.name, **described(chosen)})
     assert words.startswith("tent+ssa (")

@@ -254,7 +254,7 @@ def test_before_and_after_are_features_of_the_same_layer():
         linear(5, 8), torch.nn.BatchNorm1d(8), linear(8, 8), torch.nn.ReLU(), linear(8, 1)
     ).eval()
     source = library.collect(model, [small_models.table(100)])
-    adapter = library.Adapter(model, library.Source(), source, head="2", allow_mismatch=True)
+    adapter = library.Adapter(model, library.NoAdaptation(), source, head="2", allow_mismatch=True)
     means = recorder_over(model, adapter, small_models.table(60, seed=3).split(20)).record({}, online=False)["shift"][
         "means"
     ]

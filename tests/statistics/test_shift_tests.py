@@ -201,7 +201,7 @@ def test_what_a_reweighting_needs_is_unbiased(shift):
 
 
 def test_a_stream_of_the_top_tenth_needs_no_more_than_nine():
-    """A reweighting of χ² divergence 9, of the sort that ``BeyondReweighting`` forgives by default."""
+    """A reweighting of χ² divergence 9, of the sort that ``LabelShiftGuard`` forgives by default."""
     generator = torch.Generator().manual_seed(0)
     y = gaussian(20000, 8, generator)
     top = y[y[:, 0].argsort(descending=True)[:2000]]

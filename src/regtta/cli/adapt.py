@@ -22,7 +22,7 @@ from regtta.cli.user_code import floating_dtype, load_model
 from regtta.errors import OptionError, StatisticsError
 from regtta.execution import failing_together
 from regtta.guards import DEFAULT, SAFE
-from regtta.methods import Method, Source
+from regtta.methods import Method, NoAdaptation
 from regtta.monitoring import Monitor
 from regtta.statistics import SourceStatistics
 
@@ -69,7 +69,7 @@ def _adapt(options: AdaptOptions, progress: Progress | None, team: Team) -> Adap
         execution=options.execution,
         group=group,
     )
-    tally = Tally(kind(model, Source(), group=group) if data.target_names else None)
+    tally = Tally(kind(model, NoAdaptation(), group=group) if data.target_names else None)
     recorder = _recorder(options, model, adapter)
     monitor = options.monitored.monitor(adapter)
     _run(

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import get_args, get_origin
 
-from regtta.methods import METHODS, Method, method, options_of
+from regtta.methods import METHODS, Method, create_method, method_options
 from regtta.options import check_choice, describe, field_types
 
 
@@ -54,7 +54,7 @@ def chosen_method(name: str, settings: tuple[str, ...] = ()) -> Method:
         >>> chosen_method("tent+ssa", ("k=25",)).terms[1].k
         25
     """
-    return method(name, **options_of(METHODS, name, settings))
+    return create_method(name, **method_options(name, settings))
 
 
 def list_methods() -> tuple[MethodReport, ...]:
@@ -73,7 +73,7 @@ def describe_method(name: str) -> MethodReport:
     cls = METHODS[name]
     needs = {
         "source statistics": cls.needs_source,
-        cls.gathers: bool(cls.gathers),
+        cls.extra_statistics: bool(cls.extra_statistics),
         "head": cls.needs_head,
         "labels": cls.takes_targets,
     }

@@ -18,8 +18,8 @@ from regtta.engine.rollback import MovingParts, OptimizerMemory
 from regtta.engine.validation import STATE_FORMAT, LearnerParts, OptimizerState
 from regtta.errors import OptionError
 from regtta.execution import ALONE, PLAIN, Execution, Processes, Replay, Shares, bare_step
-from regtta.guards import Keep, Rollback, Ruling, StepStats
-from regtta.methods import Batch, Method, MethodContext, NewHead, Remember, Rule, Skip, Update
+from regtta.guards import MarkGood, Rollback, Ruling, StepStats
+from regtta.methods import Batch, Buffered, Method, MethodContext, NewHead, Rule, Skip, Update
 from regtta.models import BatchNormSwitch, BufferSlots, Forward, assign, batch_norms
 
 logger = logging.getLogger(__name__)
@@ -92,7 +92,7 @@ class Learner:
     @property
     def smallest(self) -> int:
         """The fewest samples that can be learned from."""
-        return 1 if self.method.learns_from_one and not self.batch_norm.needs_batches else 2
+        return 1 if self.method.supports_single_samples and not self.batch_norm.needs_batches else 2
 
     @property
     def never_learns(self) -> str | None:
@@ -119,7 +119,7 @@ class Learner:
             if _refused(first.ruling):
                 break
             further = self._attempt(dealt, after_step, again=True).ruling
-            if isinstance(further, Rollback | Keep):
+            if isinstance(further, Rollback | MarkGood):
                 first = replace(first, ruling=further)
             elif further is not None:
                 break
@@ -166,7 +166,7 @@ class Learner:
             stats, reason = self._outcome(taken), self._nothing_done(taken.update)
             ruling = reason if reason is not None else after_step(stats)
             stands = not _refused(ruling)
-            if stands and isinstance(taken.update, Remember):
+            if stands and isinstance(taken.update, Buffered):
                 ruling = taken.update.reason
             self.displacement = stats.displacement if stands else self.displacement
         finally:
@@ -185,7 +185,7 @@ class Learner:
     def _replayed(self, execution: Execution) -> Replay | None:
         """The step as one function of the batch, where every step does the same; else None, and the log says why."""
         why = ""
-        if not self.rule.repeats:
+        if not self.rule.capturable:
             why = f"those of {self.method.name} with these options are not all the same"
         elif self._schedule.optimizer is not None and not self._schedule.elementwise:
             why = "the optimizer is one of your own, which may do something else at every step"
@@ -230,7 +230,7 @@ class Learner:
                     targets,
                     partial(self.batch_norm.extra_pass, run),
                     again,
-                    everywhere=lambda values: processes.gather(values, counts),
+                    gather=lambda values: processes.gather(values, counts),
                 )
                 return seen, self.rule.update(batch)
         finally:

@@ -14,7 +14,7 @@ from regtta.engine.forward import Dealt, Passes
 from regtta.engine.learner import Learner, StepResult
 from regtta.errors import RegttaError, StateError
 from regtta.execution import Processes
-from regtta.guards import Guard, GuardChain, GuardContext, IncomingBatch, Keep, Rollback, Screened, StepStats
+from regtta.guards import Guard, GuardChain, GuardContext, IncomingBatch, MarkGood, Rollback, Screened, StepStats
 from regtta.models import Forward
 from regtta.persistence import invalid, require_count, require_flag, require_mapping, require_text, utc_now
 from regtta.types import Diagnostics, Step, Verdict
@@ -90,7 +90,7 @@ class Stream:
             where, self._good = "source", {}
             self.learner.begin()
         self.moved = where == "good"
-        self._guard_chain.returned()
+        self._guard_chain.on_rollback()
         return where
 
     def state_dict(self) -> dict[str, Any]:
@@ -158,7 +158,7 @@ class Stream:
         at_source, returned = batch.seen_at_source, ""
         if attempt.stands:
             self.moved = True
-        if isinstance(attempt.ruling, Keep):
+        if isinstance(attempt.ruling, MarkGood):
             self._good = self.learner.state_dict()
         if isinstance(attempt.ruling, Rollback):
             returned = self.return_to(attempt.ruling.to)

@@ -42,7 +42,9 @@ def check_arguments(
     """Raise unless the arguments of an adapter have the expected types."""
     if not isinstance(method, Method):
         found = f"the class {method.__name__}, not an instance" if isinstance(method, type) else repr(method)
-        raise OptionError(f"Expected a method such as regtta.SSA(), found {found}. regtta.method(name) creates one.")
+        raise OptionError(
+            f"Expected a method such as regtta.SSA(), found {found}. regtta.create_method(name) creates one."
+        )
     if source is not None and not isinstance(source, SourceStatistics):
         raise StatisticsError(
             f"Expected source to be SourceStatistics, found {source!r:.80}. Load them with "

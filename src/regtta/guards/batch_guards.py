@@ -32,7 +32,7 @@ class FiniteInputs(Guard):
 
 
 @dataclass(frozen=True)
-class SeveralSamples(Guard):
+class MinBatchSize(Guard):
     """Guard that rejects batches of too few samples.
 
     Args:
@@ -42,6 +42,8 @@ class SeveralSamples(Guard):
 
     least: int | None = None
 
+    serialized_name: ClassVar[str] = "SeveralSamples"
+
     def __post_init__(self) -> None:
         """Validate fields."""
         if self.least is not None:
@@ -49,7 +51,7 @@ class SeveralSamples(Guard):
 
     def start(self, context: GuardContext) -> GuardState:
         """Return the guard with the smallest batch size of the method, which is 1 if the method keeps a window."""
-        return self if self.least is not None and context.smallest > 1 else SeveralSamples(context.smallest)
+        return self if self.least is not None and context.min_batch_size > 1 else MinBatchSize(context.min_batch_size)
 
     def before_step(self, batch: IncomingBatch) -> str | None:
         """Reject the batch if it has too few samples."""
@@ -60,9 +62,10 @@ class SeveralSamples(Guard):
 
 
 @dataclass(frozen=True)
-class VariedInputs(Guard):
+class NonConstantInputs(Guard):
     """Guard that rejects batches of two or more samples that are all equal."""
 
+    serialized_name: ClassVar[str] = "VariedInputs"
     unusable: ClassVar[bool] = True
 
     def before_step(self, batch: IncomingBatch) -> str | None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from regtta.execution import ALONE, Processes
-from regtta.guards.base import Guard, GuardContext, GuardState, IncomingBatch, Keep, Rollback, Ruling, StepStats
+from regtta.guards.base import Guard, GuardContext, GuardState, IncomingBatch, MarkGood, Rollback, Ruling, StepStats
 from regtta.persistence import require_mapping, validate_part
 
 
@@ -90,7 +90,7 @@ class GuardChain:
 
     def after_step(self, stats: StepStats) -> Ruling:
         """Call the guards in order and return the first rejection; later guards are then not called."""
-        keep: Keep | None = None
+        keep: MarkGood | None = None
         for guard in self.states:
             ruling = guard.after_step(stats)
             if isinstance(ruling, str | Rollback):
@@ -106,10 +106,10 @@ class GuardChain:
         rejections = [found for found in rulings if isinstance(found, str | Rollback)]
         return next(iter(rejections or (found for found in rulings if found is not None)), None)
 
-    def returned(self) -> None:
+    def on_rollback(self) -> None:
         """Notify every guard of a rollback."""
         for guard in self.states:
-            guard.returned()
+            guard.on_rollback()
 
     def state_dict(self) -> dict[str, Any]:
         """Return the states of all guards, by position."""
@@ -131,7 +131,7 @@ def _encoded(ruling: Ruling) -> str | None:
     """Return a ruling as JSON, to send to other processes."""
     if ruling is None:
         return None
-    if isinstance(ruling, Keep):
+    if isinstance(ruling, MarkGood):
         return json.dumps({"keep": True})
     if isinstance(ruling, Rollback):
         return json.dumps({"reason": ruling.reason, "to": ruling.to})
@@ -143,4 +143,4 @@ def _decoded(text: str | None) -> Ruling:
     if "to" in fields:
         return Rollback(fields["reason"], fields["to"])
     reason: str | None = fields.get("reason")
-    return Keep() if "keep" in fields else reason
+    return MarkGood() if "keep" in fields else reason

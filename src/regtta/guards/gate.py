@@ -10,7 +10,7 @@ from regtta.persistence import require_mapping
 from regtta.statistics import RecentMoments, Whitening, shift_test
 
 NO_SHIFT = "no shift"
-ALIGNED = "aligned with the source"
+ALIGNED_WITH_SOURCE = "aligned with the source"
 
 
 @dataclass(frozen=True)
@@ -58,17 +58,17 @@ class _GateState(GuardState):
 
     def before_step(self, batch: IncomingBatch) -> str | Rollback | None:
         """Test the features of the source model and, if the model has been adapted, those of the current model."""
-        self.at_source.add(batch.coordinates_here(self.whitening, batch.source))
+        self.at_source.add(batch.coordinates_float64(self.whitening, batch.source))
         if self.at_source.count < self.gate.least:
             return f"fewer than {self.gate.least} samples to tell a shift by"
         if not self._shifted(self.at_source):
             return Rollback(NO_SHIFT, "source") if batch.moved else NO_SHIFT
         if not batch.moved:
             return None
-        self.at_current.add(batch.coordinates_here(self.whitening, batch.current))
-        return None if self._shifted(self.at_current) else ALIGNED
+        self.at_current.add(batch.coordinates_float64(self.whitening, batch.current))
+        return None if self._shifted(self.at_current) else ALIGNED_WITH_SOURCE
 
-    def returned(self) -> None:
+    def on_rollback(self) -> None:
         """Discard the moments of the adapted model."""
         self.at_current.forget()
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from regtta.guards.base import Guard, GuardContext, GuardState, IncomingBatch, Keep, Rollback, StepStats
+from regtta.guards.base import Guard, GuardContext, GuardState, IncomingBatch, MarkGood, Rollback, StepStats
 from regtta.options import check_count
 from regtta.persistence import require_count, require_mapping
 from regtta.statistics import RecentMoments, Whitening
@@ -50,21 +50,21 @@ class _HealthState(GuardState):
     def before_step(self, batch: IncomingBatch) -> None:
         """Update the moments of both models, if the current model differs from the source model."""
         if batch.moved:
-            self.at_source.add(batch.coordinates_here(self.whitening, batch.source))
-            self.at_current.add(batch.coordinates_here(self.whitening, batch.current))
+            self.at_source.add(batch.coordinates_float64(self.whitening, batch.source))
+            self.at_current.add(batch.coordinates_float64(self.whitening, batch.current))
 
-    def after_step(self, stats: StepStats) -> Keep | Rollback | None:  # noqa: ARG002 - independent of the step
+    def after_step(self, stats: StepStats) -> MarkGood | Rollback | None:  # noqa: ARG002 - independent of the step
         """Compare the misalignment of both models every ``every`` steps."""
         self.steps += 1
         if self.steps % self.guard.every or not self.at_current.count:
             return None
         if misalignment(self.at_current) <= misalignment(self.at_source):
             self.failures = 0
-            return Keep()
+            return MarkGood()
         self.failures += 1
         return Rollback("adapting has not brought the features nearer", "good" if self.failures == 1 else "source")
 
-    def returned(self) -> None:
+    def on_rollback(self) -> None:
         """Discard the moments of both models."""
         self.at_source.forget()
         self.at_current.forget()

@@ -14,7 +14,7 @@ from regtta.statistics import RecentMoments, Whitening, reweighting_needed, unst
 
 
 @dataclass(frozen=True)
-class BeyondReweighting(Guard):
+class LabelShiftGuard(Guard):
     """Guard that permits learning only from a shift that cannot be a reweighting of the source samples.
 
     A label shift is a reweighting of the source distribution. A reweighting of χ² divergence c moves the whitened mean
@@ -31,6 +31,7 @@ class BeyondReweighting(Guard):
     limit: float = 9.0
     memory: int = 128
 
+    serialized_name: ClassVar[str] = "BeyondReweighting"
     needs_source: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -40,18 +41,18 @@ class BeyondReweighting(Guard):
 
     def start(self, context: GuardContext) -> GuardState:
         """Return an empty state."""
-        return _MixState(self, context.whitening("BeyondReweighting"))
+        return _MixState(self, context.whitening("LabelShiftGuard"))
 
 
 class _MixState(GuardState):
-    def __init__(self, guard: BeyondReweighting, whitening: Whitening) -> None:
+    def __init__(self, guard: LabelShiftGuard, whitening: Whitening) -> None:
         self.guard = guard
         self.whitening = whitening
         self.recent = RecentMoments(guard.memory, products=False)
 
     def before_step(self, batch: IncomingBatch) -> str | Rollback | None:
         """Compute the required reweighting from the features of the source model."""
-        self.recent.add(batch.coordinates_here(self.whitening, batch.source))
+        self.recent.add(batch.coordinates_float64(self.whitening, batch.source))
         needed = reweighting_needed(self.recent) if self.recent.count else 0.0
         if needed > self.guard.limit:
             return None
@@ -69,7 +70,7 @@ class _MixState(GuardState):
 
 
 @dataclass(frozen=True)
-class SteadyStream(Guard):
+class StationarityGuard(Guard):
     """Guard that permits learning only while the stream is stationary.
 
     In a stream that is sorted by label or arrives in bursts, the labels of each batch are not representative, and
@@ -93,6 +94,7 @@ class SteadyStream(Guard):
     level: float = 1e-4
     tolerance: float = 0.03
 
+    serialized_name: ClassVar[str] = "SteadyStream"
     needs_source: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -110,11 +112,11 @@ class SteadyStream(Guard):
 
     def start(self, context: GuardContext) -> GuardState:
         """Return an empty state."""
-        return _SteadyState(self, context.whitening("SteadyStream"))
+        return _SteadyState(self, context.whitening("StationarityGuard"))
 
 
 class _SteadyState(GuardState):
-    def __init__(self, guard: SteadyStream, whitening: Whitening) -> None:
+    def __init__(self, guard: StationarityGuard, whitening: Whitening) -> None:
         self.guard = guard
         self.whitening = whitening
         self.seen = whitening.map.new_empty(0, whitening.dimensions)

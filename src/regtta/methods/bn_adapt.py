@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from regtta.errors import ModelError
-from regtta.methods.base import Batch, Method, MethodContext, Rule, Schedule
+from regtta.methods.base import Method, MethodContext, Schedule
+from regtta.methods.rules import Batch, Rule
 from regtta.models import batch_norms
 from regtta.options import check_choice, check_count
 
@@ -41,7 +42,7 @@ class BNAdapt(Method):
         return Schedule(batch_norm=self.batch_norm, prior=self.prior)
 
     @property
-    def learns_from_one(self) -> bool:
+    def supports_single_samples(self) -> bool:
         """True if the statistics are blended, as these cover previous samples."""
         return self.batch_norm == "blended"
 
@@ -57,7 +58,7 @@ class BNAdapt(Method):
 
 class _ForwardOnly(Rule):
     @property
-    def repeats(self) -> bool:
+    def capturable(self) -> bool:
         """True: the rule is stateless."""
         return True
 

@@ -52,7 +52,7 @@ class FeatureAlignment(AlignmentMethod):
     def alignment(self, context: MethodContext) -> Alignment:
         """Return the selected raw dimensions; the effect of each on the outputs is its column of the head's weight."""
         source = context.require_source()
-        chosen = chosen_dimensions(source, self.k, clip=self.clip)
+        chosen = largest_variance_dimensions(source, self.k, clip=self.clip)
         at_device = chosen.to(context.device)
         return Alignment(
             view=lambda features: features[:, at_device],
@@ -62,7 +62,7 @@ class FeatureAlignment(AlignmentMethod):
         )
 
 
-def chosen_dimensions(source: SourceStatistics, k: int | None, *, clip: bool) -> Tensor:
+def largest_variance_dimensions(source: SourceStatistics, k: int | None, *, clip: bool) -> Tensor:
     """Return the indices ``(k,)`` of the raw dimensions with the largest source variance, in descending order."""
     if k is not None and k > source.dimensions and not clip:
         raise OptionError(

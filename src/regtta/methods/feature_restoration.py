@@ -18,8 +18,9 @@ from torch import Tensor
 
 from regtta.errors import StatisticsError
 from regtta.execution import Processes
-from regtta.methods.base import Batch, GradientMethod, MethodContext, Rule
+from regtta.methods.base import GradientMethod, MethodContext
 from regtta.methods.losses import histogram_divergence, soft_histogram
+from regtta.methods.rules import Batch, Rule
 from regtta.models import Forward
 from regtta.options import check_count, check_positive
 from regtta.statistics import Gatherer
@@ -50,7 +51,7 @@ class FeatureRestoration(GradientMethod):
     paper: ClassVar[str] = "Eastwood et al., ICLR 2022"
     needs_source: ClassVar[bool] = True
     needs_head: ClassVar[bool] = True
-    gathers: ClassVar[str] = "its histograms (2 passes)"
+    extra_statistics: ClassVar[str] = "its histograms (2 passes)"
 
     def __post_init__(self) -> None:
         """Validate fields."""
@@ -96,7 +97,7 @@ class _Histograms(Gatherer):
 
     def see(self, forward: Forward, number: int) -> None:
         """Update the range in the first pass and the histogram in the second."""
-        values = restored_values(forward.features, forward.outputs).double()
+        values = features_and_outputs(forward.features, forward.outputs).double()
         if number == 0:
             low, high = values.aminmax(dim=0)
             first = self.low.numel() == 0
@@ -145,17 +146,17 @@ class _Restoration(Rule):
         )
 
     @property
-    def repeats(self) -> bool:
+    def capturable(self) -> bool:
         """True: the rule is stateless."""
         return True
 
     def update(self, batch: Batch) -> Tensor:
         """Return the divergence between the histograms of batch and source."""
-        values = restored_values(batch.features, batch.outputs)[:, self.varies].to(self.low.dtype)
+        values = features_and_outputs(batch.features, batch.outputs)[:, self.varies].to(self.low.dtype)
         histogram = soft_histogram(values, self.low, self.high, self.method.bins, self.method.temperature)
         return histogram_divergence(histogram, self.source, self.method.epsilon).sum()
 
 
-def restored_values(features: Tensor, outputs: Tensor) -> Tensor:
+def features_and_outputs(features: Tensor, outputs: Tensor) -> Tensor:
     """Return features and outputs concatenated, ``(B, D+O)``."""
     return torch.cat([features, outputs.reshape(len(features), -1)], dim=1)

@@ -3,13 +3,15 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from regtta.methods.base import Batch, Method, MethodContext, Rule, Schedule
+from regtta.methods.base import Method, MethodContext, Schedule
+from regtta.methods.rules import Batch, Rule
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source(Method):
+class NoAdaptation(Method):
     """Unadapted model: the baseline of all other methods."""
 
+    serialized_name: ClassVar[str] = "Source"
     name: ClassVar[str] = "source"
     paper: ClassVar[str] = "the model as trained"
     adapts: ClassVar[bool] = False

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from regtta.errors import ModelError
-from regtta.methods.base import Batch, Method, MethodContext, NewHead, Rule, Schedule
+from regtta.methods.base import Method, MethodContext, Schedule
+from regtta.methods.rules import Batch, NewHead, Rule
 from regtta.models import check_assignable
 from regtta.options import check_bool
 from regtta.persistence import require_count, require_mapping, require_tensor

@@ -21,8 +21,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from regtta.methods.base import Batch, GradientMethod, MethodContext, Rule, Skip
+from regtta.methods.base import GradientMethod, MethodContext
 from regtta.methods.losses import subspace_distance
+from regtta.methods.rules import Batch, Rule, Skip
 from regtta.options import check_count, check_not_negative
 from regtta.statistics import LinAlgError, SourceStatistics, singular_vectors
 

@@ -18,15 +18,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from regtta.errors import BatchError, ModelError, OptionError
-from regtta.methods.base import (
-    Batch,
-    GradientMethod,
-    MethodContext,
-    OptimizerFactory,
-    OptimizerName,
-    RandomRule,
-    Rule,
-)
+from regtta.methods.base import GradientMethod, MethodContext, OptimizerFactory, OptimizerName
+from regtta.methods.rules import Batch, RandomRule, Rule
 from regtta.models import Trainable
 from regtta.options import check_whole
 from regtta.statistics import Gatherer, Stored
@@ -58,7 +51,7 @@ class TTT(GradientMethod):
     name: ClassVar[str] = "ttt"
     paper: ClassVar[str] = "Sun et al., ICML 2020"
     needs_head: ClassVar[bool] = True
-    gathers: ClassVar[str] = "a branch trained with the model"
+    extra_statistics: ClassVar[str] = "a branch trained with the model"
     revision: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
@@ -114,16 +107,16 @@ class _Rotations(RandomRule):
         """Return the rotation-prediction loss on randomly rotated images."""
         turns = torch.randint(ROTATIONS, (len(batch.inputs),), generator=self.generator)
         turns = turns.to(batch.inputs.device)
-        features = batch.forward(rotated(batch.inputs, turns)).features
+        features = batch.forward(rotate_images(batch.inputs, turns)).features
         logits = functional.linear(features, self.weight, self.bias)
-        return batch.everywhere(functional.cross_entropy(logits, turns, reduction="none")).mean()
+        return batch.gather(functional.cross_entropy(logits, turns, reduction="none")).mean()
 
 
-def rotated(images: Tensor, turns: Tensor) -> Tensor:
+def rotate_images(images: Tensor, turns: Tensor) -> Tensor:
     """Return images ``(B, C, S, S)``, each rotated by its multiple ``turns`` ``(B,)`` of 90°.
 
     Example:
-        >>> rotated(torch.tensor([[[[1, 2], [3, 4]]]]), torch.tensor([1])).tolist()
+        >>> rotate_images(torch.tensor([[[[1, 2], [3, 4]]]]), torch.tensor([1])).tolist()
         [[[[2, 4], [1, 3]]]]
     """
     if images.ndim != 4 or images.shape[-1] != images.shape[-2]:

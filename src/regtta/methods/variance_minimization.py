@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from regtta.errors import OptionError
-from regtta.methods.base import Batch, GradientMethod, MethodContext, RandomRule, Rule
+from regtta.methods.base import GradientMethod, MethodContext
+from regtta.methods.rules import Batch, RandomRule, Rule
 from regtta.models import Trainable, shift_and_jitter
 from regtta.options import check_choice, check_count, check_whole
 
@@ -78,4 +79,4 @@ class _Views(RandomRule):
         views = [self.augment(batch.inputs, self.generator) for _ in range(self.views)]
         outputs = batch.forward(torch.cat(views)).outputs
         spread = outputs.reshape(self.views, len(batch.inputs), outputs.shape[1:].numel()).var(dim=0).sum(dim=1)
-        return batch.everywhere(spread).mean()
+        return batch.gather(spread).mean()

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from regtta.guards import ALIGNED, NO_SHIFT
+from regtta.guards import ALIGNED_WITH_SOURCE, NO_SHIFT
 from regtta.monitoring.signals import Evidence, Signals
 from regtta.monitoring.writers import Event
 from regtta.options import check_count, check_not_negative, check_positive, check_share
@@ -16,11 +16,12 @@ from regtta.persistence import (
     require_mapping,
     require_sequence,
     require_text,
+    serialized_name,
     validate_part,
 )
 
 
-class AlarmWatch(ABC):
+class AlarmState(ABC):
     """Abstract state of an alarm for one stream."""
 
     @abstractmethod
@@ -52,17 +53,17 @@ class Alarm(ABC):
     action: ClassVar[str]
 
     @abstractmethod
-    def start(self) -> AlarmWatch:
+    def start(self) -> AlarmState:
         """Return the initial state for a new stream."""
 
     @property
     def name(self) -> str:
-        """Name of the alarm in events."""
-        return type(self).__name__
+        """Name of the alarm in events; a renamed class keeps its first name."""
+        return serialized_name(type(self))
 
 
 @dataclass(frozen=True)
-class Lasting(Alarm):
+class PersistentAlarm(Alarm):
     """Abstract alarm on a condition that must hold, or fail, for several consecutive batches.
 
     Args:
@@ -79,13 +80,13 @@ class Lasting(Alarm):
     def condition(self, signals: Signals, evidence: Evidence) -> str | None:
         """Return a message if the condition holds for this batch, else ``None``."""
 
-    def start(self) -> AlarmWatch:
+    def start(self) -> AlarmState:
         """Return the initial state for a new stream."""
         return _LastingWatch(self)
 
 
-class _LastingWatch(AlarmWatch):
-    def __init__(self, alarm: Lasting) -> None:
+class _LastingWatch(AlarmState):
+    def __init__(self, alarm: PersistentAlarm) -> None:
         self.alarm = alarm
         self.run = 0  # consecutive batches that contradict the current state of the alarm
         self.said: str | None = None  # message of the alarm while it is raised
@@ -113,7 +114,7 @@ class _LastingWatch(AlarmWatch):
 
 
 @dataclass(frozen=True)
-class ShiftAlarm(Lasting):
+class ShiftAlarm(PersistentAlarm):
     """Alarm on a feature shift that is significant at the monitor's level and tolerance."""
 
     action: ClassVar[str] = "Look at what changed in the data. Adapting may help; watch the risk."
@@ -124,7 +125,7 @@ class ShiftAlarm(Lasting):
 
 
 @dataclass(frozen=True)
-class NotHelping(Lasting):
+class NotHelping(PersistentAlarm):
     """Alarm on a significant shift whose misalignment adaptation has not reduced for many batches.
 
     Args:
@@ -148,7 +149,7 @@ class NotHelping(Lasting):
 
 
 @dataclass(frozen=True)
-class RiskAlarm(Lasting):
+class RiskAlarm(PersistentAlarm):
     """Alarm on a high estimated risk that the predictions are worse than those of the source model.
 
     Args:
@@ -171,11 +172,11 @@ class RiskAlarm(Lasting):
 
 
 @dataclass(frozen=True)
-class LabelShiftAlarm(Lasting):
+class LabelShiftAlarm(PersistentAlarm):
     """Alarm on a shift that a label shift alone may explain and that moves the outputs of the source model.
 
     Args:
-        limit: largest χ² divergence attributed to a label shift; see :class:`regtta.guards.BeyondReweighting`.
+        limit: largest χ² divergence attributed to a label shift; see :class:`regtta.guards.LabelShiftGuard`.
         moved: smallest shift of the mean of an output, in source standard deviations.
     """
 
@@ -198,10 +199,13 @@ class LabelShiftAlarm(Lasting):
 
 
 @dataclass(frozen=True)
-class UnsteadyAlarm(Lasting):
+class NonstationarityAlarm(PersistentAlarm):
     """Alarm on a non-stationary stream: it is sorted, arrives in bursts, or drifts."""
 
-    action: ClassVar[str] = "Batches are not representative: shuffle, buffer, or guard with regtta.guards.SteadyStream."
+    serialized_name: ClassVar[str] = "UnsteadyAlarm"
+    action: ClassVar[str] = (
+        "Batches are not representative: shuffle, buffer, or guard with regtta.guards.StationarityGuard."
+    )
 
     def condition(self, signals: Signals, evidence: Evidence) -> str | None:  # noqa: ARG002
         """Return a message if outputs differ significantly between blocks."""
@@ -210,7 +214,7 @@ class UnsteadyAlarm(Lasting):
 
 
 @dataclass(frozen=True)
-class RefusedAlarm(Alarm):
+class RejectionAlarm(Alarm):
     """Alarm on many rejected batches, not counting those that the gate rejected as unshifted or already aligned.
 
     Args:
@@ -221,6 +225,7 @@ class RefusedAlarm(Alarm):
     share: float = 0.5
     batches: int = 32
 
+    serialized_name: ClassVar[str] = "RefusedAlarm"
     action: ClassVar[str] = "Read the reasons in the log, which state what is wrong with the batches or the steps."
 
     def __post_init__(self) -> None:
@@ -228,18 +233,18 @@ class RefusedAlarm(Alarm):
         check_share("share", self.share)
         check_count("batches", self.batches)
 
-    def start(self) -> AlarmWatch:
+    def start(self) -> AlarmState:
         """Return the initial state for a new stream."""
         return _RefusedWatch(self)
 
 
-class _RefusedWatch(AlarmWatch):
-    def __init__(self, alarm: RefusedAlarm) -> None:
+class _RefusedWatch(AlarmState):
+    def __init__(self, alarm: RejectionAlarm) -> None:
         self.alarm = alarm
         self.refused: deque[bool] = deque(maxlen=alarm.batches)
 
     def check(self, signals: Signals) -> str | None:
-        self.refused.append(not signals.learned and signals.reason not in (NO_SHIFT, ALIGNED))
+        self.refused.append(not signals.learned and signals.reason not in (NO_SHIFT, ALIGNED_WITH_SOURCE))
         too_many = sum(self.refused) > self.alarm.share * self.alarm.batches
         return f"more than {self.alarm.share:.0%} of {self.alarm.batches} batches were rejected" if too_many else None
 
@@ -311,7 +316,7 @@ DEFAULT_ALARMS: tuple[Alarm, ...] = (
     NotHelping(),
     RiskAlarm(),
     LabelShiftAlarm(),
-    UnsteadyAlarm(),
-    RefusedAlarm(),
+    NonstationarityAlarm(),
+    RejectionAlarm(),
 )
 """Default alarms, which need no optional packages."""

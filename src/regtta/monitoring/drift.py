@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Protocol, get_args
 
-from regtta.monitoring.alarms import Alarm, AlarmWatch
-from regtta.monitoring.signals import NUMBERS, Signals
+from regtta.monitoring.alarms import Alarm, AlarmState
+from regtta.monitoring.signals import SCALARS, Signals
 from regtta.optional_imports import import_optional
 from regtta.options import check_choice, check_count, check_not_negative, check_positive, check_share
 from regtta.persistence import require_count, require_mapping, require_number, validate_part
@@ -21,7 +21,7 @@ class DriftAlarm(Alarm):
         detector: ``"page_hinkley"``, which detects increases, or river's ``"adwin"``
             (``pip install 'regtta[monitor]'``), which detects changes in both directions. The state of ADWIN is not
             saved: a resumed stream restarts it.
-        signal: one of :data:`regtta.monitoring.NUMBERS`.
+        signal: one of :data:`regtta.monitoring.SCALARS`.
         hold: number of batches for which the alarm stays raised after the last change.
         least: number of values required before a change can be detected, for Page–Hinkley.
         delta: largest change to ignore, for Page–Hinkley.
@@ -42,7 +42,7 @@ class DriftAlarm(Alarm):
     def __post_init__(self) -> None:
         """Validate fields, and raise early if river is needed and not installed."""
         check_choice("detector", self.detector, get_args(DetectorName))
-        check_choice("signal", self.signal, NUMBERS)
+        check_choice("signal", self.signal, SCALARS)
         check_count("hold", self.hold)
         check_count("least", self.least)
         check_not_negative("delta", self.delta)
@@ -51,7 +51,7 @@ class DriftAlarm(Alarm):
         if self.detector == "adwin":
             import_optional("river.drift", "monitor", "The ADWIN detector")
 
-    def start(self) -> AlarmWatch:
+    def start(self) -> AlarmState:
         """Return the initial state for a new stream."""
         if self.detector == "adwin":
             return _DriftWatch(self, _Adwin(self.confidence))
@@ -130,7 +130,7 @@ class _Adwin:
         """Do nothing: river does not expose the buckets of ADWIN, so the detector restarts."""
 
 
-class _DriftWatch(AlarmWatch):
+class _DriftWatch(AlarmState):
     def __init__(self, alarm: DriftAlarm, detector: Detector) -> None:
         self.alarm = alarm
         self.detector = detector

@@ -9,19 +9,25 @@ from torch import Tensor, nn
 
 from regtta.engine import StepView
 from regtta.models import Forward
-from regtta.monitoring.signals import Evidence, Outputs, Shift
+from regtta.monitoring.signals import Evidence, FeatureShift, OutputShift
 from regtta.persistence import require_flag, require_mapping, require_tensor
 from regtta.statistics import RecentMoments, SourceStatistics, Whitening, reweighting_needed, shift_test, steadiness
 
-FEATURES = ("steadiness", "shift_source", "output_mean_source", "output_deviation_source", "output_deviation_adapted")
+RISK_FEATURES = (
+    "steadiness",
+    "shift_source",
+    "output_mean_source",
+    "output_deviation_source",
+    "output_deviation_adapted",
+)
 
 # Fitted by benchmarks/monitor_risk.py on simulated shifts of source data, with half of the source models;
 # docs/monitoring.md has the evaluation on the other half. No target data was used.
-CONSTANT = -1.98
+INTERCEPT = -1.98
 COEFFICIENTS = (0.28, -2.21, 2.09, 0.43, -3.26)
 
 
-def features_of(evidence: Evidence) -> tuple[float, ...]:
+def risk_features(evidence: Evidence) -> tuple[float, ...]:
     """Return the five features of the logistic regression, each clipped to the range in which it was fitted.
 
     They are the ``log`` of the stationarity statistic (1 while unknown), the ``log`` of the shift of the source model,
@@ -40,8 +46,8 @@ def features_of(evidence: Evidence) -> tuple[float, ...]:
 
 def risk_of_harm(evidence: Evidence) -> float:
     """Return the estimated probability that recent predictions have a larger squared error than the source model's."""
-    terms = zip(COEFFICIENTS, features_of(evidence), strict=True)
-    return 1 / (1 + math.exp(-(CONSTANT + math.fsum(weight * value for weight, value in terms))))
+    terms = zip(COEFFICIENTS, risk_features(evidence), strict=True)
+    return 1 / (1 + math.exp(-(INTERCEPT + math.fsum(weight * value for weight, value in terms))))
 
 
 def _log(value: float, least: float, most: float) -> float:
@@ -120,8 +126,8 @@ class SignalEstimator:
         enough = len(self.seen) >= min(self.memory, 4 * BLOCK) and len(self.seen) >= 2 * BLOCK
         source, adapted, disagreement = self._outputs()
         return Evidence(
-            source=Shift.of(self.at_source),
-            adapted=Shift.of(self.at_adapted),
+            source=FeatureShift.of(self.at_source),
+            adapted=FeatureShift.of(self.at_adapted),
             beyond_chance=max(test.mean, test.spread),
             reweighting=reweighting_needed(self.at_source),
             steadiness=steadiness(self.seen, BLOCK, self.level) if enough else None,
@@ -142,7 +148,7 @@ class SignalEstimator:
         # The variance of the last column yields the covariance of the first two.
         self.outputs.add(torch.cat([linear, source, answered, answered - source, linear + source], dim=1))
 
-    def _outputs(self) -> tuple[Outputs, Outputs, float]:
+    def _outputs(self) -> tuple[OutputShift, OutputShift, float]:
         """Return standardized outputs of both models and their disagreement.
 
         A model may rescale the outputs of its head. Mean and standard deviation of the source are known at the head
@@ -159,8 +165,8 @@ class SignalEstimator:
         disagreement = (square[3] / unit**2).mean().sqrt()
         spreads = variance[1:3].sqrt() / unit.abs()
         return (
-            Outputs(tuple(at_source.tolist()), tuple(spreads[0].tolist())),
-            Outputs(tuple((at_source + mean[3] / unit).tolist()), tuple(spreads[1].tolist())),
+            OutputShift(tuple(at_source.tolist()), tuple(spreads[0].tolist())),
+            OutputShift(tuple((at_source + mean[3] / unit).tolist()), tuple(spreads[1].tolist())),
             float(disagreement),
         )
 

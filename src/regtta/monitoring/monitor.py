@@ -16,7 +16,7 @@ from regtta.errors import MismatchError, OptionError, StatisticsError
 from regtta.monitoring.alarms import DEFAULT_ALARMS, Alarm, AlarmSet
 from regtta.monitoring.estimator import SignalEstimator, risk_of_harm
 from regtta.monitoring.signals import Evidence, Signals
-from regtta.monitoring.writers import Event, News, Writer
+from regtta.monitoring.writers import Event, MonitorReport, Writer
 from regtta.options import check_count, check_not_negative, check_share, instances_of
 from regtta.persistence import (
     described,
@@ -203,7 +203,7 @@ class Monitor:
         self.signals = self._signals(view.step, self._gauge.evidence())
         events = self._board.check(self.signals)
         self.raised.update(event.alarm for event in events if event.kind == "raised")
-        news = News(self.signals, events, self.active)
+        news = MonitorReport(self.signals, events, self.active)
         for writer in self.writers:
             self._call_safely(writer, partial(writer.write, news))
         for event in events:

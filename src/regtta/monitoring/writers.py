@@ -41,7 +41,7 @@ class Event:
 
 
 @dataclass(frozen=True)
-class News:
+class MonitorReport:
     """Update that a writer receives after a batch.
 
     Attributes:
@@ -59,7 +59,7 @@ class Writer(ABC):
     """Abstract base class of writers. The monitor logs errors that a writer raises, and the stream continues."""
 
     @abstractmethod
-    def write(self, news: News) -> None:
+    def write(self, news: MonitorReport) -> None:
         """Write the signals and events of one batch."""
 
     def close(self) -> None:  # noqa: B027 - no resources by default
@@ -83,7 +83,7 @@ class JsonLines(Writer):
         except OSError as error:
             raise FileError(f"Could not write {path}: {error}.") from error
 
-    def write(self, news: News) -> None:
+    def write(self, news: MonitorReport) -> None:
         """Append the lines of one batch in a single write."""
         objects = [{"type": "signals", **news.signals.plain()}]
         objects += [{"type": "event", **event.plain()} for event in news.events]
@@ -106,7 +106,7 @@ class TensorBoard(Writer):
         module = import_optional("torch.utils.tensorboard", "monitor", "The TensorBoard writer")
         self._writer = module.SummaryWriter(str(folder))
 
-    def write(self, news: News) -> None:
+    def write(self, news: MonitorReport) -> None:
         """Add the signals and events of one batch."""
         step = news.signals.index
         for name, value in news.signals.numbers().items():
@@ -158,7 +158,7 @@ class PrometheusText(Writer):
         self._path = refuse_existing(path, overwrite=True)
         self._raised: Counter[str] = Counter()
 
-    def write(self, news: News) -> None:
+    def write(self, news: MonitorReport) -> None:
         """Replace the file with the signals and alarms of one batch."""
         self._raised.update(event.alarm for event in news.events if event.kind == "raised")
         text = "".join([*_of_signals(news.signals), *self._of_alarms(news.active)])

@@ -10,7 +10,7 @@ from regtta.persistence.export import (
     read_provenance,
     save,
 )
-from regtta.persistence.identity import described, described_by_0_1_0, same_description
+from regtta.persistence.identity import described, described_by_0_1_0, same_description, serialized_name
 from regtta.persistence.provenance import Provenance, device_name, utc_now, versions
 from regtta.persistence.safe_read import (
     MOST_JSON_BYTES,
@@ -80,6 +80,7 @@ __all__ = [
     "require_text",
     "same_description",
     "save",
+    "serialized_name",
     "utc_now",
     "validate_part",
     "versions",

@@ -33,7 +33,7 @@ def identified(value: object, describe: Callable[[object], object], depth: int =
     if isinstance(value, _PLAIN):
         return value
     if isinstance(value, type):
-        return value.__qualname__
+        return _serialized(value, value.__qualname__)
     if inspect.isroutine(value) and not inspect.ismethod(value):
         return _name(value)
     if depth >= _MAX_DEPTH:
@@ -123,6 +123,26 @@ def _module_name(module: str) -> str:
     return Path(file).stem if isinstance(file, str) else module
 
 
+def serialized_name(cls: type) -> str:
+    """Return the name of a class in files, which stays the same when the class is renamed.
+
+    A renamed class defines ``serialized_name: ClassVar[str]``, its first name; subclasses do not inherit it.
+
+    Example:
+        >>> class Renamed:
+        ...     serialized_name = "FirstName"
+        >>> class Derived(Renamed):
+        ...     pass
+        >>> serialized_name(Renamed), serialized_name(Derived)
+        ('FirstName', 'Derived')
+    """
+    return _serialized(cls, cls.__name__)
+
+
+def _serialized(cls: type, name: str) -> str:
+    return str(vars(cls).get("serialized_name", name))
+
+
 def described(options: object) -> dict[str, object]:
     """Return the name of a dataclass and its options in plain values, equal across processes.
 
@@ -133,12 +153,12 @@ def described(options: object) -> dict[str, object]:
         >>> described(Options())
         {'type': 'Options', 'rate': 0.1}
     """
-    return {"type": type(options).__name__, **_fields(options, _plain)}
+    return {"type": serialized_name(type(options)), **_fields(options, _plain)}
 
 
 def described_by_0_1_0(options: object) -> dict[str, object]:
     """Return the result of :func:`described` in version 0.1.0, to compare with files it wrote."""
-    return {"type": type(options).__name__, **_fields(options, _plain_by_0_1_0)}
+    return {"type": serialized_name(type(options)), **_fields(options, _plain_by_0_1_0)}
 
 
 def _fields(options: object, plain: Callable[[object], object]) -> dict[str, object]:

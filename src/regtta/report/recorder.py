@@ -146,7 +146,7 @@ class Recorder:
         }
 
     def _predictions(self, inputs: Tensor) -> dict[str, Tensor]:
-        unadapted = Adapter(self._model, regtta.Source())
+        unadapted = Adapter(self._model, regtta.NoAdaptation())
         return {BEFORE: _over(unadapted.predict, inputs), AFTER: _over(self._adapter.predict, inputs)}
 
     def _of_features(self, inputs: Tensor, predictions: dict[str, Tensor]) -> dict[str, object]:
@@ -154,7 +154,7 @@ class Recorder:
         source, name = self._adapter.source, self._adapter.head
         if source is None or name is None:
             return {}
-        unadapted = Adapter(self._model, regtta.Source(), head=name)
+        unadapted = Adapter(self._model, regtta.NoAdaptation(), head=name)
         head = FeatureModel(unadapted.export(), name).head
         before = _over(unadapted.features, inputs)
         features = {BEFORE: before, AFTER: _over(self._adapter.features, inputs)}

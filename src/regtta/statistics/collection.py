@@ -259,7 +259,7 @@ def _check_methods(methods: Sequence[Gathers]) -> None:
         if not several or isinstance(method, type) or not hasattr(method, "gatherers"):
             raise OptionError(
                 f"Expected methods to be a list of methods such as [regtta.FeatureRestoration()], found {method!r}. "
-                "regtta.method(name) makes one."
+                "regtta.create_method(name) makes one."
             )
 
 

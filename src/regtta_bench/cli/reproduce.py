@@ -7,7 +7,7 @@ from typing import Any
 
 from regtta.cli.user_code import import_name, is_import_name, told
 from regtta.errors import ForeignFileError, OptionError
-from regtta.methods import METHODS, Method, options_of
+from regtta.methods import METHODS, Method, method_options
 from regtta.options import check_choice
 from regtta.persistence import written_whole
 from regtta_bench.cli.bench_options import ReproduceOptions
@@ -106,7 +106,7 @@ def added_arm(text: str) -> ArmMaker:
     """
     name, _, settings = text.partition(":")
     if set(parts_of(name)) <= METHODS.keys() or not is_import_name(text):
-        given = options_of(METHODS, name, [part for part in settings.split(",") if part])
+        given = method_options(name, [part for part in settings.split(",") if part])
         return lambda setting, task: arm_of(setting, name, given, task=task) if fits(setting, name, task) else None
     method = _imported(text)
     return lambda setting, task: Arm(method, task)  # noqa: ARG005 - signature of ArmMaker

@@ -159,7 +159,7 @@ def measured(
 
 def _gains(bench: Bench, inputs: Tensor, targets: Tensor) -> dict[str, float]:
     """Return the score gain of unguarded alignment, with BatchNorm statistics of the batch and of the source."""
-    before = score(bench, regtta.Source(), inputs, targets)
+    before = score(bench, regtta.NoAdaptation(), inputs, targets)
     arms = {"ssa": regtta.SSA(k=bench.k), "ssa, BN source": regtta.SSA(k=bench.k, batch_norm="source")}
     return {name: short(score(bench, method, inputs, targets) - before) for name, method in arms.items()}
 

@@ -11,7 +11,7 @@ from torch import nn
 
 from regtta.adapter import Adapter
 from regtta.errors import FileError
-from regtta.methods import TTT, Method, Source
+from regtta.methods import TTT, Method, NoAdaptation
 from regtta.models import FeatureModel, fingerprint
 from regtta.persistence import described, device_name, versions
 from regtta.report.analysis import weight_correlation
@@ -249,7 +249,7 @@ class Workshop:
         head = FeatureModel(prepared.model, HEADS[spec.source.model]).head
         correlation = weight_correlation(statistics, head.weight)
         held_out = self.data(spec.source).validation.to(self.tools.device)
-        found = self._evaluated(Adapter(prepared.model, Source()), held_out, spec, BATCH)
+        found = self._evaluated(Adapter(prepared.model, NoAdaptation()), held_out, spec, BATCH)
         return {
             "rank": statistics.rank,
             "valid": statistics.valid_dimensions,

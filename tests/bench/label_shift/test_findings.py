@@ -11,7 +11,7 @@ import torch
 from sklearn.metrics import roc_auc_score
 
 from regtta.errors import ForeignFileError
-from regtta.methods import Source
+from regtta.methods import NoAdaptation
 from regtta.models.features import FeatureModel
 from regtta_bench.label_shift.false_alarms import BY_VERDICT
 from regtta_bench.label_shift.label_shift_findings import (
@@ -69,7 +69,7 @@ def test_the_score_is_r2_but_for_the_sources_variance(bench):
     with torch.no_grad():
         error = float(((bench.model(inputs) - targets) ** 2).mean())
     expected = 1 - error / float(bench.train.targets.var())
-    assert score(bench, Source(), inputs, targets) == pytest.approx(expected, rel=1e-4)
+    assert score(bench, NoAdaptation(), inputs, targets) == pytest.approx(expected, rel=1e-4)
 
 
 def test_short_numbers():

@@ -88,7 +88,7 @@ class _FirstSteps(GuardState):
         """Return the measured quantity for features ``(B, D)``."""
 
     @abstractmethod
-    def runaway(self, now: Tensor, began: Tensor) -> str | None:
+    def diverged(self, now: Tensor, began: Tensor) -> str | None:
         """Return the reason if ``now`` is too far from the source and from ``began``, else ``None``."""
 
     def after_step(self, stats: StepStats) -> Rollback | None:
@@ -101,7 +101,7 @@ class _FirstSteps(GuardState):
         if self.steps < self.first:
             self.began = now if self.began is None else self.began + (now - self.began) / (self.steps + 1)
             self.steps += 1
-        reason = None if self.began is None else self.runaway(now, self.began)
+        reason = None if self.began is None else self.diverged(now, self.began)
         return None if reason is None else Rollback(reason, "good")
 
     def state_dict(self) -> dict[str, Any]:
@@ -138,7 +138,7 @@ class _EnergyState(_FirstSteps):
         centred = features - self.mean
         return ((centred**2).sum(dim=1) - ((centred @ self.basis) ** 2).sum(dim=1)).mean().clamp_min(0)
 
-    def runaway(self, now: Tensor, began: Tensor) -> str | None:
+    def diverged(self, now: Tensor, began: Tensor) -> str | None:
         if float(now) <= self.factor * max(self.usual, float(began)):
             return None
         return f"features left the source's subspace: more than {self.factor:g} times the energy outside it"
@@ -162,7 +162,7 @@ class _RangeState(_FirstSteps):
         spread = outputs.var(dim=0) if len(outputs) > 1 else torch.zeros_like(outputs[0])
         return torch.stack([outputs.mean(dim=0), spread])
 
-    def runaway(self, now: Tensor, began: Tensor) -> str | None:
+    def diverged(self, now: Tensor, began: Tensor) -> str | None:
         widest = torch.maximum(self.usual[1], began[1]).clamp_min(1e-300)
         if bool((now[1] > self.guard.ratio * widest).any()):
             return f"outputs run away: more than {self.guard.ratio:g} times the variance they began with"
