@@ -4,7 +4,7 @@ import logging
 
 import pytest
 import torch
-from test_learning import assert_same
+from engine.test_learner import assert_same
 from torch import nn
 
 import regtta

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from test_learning import assert_same
+from engine.test_learner import assert_same
 from torch import nn
 
 import regtta

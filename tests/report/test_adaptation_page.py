@@ -96,7 +96,7 @@ SECTIONS = [
 def test_the_page_of_one_record(record, page):
     verdict = verdict_of(record)
     assert (page.headline, page.tone, page.summary) == (verdict.headline, verdict.tone, verdict.summary)
-    assert page.title == "Adaptation of zoo:mlp"
+    assert page.title == "Adaptation of helpers.small_models:mlp"
     assert [section.title for section in page.sections] == SECTIONS
     assert dict(page.facts)["method"] == "ssa (lr=0.01, k=6)"
     assert page.command == "regtta adapt --record run.json\nregtta report run.json --out page.html"

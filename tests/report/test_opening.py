@@ -12,7 +12,8 @@ from regtta.errors import FileError, ForeignFileError, MissingFileError, OptionE
 from regtta.persistence.safe_read import MOST_JSON_BYTES
 from regtta.report import html_of
 from regtta.report import loading as opening
-from regtta.report.loading import kind_of, page_of, read_record, tables_of
+from regtta.report.loading import kind_of, page_of, read_record
+from regtta_bench.tables.reproduction_page import tables_of
 from regtta.report.recorder import ADAPTATION as FORMAT
 from regtta.report.recorder import Recorder, write_record
 
@@ -53,10 +54,10 @@ def test_the_format_is_that_of_the_recorder():
 
 
 def test_kinds_are_told_by_what_lies_there(record, demo):
-    assert kind_of(record) == "adapt"
-    assert kind_of(demo) == "demo"
-    assert kind_of(RESULTS / "california") == "reproduce"
-    assert kind_of(RESULTS / "california" / "california.csv") == "reproduce"
+    assert kind_of(record).name == "adapt"
+    assert kind_of(demo).name == "demo"
+    assert kind_of(RESULTS / "california").name == "reproduce"
+    assert kind_of(RESULTS / "california" / "california.csv").name == "reproduce"
 
 
 def test_a_missing_path_is_told(tmp_path):

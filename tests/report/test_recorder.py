@@ -321,7 +321,7 @@ def test_a_run_that_diverged_says_what_could_not_be_measured():
     adapter = library.Adapter(model, library.SSA(k=3, lr=1e30), source)
     batches = small_models.table(80, shift=1.0).split(20)
     content = recorder_over(model, adapter, batches, [model(x).detach() for x in batches]).record({}, online=False)
-    assert "in those after, found 80 rows, 80 of them not finite" in content["unmeasured"]
+    assert "in the features 'after', found 80 rows, 80 of them not finite" in content["unmeasured"]
     assert content.keys() & OF_FEATURES == OF_FEATURES - {"shift", "outputs"}
     assert content["gain"] == {"rows": 80, "mean": None, "low": None, "high": None}
     json.dumps(content, allow_nan=False)

@@ -55,15 +55,13 @@ def page_of(paths: Sequence[Path], command: str) -> Page:
 def kind_of(path: Path) -> RunKind:
     """Return the kind of run at ``path``; raise an error that names the expected files if it is none."""
     kinds: list[RunKind] = [ADAPT_RUN, *(entry.load() for entry in entry_points(group="regtta.reports"))]
-    commands = ", ".join(f"regtta {kind.name}" for kind in kinds)
+    expected = ", or ".join(kind.output for kind in kinds)
     if not path.exists():
-        raise MissingFileError(f"There is no file or folder {path}. Pass the output of one of: {commands}.")
+        raise MissingFileError(f"There is no file or folder {path}. Pass {expected}.")
     for kind in kinds:
         if kind.matches(path):
             return kind
-    raise ForeignFileError(
-        f"{path} is not a recorded run. Expected " + ", or ".join(f"{kind.output}" for kind in kinds) + "."
-    )
+    raise ForeignFileError(f"{path} is not a recorded run. Expected {expected}.")
 
 
 def read_record(path: Path) -> dict[str, Any]:
@@ -79,7 +77,7 @@ def read_record(path: Path) -> dict[str, Any]:
 
 
 ADAPT_RUN = RunKind(
-    name="adapt --record",
+    name="adapt",
     output="a .json file of regtta adapt --record",
     matches=lambda path: path.is_file() and path.suffix == ".json",
     page=lambda paths, command: adaptation_page([read_record(path) for path in paths], command),
