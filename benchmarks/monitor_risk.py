@@ -167,17 +167,19 @@ def observations(source: SourceModel) -> Iterator[Observation]:
 def _watched(source: SourceModel, method: Method, stream: Domain) -> Iterator[tuple[tuple[float, ...], bool]]:
     """The evidence at each look, and whether the predictions of late were worse than the source model's."""
     adapter = regtta.Adapter(source.model, method, source.statistics)
-    gauge = SignalEstimator(source.statistics, adapter.source_head(), memory=256, least=32, level=1e-4, tolerance=0.1)
+    estimator = SignalEstimator(
+        source.statistics, adapter.source_head(), memory=256, least=32, level=1e-4, tolerance=0.1
+    )
     errors = []
     for number, (batch, truth) in enumerate(
         zip(stream.inputs.split(BATCH), stream.targets.split(BATCH), strict=True), start=1
     ):
         sights: list[StepView] = []
         adapter.adapt(batch, look=sights.append)
-        gauge.see(sights[0])
+        estimator.update(sights[0])
         passes = (sights[0].answered, sights[0].source)
         errors.append([float(F.mse_loss(forward.outputs.squeeze(1), truth)) for forward in passes])
-        evidence = gauge.evidence()
+        evidence = estimator.evidence()
         if number in LOOKS and evidence is not None:
             adapted, unadapted = np.mean(errors[-WINDOW:], axis=0)
             yield risk_features(evidence), bool(adapted > unadapted)

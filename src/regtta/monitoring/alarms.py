@@ -2,13 +2,12 @@
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from regtta.guards import ALIGNED_WITH_SOURCE, NO_SHIFT
 from regtta.monitoring.signals import Evidence, Signals
-from regtta.monitoring.writers import Event
 from regtta.options import check_count, check_not_negative, check_positive, check_share
 from regtta.persistence import (
     require_count,
@@ -17,7 +16,6 @@ from regtta.persistence import (
     require_sequence,
     require_text,
     serialized_name,
-    validate_part,
 )
 
 
@@ -35,7 +33,7 @@ class AlarmState(ABC):
     def validate_state(self, state: object, path: str) -> None:
         """Raise a StateError unless ``state`` has the form that :meth:`state_dict` returns; by default, empty.
 
-        Called before anything is loaded. Not called for a watch that overrides ``state_dict`` but not this method.
+        Called before anything is loaded. Not called for a state that overrides ``state_dict`` but not this method.
         """
         require_mapping(path, state, ())
 
@@ -82,26 +80,26 @@ class PersistentAlarm(Alarm):
 
     def start(self) -> AlarmState:
         """Return the initial state for a new stream."""
-        return _LastingWatch(self)
+        return _PersistentState(self)
 
 
-class _LastingWatch(AlarmState):
+class _PersistentState(AlarmState):
     def __init__(self, alarm: PersistentAlarm) -> None:
         self.alarm = alarm
         self.run = 0  # consecutive batches that contradict the current state of the alarm
-        self.said: str | None = None  # message of the alarm while it is raised
+        self.message: str | None = None  # message of the alarm while it is raised
 
     def check(self, signals: Signals) -> str | None:
         if signals.evidence is None:
-            return self.said
+            return self.message
         found = self.alarm.condition(signals, signals.evidence)
-        self.run = self.run + 1 if (found is None) != (self.said is None) else 0
+        self.run = self.run + 1 if (found is None) != (self.message is None) else 0
         if self.run >= self.alarm.batches:
-            self.said, self.run = found, 0
-        return self.said
+            self.message, self.run = found, 0
+        return self.message
 
     def state_dict(self) -> dict[str, Any]:
-        return {"run": self.run, "said": self.said}
+        return {"run": self.run, "said": self.message}
 
     def validate_state(self, state: object, path: str) -> None:
         found = require_mapping(path, state, ("run", "said"))
@@ -110,7 +108,7 @@ class _LastingWatch(AlarmState):
             require_text(f"{path}/said", found["said"])
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.run, self.said = state["run"], state["said"]
+        self.run, self.message = state["run"], state["said"]
 
 
 @dataclass(frozen=True)
@@ -235,21 +233,21 @@ class RejectionAlarm(Alarm):
 
     def start(self) -> AlarmState:
         """Return the initial state for a new stream."""
-        return _RefusedWatch(self)
+        return _RejectionState(self)
 
 
-class _RefusedWatch(AlarmState):
+class _RejectionState(AlarmState):
     def __init__(self, alarm: RejectionAlarm) -> None:
         self.alarm = alarm
-        self.refused: deque[bool] = deque(maxlen=alarm.batches)
+        self.rejected: deque[bool] = deque(maxlen=alarm.batches)
 
     def check(self, signals: Signals) -> str | None:
-        self.refused.append(not signals.learned and signals.reason not in (NO_SHIFT, ALIGNED_WITH_SOURCE))
-        too_many = sum(self.refused) > self.alarm.share * self.alarm.batches
+        self.rejected.append(not signals.learned and signals.reason not in (NO_SHIFT, ALIGNED_WITH_SOURCE))
+        too_many = sum(self.rejected) > self.alarm.share * self.alarm.batches
         return f"more than {self.alarm.share:.0%} of {self.alarm.batches} batches were rejected" if too_many else None
 
     def state_dict(self) -> dict[str, Any]:
-        return {"refused": list(self.refused)}
+        return {"refused": list(self.rejected)}
 
     def validate_state(self, state: object, path: str) -> None:
         refused = require_mapping(path, state, ("refused",))["refused"]
@@ -257,58 +255,7 @@ class _RefusedWatch(AlarmState):
             require_flag(f"{path}/refused/{number}", value)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.refused = deque(state["refused"], maxlen=self.alarm.batches)
-
-
-class AlarmSet:
-    """All alarms of one stream, which emits an event when an alarm is raised or cleared."""
-
-    def __init__(self, alarms: Sequence[Alarm]) -> None:
-        self.alarms = tuple(alarms)
-        self.watches = [alarm.start() for alarm in self.alarms]
-        self.said: list[str | None] = [None] * len(self.alarms)
-
-    def check(self, signals: Signals) -> list[Event]:
-        """Update all alarms and return the events of those that were raised or cleared."""
-        events = []
-        for number, (alarm, watch) in enumerate(zip(self.alarms, self.watches, strict=True)):
-            before, now = self.said[number], watch.check(signals)
-            self.said[number] = now
-            if now is not None and before is None:
-                events.append(Event("raised", alarm.name, signals.index, now, alarm.action))
-            if now is None and before is not None:
-                events.append(Event("cleared", alarm.name, signals.index, before, ""))
-        return events
-
-    def active(self) -> dict[str, bool]:
-        """Return a dict from the name of every alarm to True if it is raised."""
-        found: dict[str, bool] = {}
-        for alarm, said in zip(self.alarms, self.said, strict=True):
-            found[alarm.name] = found.get(alarm.name, False) or said is not None
-        return found
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the states of all alarms, by position."""
-        return {
-            str(number): {"said": said, "watch": watch.state_dict()}
-            for number, (said, watch) in enumerate(zip(self.said, self.watches, strict=True))
-        }
-
-    def validate_state(self, state: object, path: str) -> None:
-        """Raise a StateError if a watch rejects its part of ``state``."""
-        found = require_mapping(path, state, [str(number) for number in range(len(self.watches))])
-        for number, watch in enumerate(self.watches):
-            at = f"{path}/{number}"
-            part = require_mapping(at, found[str(number)], ("said", "watch"))
-            if part["said"] is not None:
-                require_text(f"{at}/said", part["said"])
-            validate_part(watch, part["watch"], f"{at}/watch")
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the state from :meth:`state_dict`."""
-        for number, watch in enumerate(self.watches):
-            self.said[number] = state[str(number)]["said"]
-            watch.load_state_dict(state[str(number)]["watch"])
+        self.rejected = deque(state["refused"], maxlen=self.alarm.batches)
 
 
 DEFAULT_ALARMS: tuple[Alarm, ...] = (

@@ -54,8 +54,8 @@ class DriftAlarm(Alarm):
     def start(self) -> AlarmState:
         """Return the initial state for a new stream."""
         if self.detector == "adwin":
-            return _DriftWatch(self, _Adwin(self.confidence))
-        return _DriftWatch(self, PageHinkley(self.least, self.delta, self.threshold))
+            return _DriftState(self, _Adwin(self.confidence))
+        return _DriftState(self, PageHinkley(self.least, self.delta, self.threshold))
 
 
 class Detector(Protocol):
@@ -130,14 +130,14 @@ class _Adwin:
         """Do nothing: river does not expose the buckets of ADWIN, so the detector restarts."""
 
 
-class _DriftWatch(AlarmState):
+class _DriftState(AlarmState):
     def __init__(self, alarm: DriftAlarm, detector: Detector) -> None:
         self.alarm = alarm
         self.detector = detector
         self.left = 0
 
     def check(self, signals: Signals) -> str | None:
-        value = signals.numbers().get(self.alarm.signal)
+        value = signals.scalars().get(self.alarm.signal)
         self.left = max(self.left - 1, 0)
         if value is not None and self.detector.changed(value):
             self.left = self.alarm.hold

@@ -50,9 +50,9 @@ def risk_of_harm(evidence: Evidence) -> float:
     return 1 / (1 + math.exp(-(INTERCEPT + math.fsum(weight * value for weight, value in terms))))
 
 
-def _log(value: float, least: float, most: float) -> float:
-    """Return the ``log`` of a value clipped to ``[least, most]``; NaN counts as ``most``."""
-    return math.log(most if math.isnan(value) else min(max(value, least), most))
+def _log(value: float, low: float, high: float) -> float:
+    """Return the ``log`` of a value clipped to ``[low, high]``; NaN counts as ``high``."""
+    return math.log(high if math.isnan(value) else min(max(value, low), high))
 
 
 def _mean(values: Iterable[float]) -> float:
@@ -84,11 +84,11 @@ class SignalEstimator:
         self.whitening = Whitening.of(source, head)
         self.head = head
         mean, variance = source.output_moments(head.weight)
-        self.usual_mean = mean if head.bias is None else mean + head.bias.detach().cpu().double()
-        self.usual_sd = variance.clamp_min(1e-300).sqrt()
-        self.begin()
+        self.source_mean = mean if head.bias is None else mean + head.bias.detach().cpu().double()
+        self.source_deviation = variance.clamp_min(1e-300).sqrt()
+        self.reset()
 
-    def begin(self) -> None:
+    def reset(self) -> None:
         """Reset to an empty state."""
         self.at_source = RecentMoments(self.memory)
         self.at_adapted = RecentMoments(self.memory)
@@ -101,20 +101,20 @@ class SignalEstimator:
         """Effective number of samples behind the evidence."""
         return min(self.at_source.count, self.at_adapted.count, self.outputs.count)
 
-    def see(self, sight: StepView) -> None:
+    def update(self, view: StepView) -> None:
         """Update the moments with a batch."""
-        before, self.moved = self.moved, sight.answered is not sight.source
-        if sight.step.diagnostics.verdict.returned or (before and not self.moved):
+        before, self.moved = self.moved, view.answered is not view.source
+        if view.step.diagnostics.verdict.returned or (before and not self.moved):
             # The moments of the adapted model are obsolete after a rollback.
             self.at_adapted.forget()
             self.outputs.forget()
-        self.at_source.add(self.whitening(sight.source.features))
+        self.at_source.add(self.whitening(view.source.features))
         if self.moved:
-            self.at_adapted.add(self.whitening(sight.answered.features))
+            self.at_adapted.add(self.whitening(view.answered.features))
         else:
             self.at_adapted.load_state_dict(self.at_source.state_dict())
-        linear = self._linear(sight.source)
-        self._see_outputs(sight, linear)
+        linear = self._linear(view.source)
+        self._update_outputs(view, linear)
         finite = linear[linear.isfinite().all(dim=1)]
         self.seen = torch.cat([self.seen, finite])[-max(self.memory, 4 * len(finite)) :]
 
@@ -141,10 +141,10 @@ class SignalEstimator:
         with torch.no_grad():
             return _rows(self.head(forward.features.detach()))
 
-    def _see_outputs(self, sight: StepView, linear: Tensor) -> None:
-        source, answered = (_rows(forward.outputs) for forward in (sight.source, sight.answered))
+    def _update_outputs(self, view: StepView, linear: Tensor) -> None:
+        source, answered = (_rows(forward.outputs) for forward in (view.source, view.answered))
         if source.shape != linear.shape:  # the model transforms the outputs of its head
-            source, answered = linear, self._linear(sight.answered)
+            source, answered = linear, self._linear(view.answered)
         # The variance of the last column yields the covariance of the first two.
         self.outputs.add(torch.cat([linear, source, answered, answered - source, linear + source], dim=1))
 
@@ -160,8 +160,8 @@ class SignalEstimator:
         )
         covariance = (variance[4] - variance[0] - variance[1]) / 2
         slope = torch.where(variance[0] > 0, covariance / variance[0].clamp_min(1e-300), 1.0)
-        unit = slope * self.usual_sd
-        at_source = (mean[0] - self.usual_mean) / self.usual_sd
+        unit = slope * self.source_deviation
+        at_source = (mean[0] - self.source_mean) / self.source_deviation
         disagreement = (square[3] / unit**2).mean().sqrt()
         spreads = variance[1:3].sqrt() / unit.abs()
         return (

@@ -13,7 +13,8 @@ from torch import Tensor
 from regtta.adapter import Adapter
 from regtta.engine import StepView
 from regtta.errors import MismatchError, OptionError, StatisticsError
-from regtta.monitoring.alarms import DEFAULT_ALARMS, Alarm, AlarmSet
+from regtta.monitoring.alarm_set import AlarmSet
+from regtta.monitoring.alarms import DEFAULT_ALARMS, Alarm
 from regtta.monitoring.estimator import SignalEstimator, risk_of_harm
 from regtta.monitoring.signals import Evidence, Signals
 from regtta.monitoring.writers import Event, MonitorReport, Writer
@@ -103,7 +104,7 @@ class Monitor:
         self._begin()
 
     def _begin(self) -> None:
-        self._gauge.begin()
+        self._gauge.reset()
         self._board = AlarmSet(self.alarms)
         self._batches = self._since_helped = 0
         self.signals: Signals | None = None
@@ -199,13 +200,13 @@ class Monitor:
         }
 
     def _update(self, view: StepView) -> None:
-        self._gauge.see(view)
+        self._gauge.update(view)
         self.signals = self._signals(view.step, self._gauge.evidence())
         events = self._board.check(self.signals)
         self.raised.update(event.alarm for event in events if event.kind == "raised")
-        news = MonitorReport(self.signals, events, self.active)
+        report = MonitorReport(self.signals, events, self.active)
         for writer in self.writers:
-            self._call_safely(writer, partial(writer.write, news))
+            self._call_safely(writer, partial(writer.write, report))
         for event in events:
             for callback in self.callbacks:
                 self._call_safely(callback, partial(callback, event))

@@ -140,7 +140,7 @@ class Signals:
     batches_since_helped: int
     risk: float | None
 
-    def numbers(self) -> dict[str, float]:
+    def scalars(self) -> dict[str, float]:
         """Return the finite scalar signals, by name."""
         found: dict[str, float | None] = {
             "samples": self.samples,
@@ -178,11 +178,11 @@ class Signals:
             "output_deviation_adapted": evidence.outputs_adapted.deviations,
         }
 
-    def plain(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, object]:
         """Return all signals as values that JSON can represent."""
         texts = {"index": self.index, "reason": self.reason, "returned": self.returned}
         series = {name: [_finite(value) for value in values] for name, values in self.series().items()}
-        return {**texts, **self.numbers(), "samples": self.samples, "learned": self.learned, **series}
+        return {**texts, **self.scalars(), "samples": self.samples, "learned": self.learned, **series}
 
 
 def _finite(value: float) -> float | None:

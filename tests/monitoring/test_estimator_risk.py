@@ -21,7 +21,7 @@ EVIDENCE = monitored_stream.evidence(
 )
 
 
-def test_the_score_written_out():
+def test_risk_in_closed_form():
     size = math.sqrt((0.6**2 + 0.8**2) / 2)
     expected = [math.log(5), math.log(size), 0.3, 0.0, (math.log(0.25) + 0) / 2]
     np.testing.assert_allclose(risk_features(EVIDENCE), expected, atol=1e-12)
@@ -31,7 +31,7 @@ def test_the_score_written_out():
 
 
 @pytest.mark.parametrize("odd", [0.0, math.inf, math.nan, 1e300])
-def test_it_is_a_share_whatever_comes(odd):
+def test_risk_is_a_probability_for_extreme_evidence(odd):
     evidence = monitored_stream.evidence(
         source=FeatureShift((odd,), (odd,)),
         steadiness=odd,
@@ -57,11 +57,11 @@ def test_a_sorted_stream_is_riskier_than_a_shifted_one():
     assert shifted < 0.5
 
 
-def test_the_benchmark_tells_worse_from_better_on_a_source_it_was_not_fitted_on():
-    """One table of the benchmark that the coefficients come from, of a seed beyond those, a method a stream."""
+def test_risk_generalises_to_a_source_that_it_was_not_fitted_on():
+    """One table of the benchmark that fits the coefficients, with another seed and one method per stream."""
     path = Path(__file__).parents[2] / "benchmarks" / "monitor_risk.py"
     spec = importlib.util.spec_from_file_location("monitor_risk", path)
-    sys.modules["monitor_risk"] = benchmark = importlib.util.module_from_spec(spec)  # dataclasses look for it there
+    sys.modules["monitor_risk"] = benchmark = importlib.util.module_from_spec(spec)  # required by dataclasses
     try:
         spec.loader.exec_module(benchmark)
     finally:
