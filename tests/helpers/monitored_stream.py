@@ -1,4 +1,4 @@
-"""A small model, its source, streams from it, and signals made by hand."""
+"""Adapters, streams, evidence and signals to test monitors with."""
 
 import torch
 

@@ -19,7 +19,7 @@ def test_the_loss_of_a_sum_is_the_weighted_sum():
     assert both == pytest.approx(tent + 0.25 * ssa, rel=1e-5)
 
 
-def test_a_sum_of_itself_is_one_method_with_twice_the_gradient():
+def test_a_method_added_to_itself_has_twice_the_gradient():
     x = small_models.images(20, shift=0.3)
     one = adapter_of(regtta.SSA(k=3, optimizer="sgd", lr=2e-4))
     two = adapter_of(regtta.create_method("ssa+ssa", k=3, optimizer="sgd", lr=1e-4))
@@ -28,7 +28,7 @@ def test_a_sum_of_itself_is_one_method_with_twice_the_gradient():
     torch.testing.assert_close(one.predict(x), two.predict(x))
 
 
-def test_names_weights_and_options_are_read():
+def test_names_weights_and_options_are_parsed():
     both = regtta.create_method("tent + 0.5*ssa", k=25, lr=1e-4, weighting=False)
     assert both == regtta.Sum(
         terms=(regtta.Tent(lr=1e-4), regtta.SSA(k=25, lr=1e-4, weighting=False)), weights=(1.0, 0.5), lr=1e-4
@@ -56,19 +56,19 @@ def test_names_weights_and_options_are_read():
         ("2*ssa", {}, "two terms or more"),
     ],
 )
-def test_sums_that_cannot_be_read(text, options, message):
+def test_invalid_sums(text, options, message):
     with pytest.raises(OptionError, match=message):
         regtta.create_method(text, **options)
 
 
-def test_a_sum_needs_what_its_terms_need():
+def test_requirements_of_a_sum_are_those_of_its_terms():
     with pytest.raises(StatisticsError):
         regtta.Adapter(small_models.cnn(3), regtta.create_method("tent+ssa"))
     with pytest.raises(BatchError, match=r"oracle\+ssa learns from labels"):
         adapter_of(regtta.create_method("oracle+ssa", k=3)).adapt(small_models.images(8))
 
 
-def test_collecting_for_a_sum_gathers_what_its_terms_need():
+def test_statistics_of_all_terms_are_collected():
     model = small_models.cnn()
     both = regtta.create_method("ssa+feature_restoration", k=3)
     source = regtta.collect(model, small_models.images(300).split(50), methods=[both])
@@ -78,7 +78,7 @@ def test_collecting_for_a_sum_gathers_what_its_terms_need():
     assert regtta.Adapter(model, both, source).adapt(small_models.images(20)).diagnostics.verdict.learned
 
 
-def test_a_stopped_sum_goes_on_as_if_never_stopped(tmp_path):
+def test_a_sum_resumes_exactly(tmp_path):
     branch = torch.nn.Linear(10, 4)
     method = regtta.Sum(terms=(regtta.TTT(branch=branch), regtta.SSA(k=3)))
     whole, first, second = (adapter_of(method) for _ in range(3))
@@ -91,7 +91,7 @@ def test_a_stopped_sum_goes_on_as_if_never_stopped(tmp_path):
         assert torch.equal(second.adapt(x).predictions, step.predictions)
 
 
-def test_a_term_that_skips_makes_the_sum_skip(monkeypatch):
+def test_a_sum_skips_if_a_term_skips(monkeypatch):
     def diverges(*_args, **_kwargs):
         raise torch.linalg.LinAlgError("did not converge")
 

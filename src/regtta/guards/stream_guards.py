@@ -1,4 +1,4 @@
-"""Guards against label shift, under which aligning features would remove the label shift from the predictions."""
+"""Guards against label shift and non-stationary streams, in which alignment would change correct predictions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -41,10 +41,10 @@ class LabelShiftGuard(Guard):
 
     def start(self, context: GuardContext) -> GuardState:
         """Return an empty state."""
-        return _MixState(self, context.whitening("LabelShiftGuard"))
+        return _LabelShiftState(self, context.whitening("LabelShiftGuard"))
 
 
-class _MixState(GuardState):
+class _LabelShiftState(GuardState):
     def __init__(self, guard: LabelShiftGuard, whitening: Whitening) -> None:
         self.guard = guard
         self.whitening = whitening
@@ -112,10 +112,10 @@ class StationarityGuard(Guard):
 
     def start(self, context: GuardContext) -> GuardState:
         """Return an empty state."""
-        return _SteadyState(self, context.whitening("StationarityGuard"))
+        return _StationarityState(self, context.whitening("StationarityGuard"))
 
 
-class _SteadyState(GuardState):
+class _StationarityState(GuardState):
     def __init__(self, guard: StationarityGuard, whitening: Whitening) -> None:
         self.guard = guard
         self.whitening = whitening

@@ -1,4 +1,4 @@
-"""Source: the unadapted model."""
+"""No adaptation: the source model."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -23,9 +23,9 @@ class NoAdaptation(Method):
 
     def start(self, context: MethodContext) -> Rule:  # noqa: ARG002 - signature of the base class
         """Return a rule without updates."""
-        return _Stay()
+        return _NoUpdate()
 
 
-class _Stay(Rule):
+class _NoUpdate(Rule):
     def update(self, batch: Batch) -> None:
         """Return no update."""
