@@ -138,13 +138,13 @@ def test_a_file_says_where_it_comes_from(exported, file):
 def test_other_programs_find_it_where_each_format_keeps_such_things(exported):
     folder, found = exported[0], []
     with safe_open(folder / "mlp.safetensors", framework="pt") as file:
-        found.append(file.metadata()["regtta.persistence.provenance"])
-    extra = {"regtta.persistence.provenance": ""}
+        found.append(file.metadata()["regtta.provenance"])
+    extra = {"regtta.provenance": ""}
     torch.export.load(folder / "mlp.pt2", extra_files=extra)
-    found.append(extra["regtta.persistence.provenance"])
+    found.append(extra["regtta.provenance"])
     model = onnx.load(folder / "mlp.onnx")
     onnx.checker.check_model(model, full_check=True)
-    found.append({entry.key: entry.value for entry in model.metadata_props}["regtta.persistence.provenance"])
+    found.append({entry.key: entry.value for entry in model.metadata_props}["regtta.provenance"])
     for suffix, text in zip(exporting.SUFFIXES, found, strict=True):
         assert json.loads(text) == read_provenance(folder / f"mlp{suffix}").plain()
 
@@ -437,12 +437,12 @@ def test_a_file_that_is_cut_off_or_not_what_it_is_called(exported, tmp_path, fil
 def carried(path, text):
     """A file of our three kinds that carries ``text``."""
     if path.suffix == ".safetensors":
-        save_file({"w": torch.zeros(2)}, path, metadata={"regtta.persistence.provenance": text})
+        save_file({"w": torch.zeros(2)}, path, metadata={"regtta.provenance": text})
     elif path.suffix == ".pt2":
-        archive(path, **{"regtta.persistence.provenance": text})
+        archive(path, **{"regtta.provenance": text})
     else:
         model = onnx.helper.make_model(onnx.helper.make_graph([], "empty", [], []))
-        onnx.helper.set_model_props(model, {"first": "x", "regtta.persistence.provenance": text, "last": "y" * 300})
+        onnx.helper.set_model_props(model, {"first": "x", "regtta.provenance": text, "last": "y" * 300})
         onnx.save(model, path)
 
 

@@ -53,7 +53,7 @@ def statistics(about: object, width: int = 2, **tensors: torch.Tensor) -> bytes:
         "feature_variances": torch.ones(width, dtype=torch.float64),
     }
     text = about if isinstance(about, str) else json.dumps({**ABOUT, **about})
-    return save(there | tensors, {"regtta.statistics.source": text})
+    return save(there | tensors, {"regtta.statistics": text})
 
 
 def state(text: str, about: object = None, **tensors: torch.Tensor) -> bytes:

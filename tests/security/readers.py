@@ -92,7 +92,7 @@ def _statistics() -> bytes:
     source = SourceStatistics.from_moments(Moments.of(features), head="fc", fingerprint="f" * 64)
     about = {"format": 1, "regtta": "0.1.0", "count": 9, "head": "fc", "fingerprint": "f" * 64}
     names = ("mean", "variances", "basis", "feature_variances")
-    return save({name: getattr(source, name) for name in names}, {"regtta.statistics.source": json.dumps(about)})
+    return save({name: getattr(source, name) for name in names}, {"regtta.statistics": json.dumps(about)})
 
 
 def _frame() -> pd.DataFrame:

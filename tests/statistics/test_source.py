@@ -198,7 +198,7 @@ def rewritten(path, change, about=None):
     facts = {"format": FORMAT_VERSION, "count": 400, "head": "fc", "fingerprint": "a"} | (about or {})
     facts = {key: value for key, value in facts.items() if value is not None}
     tensors = {name: value.contiguous() for name, value in change(tensors).items()}
-    save_file(tensors, path, metadata={"regtta.statistics.source": json.dumps(facts)})
+    save_file(tensors, path, metadata={"regtta.statistics": json.dumps(facts)})
 
 
 def test_a_newer_format_and_damaged_contents(tmp_path):

@@ -49,7 +49,7 @@ __all__ = [
     "save_state_dict",
 ]
 
-PROVENANCE = "regtta.persistence.provenance"
+PROVENANCE = "regtta.provenance"
 STATE_DICT, PROGRAM, ONNX = SUFFIXES = (".safetensors", ".pt2", ".onnx")
 
 _PACKAGES = ("onnx", "onnxscript", "onnxruntime")

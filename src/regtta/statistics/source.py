@@ -287,7 +287,7 @@ class SourceStatistics:
         tensors |= {RANGES: self.input_ranges} if len(self.input_ranges) else {}
         tensors |= {f"{_EXTRA}{name}": value for name, value in self.extras.items()}
         path = refuse_existing(path, overwrite=overwrite)
-        write_safetensors(path, tensors, {"regtta.statistics.source": json.dumps(about)})
+        write_safetensors(path, tensors, {"regtta.statistics": json.dumps(about)})
 
     @classmethod
     def load(cls, path: str | Path) -> "SourceStatistics":

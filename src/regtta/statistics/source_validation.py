@@ -22,7 +22,7 @@ _ROUNDING = 1e-8
 def read_about(path: Path, metadata: Mapping[str, str]) -> dict[str, Any]:
     """Return the validated metadata of a statistics file; raise a FileError if it is of another kind or format."""
     try:
-        about = parse_json(metadata["regtta.statistics.source"])
+        about = parse_json(metadata["regtta.statistics"])
         if not isinstance(about, dict):
             raise TypeError(f"expected an object, found {type(about).__name__}")
         version = int(about["format"])
