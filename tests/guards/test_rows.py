@@ -4,11 +4,11 @@ import logging
 
 import pytest
 import torch
-from test_learning import assert_same
 from torch import nn
 
 import regtta
 from helpers import regressor, small_models
+from helpers.states import assert_same
 from regtta.guards import DEFAULT, SAFE, Exclusion, FiniteInputs, Guard, GuardContext, IncomingBatch, OutlierRows
 from regtta.models.features import Forward
 
@@ -24,12 +24,14 @@ METHODS = [
 
 
 def adapter_of(method=METHODS[0], guards=DEFAULT, **options):
-    model, source = regressor.trained()
+    model, source = regressor.model_and_statistics()
     return regtta.Adapter(model, method, source, guards=guards, **options)
 
 
 def stream(batches=24, size=32, seed=1, shift=2.0, **options):
-    return regressor.draw(batches * size, torch.Generator().manual_seed(seed), shift=shift, **options).split(size)
+    return regressor.sample_inputs(batches * size, torch.Generator().manual_seed(seed), shift=shift, **options).split(
+        size
+    )
 
 
 def spoiled(batch, rows, value):
@@ -155,12 +157,12 @@ def test_more_than_a_quarter_of_a_batch_is_a_shift_and_no_outliers():
 
 
 def test_the_limit_comes_from_the_sources_own_samples():
-    model, _ = regressor.trained()
+    model, _ = regressor.model_and_statistics()
     generator = torch.Generator().manual_seed(0)
-    tame = regressor.draw(2000, generator)
+    tame = regressor.sample_inputs(2000, generator)
     wild = tame.clone()
     wild[::100] *= 500  # the source itself has such samples
-    batch = regressor.draw(64, generator)
+    batch = regressor.sample_inputs(64, generator)
     batch[5] = torch.tensor([300.0, -300.0, 300.0, 300.0])
     for data, expected in ((tame, (5,)), (wild, ())):
         source = regtta.collect(model, data.split(200))
@@ -168,7 +170,7 @@ def test_the_limit_comes_from_the_sources_own_samples():
 
 
 def test_features_tell_outliers_that_inputs_do_not():
-    model, source = regressor.trained()
+    model, source = regressor.model_and_statistics()
     whitened = source.whitened_norms(regtta.Adapter(model, METHODS[0], source).features(stream(1, 64)[0]))
     assert source.largest_feature_norm > float(whitened.median())
     batch = stream(1, 64, shift=0.0)[0].clone()
@@ -196,7 +198,7 @@ def test_images_with_a_sentinel_are_left_out():
 
 
 def test_labels_of_samples_left_out_are_left_out_too(caplog):
-    model, _ = regressor.trained()
+    model, _ = regressor.model_and_statistics()
     caplog.set_level(logging.ERROR)
     struck, spared = (regtta.Adapter(model, regtta.Oracle(), head="6") for _ in range(2))
     batch = stream(1)[0]
@@ -226,7 +228,7 @@ def test_a_guard_of_the_users_own_may_leave_samples_out():
 
 def test_passes_that_were_made_are_made_once_for_all_guards():
     calls = []
-    model, source = regressor.trained()
+    model, source = regressor.model_and_statistics()
     counted = nn.Sequential(*model)
     counted[0].register_forward_hook(lambda *_: calls.append(1))
     adapter = regtta.Adapter(counted, METHODS[0], source, guards=SAFE, allow_mismatch=True)
@@ -245,7 +247,7 @@ def _no_pass(*_):
 
 
 def test_samples_whose_features_overflow_are_outliers():
-    model, source = regressor.trained()
+    model, source = regressor.model_and_statistics()
     batch = stream(1, 32)[0]
     features = regtta.Adapter(model, METHODS[0], source).features(batch)
     features[4] = torch.inf

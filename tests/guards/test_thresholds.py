@@ -41,7 +41,7 @@ def post(deviations=(2.0, 1.0, 0.01), weight=((1.0, 0.0, 0.0),), mean=(1.0, 0.0,
     """A source of three uncorrelated features with the given deviations; the output is the first."""
     points = torch.tensor(list(itertools.product((-1.0, 1.0), repeat=3)), dtype=torch.float64)
     points = points * torch.tensor(deviations) * (7 / 8) ** 0.5 + torch.tensor(mean)
-    source = SourceStatistics.from_moments(Moments.of(points), head="", fingerprint="")
+    source = SourceStatistics.from_moments(Moments.from_features(points), head="", fingerprint="")
     head = nn.Linear(3, len(weight)).double()
     with torch.no_grad():
         head.weight.copy_(torch.tensor(weight))
@@ -328,7 +328,7 @@ def test_what_compares_with_the_source_says_so_without_one(guard):
     with pytest.raises(StatisticsError, match=type(guard).__name__):
         guard.start(GuardContext())
     with pytest.raises(StatisticsError, match=type(guard).__name__):
-        regtta.Adapter(regressor.trained()[0], regtta.BNAdapt(), guards=[guard])
+        regtta.Adapter(regressor.model_and_statistics()[0], regtta.BNAdapt(), guards=[guard])
 
 
 # --- what each costs -------------------------------------------------------------------------------
@@ -346,10 +346,10 @@ COSTS = [(guard, 0, 0) for guard in FREE] + [
 @pytest.mark.parametrize(("guard", "at_first", "moved"), COSTS, ids=lambda value: type(value).__name__)
 def test_how_many_forward_passes_a_guard_adds(guard, at_first, moved):
     """To the one that is learned from: while nothing has moved, and after."""
-    model, source = regressor.trained()
+    model, source = regressor.model_and_statistics()
     calls = []
     for has_moved, expected in ((False, at_first), (True, moved)):
-        x = regressor.draw(64, torch.Generator().manual_seed(3), shift=4.0)
+        x = regressor.sample_inputs(64, torch.Generator().manual_seed(3), shift=4.0)
         calls.clear()
 
         def run(x, counts):
@@ -362,11 +362,11 @@ def test_how_many_forward_passes_a_guard_adds(guard, at_first, moved):
 
 
 def test_all_guards_together_share_their_passes():
-    model, source = regressor.trained()
+    model, source = regressor.model_and_statistics()
     adapter = regtta.Adapter(model, regtta.SSA(k=8), source, guards=SAFE)
     counts = []
     handle = adapter._model[0].register_forward_hook(lambda *_: counts.append(1))
-    for x in regressor.draw(64 * 12, torch.Generator().manual_seed(3), shift=3.0).split(64):
+    for x in regressor.sample_inputs(64 * 12, torch.Generator().manual_seed(3), shift=3.0).split(64):
         counts.append(0)
         adapter.adapt(x)
     handle.remove()

@@ -16,7 +16,7 @@ def mlp(outputs: int = 1, *, width: int = 12, inputs: int = 5, seed: int = 0) ->
         nn.ReLU(),
         nn.Linear(width, outputs),
     )
-    return settle(net, torch.randn(256, inputs))
+    return update_running_statistics(net, torch.randn(256, inputs))
 
 
 def cnn(outputs: int = 1, *, seed: int = 0) -> nn.Sequential:
@@ -33,7 +33,7 @@ def cnn(outputs: int = 1, *, seed: int = 0) -> nn.Sequential:
         nn.Dropout(0.5),
         nn.Linear(10, outputs),
     )
-    return settle(net, torch.rand(64, 3, 16, 16))
+    return update_running_statistics(net, torch.rand(64, 3, 16, 16))
 
 
 class TinyViT(nn.Module):
@@ -57,7 +57,7 @@ def vit(outputs: int = 1, *, seed: int = 0) -> TinyViT:
     return TinyViT(outputs).eval()
 
 
-def settle(net: nn.Sequential, inputs: Tensor) -> nn.Sequential:
+def update_running_statistics(net: nn.Sequential, inputs: Tensor) -> nn.Sequential:
     """Give BatchNorm the statistics of ``inputs``, as training would have."""
     net.train()
     with torch.no_grad():
@@ -78,7 +78,7 @@ def images(rows: int, *, shift: float = 0.0, scale: float = 1.0, seed: int = 1) 
     return (noise + torch.linspace(0, 1, 16)[:, None]) / 2 * scale + shift
 
 
-def frozen_view(model: nn.Module) -> dict[str, object]:
+def model_snapshot(model: nn.Module) -> dict[str, object]:
     """Everything about a model that must survive being used, in comparable form."""
     return {
         "state": {name: value.clone() for name, value in model.state_dict().items()},
@@ -92,8 +92,8 @@ def frozen_view(model: nn.Module) -> dict[str, object]:
     }
 
 
-def assert_untouched(before: dict[str, object], model: nn.Module) -> None:
-    after = frozen_view(model)
+def assert_unchanged(before: dict[str, object], model: nn.Module) -> None:
+    after = model_snapshot(model)
     for key in ("modes", "grads", "hooks", "momenta"):
         assert before[key] == after[key]
     states = before["state"], after["state"]

@@ -7,7 +7,7 @@ from torch import nn
 
 import regtta
 from helpers import small_models
-from regtta.models.batch_norm import LONGEST, BatchNormSwitch, batch_norms, debiased_momentum
+from regtta.models.batch_norm import MAX_MEMORY, BatchNormSwitch, batch_norm_layers, debiased_momentum
 
 
 def running_after(mode, batches, momentum):
@@ -24,7 +24,7 @@ def running_after(mode, batches, momentum):
     return layer.running_mean, switch.updates
 
 
-def test_batch_mode_is_the_exponential_average_with_its_leftover():
+def test_batch_mode_is_the_exponential_average_that_includes_the_source():
     batches = torch.randn(5, 8, 2).unbind()
     got, updates = running_after("batch", batches, 0.1)
     expected = torch.full((2,), 100.0)
@@ -34,7 +34,7 @@ def test_batch_mode_is_the_exponential_average_with_its_leftover():
     assert updates == 5
 
 
-def test_debiased_mode_forgets_the_source_and_weighs_batches_alike_exponentially():
+def test_debiased_mode_is_the_exponential_average_without_the_source():
     batches = torch.randn(5, 8, 2).unbind()
     got, _ = running_after("debiased", batches, 0.1)
     weights = torch.tensor([0.1 * 0.9 ** (4 - i) for i in range(5)])
@@ -42,7 +42,7 @@ def test_debiased_mode_forgets_the_source_and_weighs_batches_alike_exponentially
     torch.testing.assert_close(got, expected)
 
 
-def test_debiased_mode_without_a_momentum_is_the_plain_mean():
+def test_debiased_mode_without_momentum_is_the_mean():
     batches = torch.randn(5, 8, 2).unbind()
     got, _ = running_after("debiased", batches, None)
     torch.testing.assert_close(got, torch.stack(batches).mean((0, 1)))
@@ -54,17 +54,17 @@ def test_source_mode_changes_nothing():
     assert updates == 0
 
 
-def test_debiased_momentum_tends_to_the_layers_own():
+def test_debiased_momentum_converges_to_the_momentum_of_the_layer():
     assert debiased_momentum(0.3, 1) == pytest.approx(1.0)
     assert debiased_momentum(0.3, 200) == pytest.approx(0.3)
     assert debiased_momentum(None, 4) == 0.25
     assert debiased_momentum(1.0, 3) == 1.0
 
 
-def test_batch_norms_in_order():
+def test_batch_norm_layers_in_order():
     model = small_models.cnn()
-    assert batch_norms(model) == [model[1], model[4]]
-    assert batch_norms(small_models.vit()) == []
+    assert batch_norm_layers(model) == [model[1], model[4]]
+    assert batch_norm_layers(small_models.vit()) == []
 
 
 # --- blended ---------------------------------------------------------------------------------------
@@ -131,14 +131,14 @@ def test_blended_statistics_are_the_closed_form_of_all_samples_so_far(kind, size
     assert torch.equal(layer(batch), out)  # predicting in eval mode goes by the same statistics
 
 
-def test_beyond_its_longest_memory_the_blend_is_still_the_stated_one():
-    """The past counts LONGEST·p samples at the most, and the source keeps its share p / (p + LONGEST·p + B)."""
+def test_the_blend_beyond_the_maximum_memory_has_the_documented_weights():
+    """The past counts MAX_MEMORY·p samples at the most, and the source keeps its share p / (p + MAX_MEMORY·p + B)."""
     layer, prior = layer_of("1d"), 2
     source = small_models.numpy64(layer.running_mean), small_models.numpy64(layer.running_var)
     batches = samples("1d", 400).split(4)
     mean, variance, known = 0.0, 0.0, 0
     for batch in batches:
-        values, known = small_models.numpy64(batch), min(known, LONGEST * prior)
+        values, known = small_models.numpy64(batch), min(known, MAX_MEMORY * prior)
         share = len(values) / (known + len(values))
         gap = values.mean(0) - mean
         variance = (1 - share) * variance + share * values.var(0) + share * (1 - share) * gap**2
@@ -154,15 +154,15 @@ def test_beyond_its_longest_memory_the_blend_is_still_the_stated_one():
     )
 
 
-def test_beyond_its_longest_memory_a_blend_follows_a_target_that_moves():
+def test_the_blend_beyond_the_maximum_memory_tracks_a_changing_target():
     layer, prior = layer_of("1d"), 2
     switch, _ = blend(layer, [*samples("1d", 400).split(4), *(samples("1d", 800, seed=2) + 50).split(4)], prior)
-    assert switch.samples == LONGEST * prior + 4
+    assert switch.samples == MAX_MEMORY * prior + 4
     assert ((layer.running_mean > 45) & (layer.running_mean < 56)).all()
 
 
 @pytest.mark.parametrize("kind", ["1d", "2d"])
-def test_however_a_stream_is_split_the_blend_is_the_same(kind):
+def test_the_blend_does_not_depend_on_the_batch_size(kind):
     found = []
     for size in (1, 2, 7, 31, 96):
         layer = layer_of(kind)
@@ -244,7 +244,7 @@ def test_double_precision_layers_blend_in_double_precision():
     np.testing.assert_allclose(small_models.numpy64(layer.running_mean), pooled(source, batches)[0], rtol=1e-12)
 
 
-def test_a_model_with_batch_norm_blends_batches_of_one_and_predicts_by_it():
+def test_a_model_adapts_to_single_samples_by_blending():
     model = small_models.mlp()
     adapter = regtta.Adapter(model, regtta.BNAdapt(batch_norm="blended", prior=PRIOR))
     x = small_models.table(40, shift=1.0)
@@ -262,7 +262,7 @@ def test_a_model_with_batch_norm_blends_batches_of_one_and_predicts_by_it():
     assert torch.equal(adapter.export()[1].running_mean, model[1].running_mean)
 
 
-def test_ttts_second_pass_does_not_count_twice():
+def test_the_second_pass_of_ttt_is_not_counted():
     model = small_models.cnn()
     torch.manual_seed(0)
     method = regtta.TTT(branch=nn.Linear(10, 4), batch_norm="blended", prior=PRIOR, lr=1e-12)
@@ -283,7 +283,7 @@ KINDS = {"1d": (nn.BatchNorm1d, (6, 3)), "2d": (nn.BatchNorm2d, (6, 3, 4, 5)), "
 
 @pytest.mark.parametrize("affine", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
-def test_batch_mode_is_torchs_layer_in_training_mode_bit_for_bit(kind, affine):
+def test_batch_mode_equals_the_training_mode_of_torch_bit_for_bit(kind, affine):
     make, shape = KINDS[kind]
     torch.manual_seed(0)
     plain = make(3, affine=affine)
@@ -309,7 +309,7 @@ class Loud(nn.BatchNorm1d):
 @pytest.mark.parametrize(
     "layer", [Loud(2), nn.BatchNorm1d(2, momentum=None), nn.BatchNorm1d(2, track_running_stats=False)]
 )
-def test_layers_that_are_more_than_torchs_own_run_as_they_are(layer):
+def test_nonstandard_layers_run_their_own_forward(layer):
     plain, ours = copy.deepcopy(layer).train(), copy.deepcopy(layer).eval()
     switch = BatchNormSwitch([ours], "batch")
     for _ in range(2):
@@ -368,7 +368,7 @@ def test_an_extra_pass_normalises_by_its_batch_and_moves_no_statistics(kind, mod
     assert all(value is own[name] for name, value in ours.named_buffers())
 
 
-def test_in_eval_mode_an_extra_pass_is_a_pass():
+def test_an_extra_pass_in_eval_mode_is_a_plain_pass():
     layer, x = layer_of("1d"), samples("1d", 6)
     switch = BatchNormSwitch([layer], "source")
     switch.adapting(6)
@@ -377,7 +377,7 @@ def test_in_eval_mode_an_extra_pass_is_a_pass():
     assert all(torch.equal(value, before[name]) for name, value in layer.named_buffers())
 
 
-def test_a_batch_of_the_wrong_shape_or_of_one_sample_gets_torchs_own_error():
+def test_invalid_batches_raise_the_errors_of_torch():
     layer = nn.BatchNorm2d(3).eval()
     switch = BatchNormSwitch([layer], "batch")
     switch.adapting(4)

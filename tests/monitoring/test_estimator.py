@@ -14,8 +14,8 @@ from regtta.engine.callbacks import StepView
 from regtta.models.features import Forward
 from regtta.monitoring import Shift
 from regtta.monitoring.estimator import SignalEstimator
-from regtta.statistics.moments import RecentMoments
-from regtta.statistics.shift_tests import shift_test, steadiness
+from regtta.statistics.moments import EwmaMoments
+from regtta.statistics.shift_tests import shift_test, stationarity_statistic
 from regtta.types import Diagnostics, Step, Verdict
 
 MEMORY = 100
@@ -114,15 +114,15 @@ def test_every_number_is_that_of_the_samples(setting, scale):
 
 def test_beyond_chance_and_steadiness_are_those_tests(setting):
     model, statistics, _ = setting
-    measured, recent, outputs = gauge(setting), RecentMoments(MEMORY), []
+    measured, recent, outputs = gauge(setting), EwmaMoments(MEMORY), []
     for at_source, _ in passes(setting):
         measured.see(sight(at_source))
-        recent.add(measured.whitening(at_source.features))
+        recent.update(measured.whitening(at_source.features))
         outputs.append(model[6](at_source.features).detach())
     test = shift_test(recent, source_count=statistics.count, level=1e-3, tolerance=0.1)
     assert measured.evidence().beyond_chance == max(test.mean, test.spread)
     last = torch.cat(outputs)[-MEMORY:]
-    assert measured.evidence().steadiness == steadiness(last, 32, 1e-3)
+    assert measured.evidence().steadiness == stationarity_statistic(last, 32, 1e-3)
     # Variances summed over the outputs, which count as as many columns as their covariance within blocks has.
     blocks = small_models.numpy64(last[-96:]).reshape(3, 32, 2)
     within = np.mean([np.cov(block.T) for block in blocks], axis=0)
@@ -221,8 +221,8 @@ def test_a_shift_by_hand():
 
 
 def test_features_too_far_off_for_float64_are_a_shift_and_no_error():
-    recent = RecentMoments(MEMORY)
-    recent.add(torch.randn(50, 3, generator=torch.Generator().manual_seed(0)).double() * 1e80)
+    recent = EwmaMoments(MEMORY)
+    recent.update(torch.randn(50, 3, generator=torch.Generator().manual_seed(0)).double() * 1e80)
     test = shift_test(recent, source_count=1000, level=1e-3, tolerance=0.1)
     assert test.shifted
     assert test.mean == math.inf

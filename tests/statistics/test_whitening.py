@@ -28,8 +28,8 @@ def head_of(weight):
 
 
 def whitened(z, head, share=0.99):
-    source = SourceStatistics.from_moments(Moments.of(z), head="", fingerprint="")
-    whitening = Whitening.of(source, head, share)
+    source = SourceStatistics.from_moments(Moments.from_features(z), head="", fingerprint="")
+    whitening = Whitening.from_statistics(source, head, share)
     return whitening, small_models.numpy64(whitening(z))
 
 
@@ -41,7 +41,7 @@ def test_the_source_has_mean_zero_and_unit_covariance(share):
     np.testing.assert_allclose(np.cov(y.T).reshape(whitening.dimensions, -1), np.eye(whitening.dimensions), atol=1e-9)
 
 
-def test_it_takes_as_many_directions_as_carry_the_share():
+def test_dimensions_carry_the_fraction_of_the_variance():
     z = features()
     values = np.linalg.eigvalsh(np.cov(z.numpy().T))[::-1]
     for share in (0.3, 0.9, 0.99):
@@ -60,7 +60,7 @@ HEADS = {
 
 @pytest.mark.parametrize("kind", HEADS)
 @pytest.mark.parametrize("share", [0.99, 1.0])
-def test_what_is_orthogonal_to_the_outputs_is_uncorrelated_with_them(kind, share):
+def test_coordinates_orthogonal_to_the_outputs_are_uncorrelated_with_them(kind, share):
     weight, rank = HEADS[kind]
     z, head = features(), head_of(weight)
     whitening, y = whitened(z, head, share)
@@ -92,7 +92,7 @@ def test_no_reweighting_moves_the_mean_further_than_its_divergence(seed, sharpne
     assert moved <= divergence * (n - 1) / n * (1 + 1e-9)
 
 
-def test_the_bound_is_met_by_the_reweighting_that_follows_a_coordinate():
+def test_the_bound_is_tight_for_a_reweighting_along_a_coordinate():
     _, y = whitened(features(rows=400), head_of(torch.ones(1, 6)), 1.0)
     n = len(y)
     slope = 0.5 / np.abs(y[:, 0]).max()
@@ -103,13 +103,13 @@ def test_the_bound_is_met_by_the_reweighting_that_follows_a_coordinate():
 
 def test_low_precision_heads_are_whitened_in_float32_without_a_graph():
     z = features().float().requires_grad_()
-    source = SourceStatistics.from_moments(Moments.of(z.detach()), head="", fingerprint="")
-    y = Whitening.of(source, head_of(torch.ones(1, 6)).bfloat16())(z.bfloat16())
+    source = SourceStatistics.from_moments(Moments.from_features(z.detach()), head="", fingerprint="")
+    y = Whitening.from_statistics(source, head_of(torch.ones(1, 6)).bfloat16())(z.bfloat16())
     assert y.dtype == torch.float32
     assert not y.requires_grad
 
 
-def test_features_that_never_vary_are_a_clear_error():
+def test_constant_features_raise_a_clear_error():
     from regtta.errors import RegttaError
 
     with pytest.raises(RegttaError):

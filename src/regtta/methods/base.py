@@ -17,9 +17,9 @@ from torch import Tensor, nn
 
 from regtta.errors import BatchError, HeadError, StatisticsError
 from regtta.models import BATCH_NORM_MODES, TRAINABLE, BatchNormMode, Forward, Trainable
-from regtta.options import check_choice, check_count, check_positive
-from regtta.persistence import invalid, require_mapping, require_tensor
-from regtta.statistics import Gatherer, SourceStatistics
+from regtta.options import check_choice, check_positive, check_positive_int
+from regtta.persistence import require_mapping, require_tensor, state_error
+from regtta.statistics import SourceStatistics, StatisticsCollector
 
 OptimizerFactory = Callable[..., torch.optim.Optimizer]
 OptimizerName = Literal["adam", "adamw", "sgd", "rmsprop"]
@@ -135,7 +135,7 @@ class RandomRule(Rule):
         try:
             torch.Generator().set_state(value.cpu())
         except RuntimeError as error:
-            raise invalid(f"{path}/generator", "the state of a random generator", value) from error
+            raise state_error(f"{path}/generator", "the state of a random generator", value) from error
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the generator from :meth:`state_dict`."""
@@ -247,8 +247,8 @@ class Method(ABC):
     def start(self, context: MethodContext) -> Rule:
         """Return the rule of a new stream."""
 
-    def gatherers(self) -> Mapping[str, Gatherer]:
-        """Return the gatherers of source statistics beyond the moments, by method name; empty by default."""
+    def statistics_collectors(self) -> Mapping[str, StatisticsCollector]:
+        """Return the collectors of source statistics beyond the moments, by method name; empty by default."""
         return {}
 
 
@@ -281,8 +281,8 @@ class GradientMethod(Method):
     def __post_init__(self) -> None:
         """Validate fields."""
         check_positive("lr", self.lr)
-        check_count("steps", self.steps)
-        check_count("prior", self.prior)
+        check_positive_int("steps", self.steps)
+        check_positive_int("prior", self.prior)
         check_choice("batch_norm", self.batch_norm, BATCH_NORM_MODES)
         check_choice("trainable", self.trainable, TRAINABLE)
         if not callable(self.optimizer):

@@ -6,7 +6,7 @@ from typing import Any
 from regtta.errors import OptionError
 from regtta.methods.base import GradientMethod, Method
 from regtta.methods.sums import Sum
-from regtta.options import check_choice, field_types, parse_as, replace, unknown_option
+from regtta.options import check_choice, field_types, parse_options, replace, unknown_option_error
 
 _SHARED = frozenset(field_types(GradientMethod))
 
@@ -19,7 +19,7 @@ def read_method(table: Mapping[str, type[Method]], text: str, options: Mapping[s
     known = _known(classes)
     for name in options:
         if name not in known:
-            raise unknown_option(text, name, known)
+            raise unknown_option_error(text, name, known)
     terms = tuple(replace(cls(), {n: v for n, v in options.items() if n in field_types(cls)}) for cls in classes)
     first = terms[0]
     if not isinstance(first, GradientMethod):
@@ -30,7 +30,7 @@ def read_method(table: Mapping[str, type[Method]], text: str, options: Mapping[s
 
 def options_of(table: Mapping[str, type[Method]], text: str, assignments: Iterable[str]) -> dict[str, object]:
     """Parse assignments such as ``"k=25"`` into options of the method or sum ``text``."""
-    return parse_as(text, _known(_terms(table, text)[1]), assignments)
+    return parse_options(text, _known(_terms(table, text)[1]), assignments)
 
 
 def _terms(table: Mapping[str, type[Method]], text: str) -> tuple[tuple[float, ...], list[type[Method]]]:

@@ -11,7 +11,7 @@ from regtta.errors import OptionError
 from regtta.methods.base import Batch, GradientMethod, MethodContext, Remember, Rule, Update
 from regtta.options import check_positive
 from regtta.persistence import require_mapping, validate_part
-from regtta.statistics import Gatherer
+from regtta.statistics import StatisticsCollector
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,9 +55,9 @@ class Sum(GradientMethod):
         """True if every term can learn from one sample."""
         return all(term.learns_from_one for term in self.terms)
 
-    def gatherers(self) -> Mapping[str, Gatherer]:
-        """Return the gatherers of all terms."""
-        return {name: gatherer for term in self.terms for name, gatherer in term.gatherers().items()}
+    def statistics_collectors(self) -> Mapping[str, StatisticsCollector]:
+        """Return the collectors of all terms."""
+        return {name: collector for term in self.terms for name, collector in term.statistics_collectors().items()}
 
     def start(self, context: MethodContext) -> Rule:
         """Return the rule of a new stream."""

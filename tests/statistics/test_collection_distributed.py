@@ -14,7 +14,7 @@ from helpers import small_models
 from helpers.process_groups import in_processes
 from regtta.errors import MismatchError, ProcessError, RegttaError, StatisticsError
 from regtta.models.features import Forward
-from regtta.statistics.collectors import Gatherer
+from regtta.statistics.collectors import StatisticsCollector
 
 RESTORATION = regtta.FeatureRestoration(bins=4, temperature=0.1)
 
@@ -30,12 +30,14 @@ def _share(group: dist.ProcessGroup, batches: list[torch.Tensor]) -> list[torch.
 
 
 def _collected(group: dist.ProcessGroup, batches: list[torch.Tensor], methods=()) -> regtta.SourceStatistics:
-    return regtta.collect(small_models.mlp(outputs=2).double(), _share(group, batches), methods=methods, group=group)
+    return regtta.collect(
+        small_models.mlp(outputs=2).double(), _share(group, batches), methods=methods, process_group=group
+    )
 
 
 # With 3 batches the last of 4 processes has none.
 @pytest.mark.parametrize(("size", "batches"), [(2, 7), (3, 7), (4, 3)])
-def test_all_processes_have_the_statistics_of_one(tmp_path, size, batches):
+def test_all_processes_return_the_statistics_of_a_single_process(tmp_path, size, batches):
     data = _batches(batches)
     alone = regtta.collect(small_models.mlp(outputs=2).double(), data, methods=[RESTORATION])
     found = in_processes(size, _collected, tmp_path, data, [RESTORATION])
@@ -61,7 +63,7 @@ def _assert_same(one: regtta.SourceStatistics, other: regtta.SourceStatistics) -
     assert all(torch.equal(one.extras[name], other.extras[name]) for name in one.extras)
 
 
-def test_features_far_from_zero_lose_nothing(tmp_path):
+def test_features_far_from_zero_lose_no_precision(tmp_path):
     data = _batches(40, offset=1e6)
     expected = np.cov(torch.cat(data).numpy().T)
     for source in in_processes(3, _same_linear, tmp_path, data):
@@ -70,41 +72,41 @@ def test_features_far_from_zero_lose_nothing(tmp_path):
 
 def _same_linear(group: dist.ProcessGroup, batches: list[torch.Tensor]) -> regtta.SourceStatistics:
     torch.manual_seed(0)
-    return regtta.collect(nn.Sequential(nn.Linear(5, 1)).double(), _share(group, batches), group=group)
+    return regtta.collect(nn.Sequential(nn.Linear(5, 1)).double(), _share(group, batches), process_group=group)
 
 
 def _no_data(group: dist.ProcessGroup) -> list[str]:
     told = []
     for methods in ((), (RESTORATION,)):
         try:
-            regtta.collect(small_models.mlp(), [], methods=methods, group=group)
+            regtta.collect(small_models.mlp(), [], methods=methods, process_group=group)
         except StatisticsError as error:
             told.append(str(error))
     return told
 
 
-def test_no_data_in_any_process_is_the_usual_error_in_all(tmp_path):
+def test_no_data_in_any_process_raises_the_usual_error_in_all(tmp_path):
     for told in in_processes(2, _no_data, tmp_path):
         assert len(told) == 2
         assert all(line.startswith("The source loader gave no samples") for line in told)
 
 
-class _Unmerged(Gatherer):
-    def see(self, forward: Forward, number: int) -> None:
+class _Unmerged(StatisticsCollector):
+    def update(self, forward: Forward, pass_index: int) -> None:
         raise AssertionError("no batch is run before the error is known")
 
     def result(self) -> dict[str, torch.Tensor]:
         return {}
 
 
-class _Gathers:
-    def gatherers(self) -> dict[str, Gatherer]:
+class _MethodWithUnmergedCollector:
+    def statistics_collectors(self) -> dict[str, StatisticsCollector]:
         return {"unmerged": _Unmerged()}
 
 
 def _raises(group: dist.ProcessGroup, kind: type[Exception], *args, **kwargs) -> str:
     try:
-        regtta.collect(*args, group=group, **kwargs)
+        regtta.collect(*args, process_group=group, **kwargs)
     except kind as error:
         return str(error)
     return "nothing was raised"
@@ -117,17 +119,17 @@ def _at_odds(group: dist.ProcessGroup) -> dict[str, str]:
         "model": _raises(group, MismatchError, small_models.mlp(seed=int(last)), inputs),
         "head": _raises(group, MismatchError, small_models.mlp(), inputs, head="3" if last else "6"),
         "methods": _raises(group, MismatchError, small_models.mlp(), inputs, methods=[bins]),
-        "unmerged": _raises(group, ProcessError, small_models.mlp(), inputs, methods=[_Gathers()]),
-        "afterwards": str(regtta.collect(small_models.mlp(), inputs, group=group).count),
+        "unmerged": _raises(group, ProcessError, small_models.mlp(), inputs, methods=[_MethodWithUnmergedCollector()]),
+        "afterwards": str(regtta.collect(small_models.mlp(), inputs, process_group=group).count),
     }
 
 
-def test_processes_that_do_not_fit_together_all_say_so(tmp_path):
+def test_mismatched_processes_all_raise(tmp_path):
     for told in in_processes(3, _at_odds, tmp_path):
         assert told["model"] == "Process 2 has a different model from process 0. Pass the same model to all processes."
         assert told["head"].startswith("Process 2 has a different head")
-        assert told["methods"].startswith("Process 2 has a different list of methods to gather for")
-        assert "_Unmerged cannot be gathered by several processes" in told["unmerged"]
+        assert told["methods"].startswith("Process 2 has a different list of methods to collect for")
+        assert "_Unmerged cannot be collected by several processes" in told["unmerged"]
         assert told["afterwards"] == "36"
 
 
@@ -150,11 +152,11 @@ def _one_fails(group: dist.ProcessGroup) -> dict[str, str]:
             iter(inputs) if mine else inputs,
             methods=[regtta.FeatureRestoration()],
         ),
-        "afterwards": str(regtta.collect(small_models.mlp(), inputs, group=group).count),
+        "afterwards": str(regtta.collect(small_models.mlp(), inputs, process_group=group).count),
     }
 
 
-def test_what_fails_in_one_process_is_told_by_all_and_nobody_waits(tmp_path):
+def test_an_error_in_one_process_is_raised_in_all(tmp_path):
     expected = {
         "features": "The model gives non-finite features on source batch 1. ",
         "loader": "the disk\nis gone",
@@ -180,7 +182,7 @@ def _one_is_killed(group: dist.ProcessGroup) -> str:
     return _raises(group, ProcessError, small_models.mlp(), inputs())
 
 
-def test_a_process_that_is_killed_ends_the_others(tmp_path):
+def test_a_killed_process_ends_the_others(tmp_path):
     first, dead, last = in_processes(3, _one_is_killed, tmp_path)
     assert dead is None
     for told in (first, last):
