@@ -1,4 +1,4 @@
-"""Every field of every class of options refuses values that are not of its type."""
+"""Every field of every options class rejects values of another type."""
 
 import inspect
 import math
@@ -45,7 +45,7 @@ def alternatives(kind):
 
 
 def allowed(value, kind):
-    """Whether one of the types in ``kind`` is that of ``value``."""
+    """Return True if one of the types in ``kind`` is that of ``value``."""
     return any(
         (value is None and option is type(None)) or (type(value) is int and option in (int, float))
         for option in alternatives(kind)

@@ -1,4 +1,4 @@
-"""Optional packages: imported where installed, else an error that names the extra to install."""
+"""Imports of optional packages, with an error that names the extra to install if one is missing."""
 
 import re
 import sys

@@ -5,7 +5,7 @@ from helpers import small_models
 
 
 def make_adapted_adapter(make=small_models.mlp, rows=small_models.table, method=None, batches=3):
-    """An adapter that has moved: ``batches`` learned from, then one of a single row refused."""
+    """Return an adapter that has learned from ``batches`` batches and rejected one of a single row."""
     model = make()
     source = regtta.collect(model, rows(200).split(50))
     adapter = regtta.Adapter(model, method or regtta.SSA(k=4, lr=0.05), source)

@@ -1,4 +1,4 @@
-"""A small regressor that has been trained, with fresh samples of its source and of shifted targets."""
+"""A small trained regressor, with new samples of its source and of shifted targets."""
 
 import functools
 
@@ -20,7 +20,7 @@ def sample_inputs(rows: int, generator: torch.Generator, *, shift: float = 0.0, 
 
 @functools.cache
 def model_and_statistics() -> tuple[nn.Sequential, regtta.SourceStatistics]:
-    """The model, with R² of about 0.97 on its source, and statistics of 4,000 source samples."""
+    """Return a model with R² of about 0.97 on its source, and statistics of 4,000 source samples."""
     generator = torch.Generator().manual_seed(0)
     torch.manual_seed(0)
     model = nn.Sequential(

@@ -1,4 +1,4 @@
-"""Small models and streams that the tests share."""
+"""Small models and random inputs for tests."""
 
 import numpy as np
 import torch
@@ -37,7 +37,7 @@ def cnn(outputs: int = 1, *, seed: int = 0) -> nn.Sequential:
 
 
 class TinyViT(nn.Module):
-    """Patches, one attention block, LayerNorm, a mean over tokens and a linear head."""
+    """Vision transformer with one attention block, LayerNorm, a mean over tokens and a linear head."""
 
     def __init__(self, outputs: int) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ def vit(outputs: int = 1, *, seed: int = 0) -> TinyViT:
 
 
 def update_running_statistics(net: nn.Sequential, inputs: Tensor) -> nn.Sequential:
-    """Give BatchNorm the statistics of ``inputs``, as training would have."""
+    """Set the running statistics of BatchNorm to those of ``inputs``, as training does."""
     net.train()
     with torch.no_grad():
         for _ in range(30):
@@ -72,14 +72,14 @@ def table(rows: int, *, shift: float = 0.0, scale: float = 1.0, inputs: int = 5,
 
 
 def images(rows: int, *, shift: float = 0.0, scale: float = 1.0, seed: int = 1) -> Tensor:
-    """Noise over a ramp from top to bottom, so that an image has a right way up."""
+    """Return noise over a vertical gradient, so that the orientation of an image is defined."""
     generator = torch.Generator().manual_seed(seed)
     noise = torch.rand(rows, 3, 16, 16, generator=generator)
     return (noise + torch.linspace(0, 1, 16)[:, None]) / 2 * scale + shift
 
 
 def model_snapshot(model: nn.Module) -> dict[str, object]:
-    """Everything about a model that must survive being used, in comparable form."""
+    """Return everything about a model that its use must not change, in comparable form."""
     return {
         "state": {name: value.clone() for name, value in model.state_dict().items()},
         "modes": {name: module.training for name, module in model.named_modules()},

@@ -11,7 +11,7 @@ from regtta.models.features import FeatureModel, find_head, forward_without_feat
 
 
 class Custom(nn.Module):
-    """A head with a name of its own, an unused linear, and one that runs after it on the side."""
+    """Model with a named head, an unused linear layer, and one after the head that does not affect the output."""
 
     def __init__(self, finish) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ def test_every_model_family_adapts_its_norm_layers(family):
     make, size, name = FAMILIES[family]
     torch.manual_seed(0)
     images = torch.rand(24, 3, size, size)
-    # Untrained BatchNorm has statistics of nothing, and features that vanish through it.
+    # The running statistics of untrained BatchNorm do not match the features, which become tiny.
     model = small_models.update_running_statistics(make(), images[:8])
     source = regtta.collect(model, images.split(8))
     assert source.head == name

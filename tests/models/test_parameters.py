@@ -38,7 +38,7 @@ def test_affine_parameters_are_those_of_norm_layers_only():
 
 
 def layer(name, bases=(nn.Module,), child=None, **shapes):
-    """A module of class ``name`` with parameters of these shapes."""
+    """Return a module of class ``name`` with parameters of these shapes."""
     module = type(name, bases, {})()
     for key, shape in shapes.items():
         module.register_parameter(key, nn.Parameter(torch.ones(shape)))

@@ -1,4 +1,4 @@
-"""Models that assign new tensors to their buffers in ``forward``: reset, restored, undone and exported exactly."""
+"""Models that assign new tensors to their buffers in ``forward``: reset, rollback, resume and export are exact."""
 
 import copy
 
@@ -13,7 +13,7 @@ from regtta.guards import DEFAULT, Guard
 
 
 class MovingMean(nn.Module):
-    """Subtracts a moving mean that it assigns anew at every pass, in whatever mode."""
+    """Layer that subtracts a moving mean, to which it assigns a new tensor in every pass and mode."""
 
     def __init__(self, width, *, in_place=False):
         super().__init__()
@@ -60,7 +60,7 @@ def test_reset_equals_a_new_adapter(method):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_an_adaptation_pass_updates_the_buffer_as_the_model_does(method):
-    """Against the model by itself, whose first layer does not move."""
+    """The expected buffer is computed with the model alone, whose first layer does not change."""
     adapter, plain = adapter_of(method), model()
     for x in stream(3):
         adapter.adapt(x)
@@ -120,14 +120,14 @@ def test_a_resumed_stream_continues_exactly():
 
 
 def test_assignment_and_in_place_update_are_equal_if_no_batch_is_rejected():
-    """In place every pass moves the buffer; assigned, only passes that learn do: DEFAULT makes no other."""
+    """In-place updates happen in every pass, assignments only in adaptation passes; DEFAULT guards run no others."""
     assigned, written = adapter_of(), adapter_of(net=model(in_place=True), allow_mismatch=True)
     for x in stream(4):
         assert torch.equal(assigned.adapt(x).predictions, written.adapt(x).predictions)
 
 
 class Remembering(MovingMean):
-    """Keeps the last batch in a buffer that had no shape when the adapter was made."""
+    """Layer that stores the last batch in a buffer which is initially empty."""
 
     def forward(self, x):
         self.last = x.detach()

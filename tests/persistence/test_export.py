@@ -45,7 +45,7 @@ EXPORTS = [f"{name}{suffix}" for name in ("mlp", "cnn", "vit", "pair") for suffi
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
-    """Every model in every format, with its adapter; the example has seven rows."""
+    """Export every model in every format, with an example of seven rows; return the folder and the adapters."""
     folder, adapters = tmp_path_factory.mktemp("exported"), {}
     for name, (make, rows) in (MODELS | {"pair": (lambda: small_models.mlp(outputs=2), small_models.table)}).items():
         adapter = adapters[name] = make_adapted_adapter(make, rows)
@@ -59,8 +59,8 @@ def rows_of(name):
     return MODELS.get(name, MODELS["mlp"])[1]
 
 
-def ran(path, x):
-    """What other programs get out of the file."""
+def run_exported(path, x):
+    """Return the outputs of the exported file in its own runtime."""
     if path.suffix == ".onnx":
         session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
         return session.run(None, {"input": x.numpy()})[0]
@@ -75,7 +75,7 @@ def test_files_reproduce_the_outputs_for_any_number_of_rows(exported, name, suff
     for count in (1, 2, 7, 33):
         x = rows_of(name)(count, shift=0.5, seed=8)
         expected = adapters[name].predict(x).numpy()
-        found = ran(folder / f"{name}{suffix}", x)
+        found = run_exported(folder / f"{name}{suffix}", x)
         assert found.shape == expected.shape == (count, 2 if name == "pair" else 1)
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
 
@@ -83,16 +83,16 @@ def test_files_reproduce_the_outputs_for_any_number_of_rows(exported, name, suff
 @pytest.mark.parametrize("suffix", [".pt2", ".onnx"])
 @pytest.mark.parametrize("name", ["mlp", "cnn"])
 def test_the_output_of_a_row_does_not_depend_on_the_batch(exported, name, suffix):
-    """BatchNorm by the batch or dropout would not do that."""
+    """Batch statistics or dropout would make rows depend on each other."""
     path, x = exported[0] / f"{name}{suffix}", rows_of(name)(9, seed=4)
-    whole = ran(path, x)
-    assert np.abs(whole - ran(path, x)).max() == 0
-    np.testing.assert_allclose(ran(path, x[:3]), whole[:3], rtol=0, atol=1e-6)
+    whole = run_exported(path, x)
+    assert np.abs(whole - run_exported(path, x)).max() == 0
+    np.testing.assert_allclose(run_exported(path, x[:3]), whole[:3], rtol=0, atol=1e-6)
 
 
 def test_the_outputs_differ_from_those_before_adaptation(exported):
     x = small_models.table(5, shift=0.5)
-    assert np.abs(ran(exported[0] / "mlp.onnx", x) - small_models.mlp()(x).detach().numpy()).max() > 0.05
+    assert np.abs(run_exported(exported[0] / "mlp.onnx", x) - small_models.mlp()(x).detach().numpy()).max() > 0.05
 
 
 @pytest.mark.parametrize("name", ["mlp", "cnn", "vit"])
@@ -102,7 +102,7 @@ def test_the_state_dict_loads_into_a_new_model(exported, name):
     model.load_state_dict(load_file(folder / f"{name}.safetensors"), strict=True)
     assert regtta.fingerprint(model) == read_provenance(folder / f"{name}.safetensors").adapted
     x = rows_of(name)(6)
-    with torch.no_grad():  # attention takes another way with gradients
+    with torch.no_grad():  # attention uses another implementation with gradients
         assert torch.equal(model.eval()(x), adapters[name].predict(x))
 
 
@@ -156,7 +156,7 @@ def test_files_contain_neither_example_values_nor_local_paths(tmp_path, suffix):
             content = b"".join(archive.read(name) for name in archive.namelist())
     else:
         content = path.read_bytes()
-    assert b"TinyViT" in content  # what the model is called may stay
+    assert b"TinyViT" in content  # class names may be included
     for word in (
         secret[0, 0, 0, :2].numpy().tobytes(),
         b"site-packages",
@@ -170,7 +170,7 @@ def test_files_contain_neither_example_values_nor_local_paths(tmp_path, suffix):
 
 
 class Headed(nn.Module):
-    """A linear head after whatever ``change`` does."""
+    """Model that applies ``change`` before a linear head."""
 
     def __init__(self, change=lambda x: x):
         super().__init__()
@@ -181,7 +181,7 @@ class Headed(nn.Module):
 
 
 def moved(model, example=None):
-    """Adapter of any model: BatchNorm follows the data."""
+    """Return an adapter of ``model`` that has adapted BatchNorm to one batch."""
     adapter = regtta.Adapter(model, regtta.BNAdapt())
     adapter.adapt(small_models.table(16, shift=1.0) if example is None else example)
     return adapter
@@ -213,7 +213,7 @@ def test_an_operation_unsupported_by_onnx(tmp_path):
     assert not list(tmp_path.iterdir())
     save_model(tmp_path / "m.pt2", adapter.export(), adapter.provenance(), small_models.table(2))
     x = small_models.table(3)
-    np.testing.assert_allclose(ran(tmp_path / "m.pt2", x), adapter.predict(x).numpy(), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(run_exported(tmp_path / "m.pt2", x), adapter.predict(x).numpy(), rtol=0, atol=1e-6)
 
 
 class Squeezed(Headed):
@@ -227,7 +227,7 @@ def test_outputs_without_a_second_dimension(tmp_path, suffix):
     save_model(tmp_path / f"m{suffix}", adapter.export(), adapter.provenance(), small_models.table(3))
     for count in (1, 5):
         x = small_models.table(count, seed=6)
-        found = ran(tmp_path / f"m{suffix}", x)
+        found = run_exported(tmp_path / f"m{suffix}", x)
         assert found.shape == (count,)
         np.testing.assert_allclose(found, adapter.predict(x).numpy(), rtol=0, atol=1e-5)
 
@@ -237,7 +237,7 @@ def test_double_precision_is_preserved(tmp_path, suffix):
     adapter = moved(small_models.mlp().double(), small_models.table(16).double())
     save_model(tmp_path / f"m{suffix}", adapter.export(), adapter.provenance(), small_models.table(3).double())
     x = small_models.table(5, seed=6).double()
-    np.testing.assert_allclose(ran(tmp_path / f"m{suffix}", x), adapter.predict(x).numpy(), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(run_exported(tmp_path / f"m{suffix}", x), adapter.predict(x).numpy(), rtol=0, atol=1e-12)
 
 
 def test_a_file_that_onnxruntime_cannot_run_is_deleted(tmp_path):
@@ -256,7 +256,9 @@ def test_tied_and_frozen_weights(tmp_path):
     for suffix in export.SUFFIXES:
         save_model(tmp_path / f"m{suffix}", adapter.export(), adapter.provenance(), x)
     for suffix in (".pt2", ".onnx"):
-        np.testing.assert_allclose(ran(tmp_path / f"m{suffix}", x), adapter.predict(x).numpy(), rtol=0, atol=1e-5)
+        np.testing.assert_allclose(
+            run_exported(tmp_path / f"m{suffix}", x), adapter.predict(x).numpy(), rtol=0, atol=1e-5
+        )
     fresh = copy.deepcopy(model)
     fresh.load_state_dict(load_file(tmp_path / "m.safetensors"))
     assert read_provenance(tmp_path / "m.safetensors").adapted == regtta.fingerprint(fresh)
@@ -268,7 +270,7 @@ def test_export_works_without_gradients(tmp_path, mode):
     with mode():
         adapter.adapt(small_models.table(16, seed=6))
         save_model(tmp_path / "m.pt2", adapter.export(), adapter.provenance(), x)
-    np.testing.assert_allclose(ran(tmp_path / "m.pt2", x), adapter.predict(x).numpy(), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(run_exported(tmp_path / "m.pt2", x), adapter.predict(x).numpy(), rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -278,7 +280,7 @@ def test_an_example_may_be_any_batch(tmp_path, example):
     adapter = moved(small_models.mlp())
     save_model(tmp_path / "m.pt2", adapter.export(), adapter.provenance(), example)
     x = small_models.table(4)
-    np.testing.assert_allclose(ran(tmp_path / "m.pt2", x), adapter.predict(x).numpy(), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(run_exported(tmp_path / "m.pt2", x), adapter.predict(x).numpy(), rtol=0, atol=1e-6)
 
 
 def test_missing_values_in_the_example_are_ignored(tmp_path):
@@ -298,10 +300,12 @@ def test_a_model_in_training_mode_is_exported_in_eval_mode_and_left_in_training_
     small_models.assert_unchanged(before, model)
     x = small_models.images(3)
     for suffix in (".pt2", ".onnx"):
-        np.testing.assert_allclose(ran(tmp_path / f"m{suffix}", x), adapter.predict(x).numpy(), rtol=0, atol=1e-5)
+        np.testing.assert_allclose(
+            run_exported(tmp_path / f"m{suffix}", x), adapter.predict(x).numpy(), rtol=0, atol=1e-5
+        )
 
 
-# --- refusals --------------------------------------------------------------------------------------
+# --- invalid arguments -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("suffix", export.SUFFIXES)
@@ -352,7 +356,7 @@ def test_a_file_with_different_outputs_is_deleted(tmp_path, monkeypatch):
 
 
 def test_a_model_too_large_for_onnx_is_rejected_first(tmp_path, monkeypatch):
-    monkeypatch.setattr(export, "_MOST_ONNX", 100)
+    monkeypatch.setattr(export, "_MAX_ONNX_BYTES", 100)
     adapter = moved(small_models.mlp())
     with pytest.raises(ModelError, match=r"at most 2. Write .pt2"):
         save_model(tmp_path / "m.onnx", adapter.export(), adapter.provenance(), small_models.table(2))
@@ -422,8 +426,8 @@ def test_truncated_and_mislabelled_files(exported, tmp_path, file):
             read_provenance(path)
 
 
-def carried(path, text):
-    """A file of our three kinds that carries ``text``."""
+def write_with_provenance(path, text):
+    """Write a file of the format of ``path`` with ``text`` as its provenance."""
     if path.suffix == ".safetensors":
         save_file({"w": torch.zeros(2)}, path, metadata={"regtta.provenance": text})
     elif path.suffix == ".pt2":
@@ -448,7 +452,7 @@ def carried(path, text):
 )
 def test_an_invalid_provenance(tmp_path, suffix, text, words):
     path = tmp_path / f"m{suffix}"
-    carried(path, text)
+    write_with_provenance(path, text)
     with pytest.raises(InvalidFileError, match=words) as caught:
         read_provenance(path)
     assert path.name in str(caught.value)
@@ -457,7 +461,7 @@ def test_an_invalid_provenance(tmp_path, suffix, text, words):
 @pytest.mark.parametrize("suffix", [".pt2", ".onnx"])
 def test_a_provenance_that_is_too_large_is_not_read(tmp_path, suffix):
     path = tmp_path / f"m{suffix}"
-    carried(path, "x" * 3_000_000)
+    write_with_provenance(path, "x" * 3_000_000)
     with pytest.raises(InvalidFileError, match=r"more than 1048576 bytes|too large"):
         read_provenance(path)
 

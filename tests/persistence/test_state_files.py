@@ -32,7 +32,7 @@ def bits(tensor):
 
 
 def assert_same(a, b):
-    """Equal in every type and every bit."""
+    """Assert that two states are equal in every type and bit."""
     assert type(a) is type(b)
     if isinstance(a, dict):
         assert [(type(key), str(key)) for key in a] == [(type(key), str(key)) for key in b]
@@ -53,7 +53,7 @@ def assert_same(a, b):
 def tensor_of(dtype, shape, content, transposed):
     size = torch.empty(0, dtype=dtype).element_size() * math.prod(shape)
     raw = (content * (size // max(len(content), 1) + 1))[:size] if content else bytes(size)
-    if dtype is torch.bool:  # other bytes are no booleans
+    if dtype is torch.bool:  # other bytes are invalid booleans
         raw = bytes(byte % 2 for byte in raw)
     values = torch.frombuffer(bytearray(raw), dtype=torch.uint8) if raw else torch.empty(0, dtype=torch.uint8)
     values = values.view(dtype).reshape(shape)
@@ -154,7 +154,7 @@ def test_an_existing_file_is_replaced_only_with_overwrite(tmp_path):
     assert read_state(tmp_path / "s") == 2
 
 
-# --- files that are not as they should be ---------------------------------------------------------
+# --- damaged files --------------------------------------------------------------------------------
 
 
 STATE = {"weights": torch.arange(5.0), "step": 3, "rate": float("nan")}
@@ -183,7 +183,7 @@ def test_every_changed_byte_is_detected_or_irrelevant(tmp_path):
             assert_same(read_state(tmp_path / "bad"), STATE)
         except RegttaError:
             noticed += 1
-    assert noticed > 0.8 * len(content)  # of the rest is the version that wrote it
+    assert noticed > 0.8 * len(content)  # the others are in the version that wrote the file
 
 
 def test_invalid_and_newer_files(tmp_path, monkeypatch):
@@ -209,12 +209,12 @@ def test_invalid_and_newer_files(tmp_path, monkeypatch):
         read_state(path)
 
 
-def killed_while_writing(path, content, length):
-    """A process of its own that dies, as by SIGKILL, with ``length`` bytes of the draft written."""
+def kill_while_writing(path, content, length):
+    """Fork a process that ends abruptly after writing ``length`` bytes of the temporary file."""
     child = os.fork()
     if child == 0:
-        with atomic_write(path) as draft:
-            draft.write_bytes(content[:length])
+        with atomic_write(path) as temporary:
+            temporary.write_bytes(content[:length])
             os._exit(9)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
 
@@ -227,7 +227,7 @@ def test_a_kill_at_any_byte_leaves_the_last_good_file_and_one_temporary_file(tmp
     content = (tmp_path / "next").read_bytes()
     header = 8 + int.from_bytes(content[:8], "little")
     for length in (0, 1, 7, 8, 9, header // 2, header - 1, header, header + 1, len(content) - 1, len(content)):
-        killed_while_writing(path, content, length)
+        kill_while_writing(path, content, length)
         assert_same(read_state(path), STATE)
         assert sum(found.name.endswith(TEMPORARY_SUFFIX) for found in tmp_path.iterdir()) == 1
     write_state(path, STATE | {"step": 4}, overwrite=True)

@@ -9,7 +9,7 @@ from regtta.errors import HeadError, ModelError, StatisticsError
 
 
 def reference(model, inputs, split):
-    """Features by cutting a sequential model, moments by numpy in float64."""
+    """Compute features with the first layers of a sequential model, and their moments with numpy in float64."""
     with torch.no_grad():
         features = small_models.numpy64(model[:split](inputs))
     return features.mean(0), np.cov(features.T), features
@@ -110,7 +110,7 @@ def test_invalid_source_data_raises():
 @pytest.mark.parametrize("bad", [[0], [31], [32], [50, 40], [69]])
 @pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
 def test_the_first_non_finite_batch_is_named(bad, value):
-    inputs = [small_models.table(0), *small_models.table(70).clone().split(1)]  # an empty batch counts as one
+    inputs = [small_models.table(0), *small_models.table(70).clone().split(1)]  # empty batches are counted as well
     model = nn.Sequential(nn.Linear(5, 1))
     for batch in bad:
         inputs[batch + 1][0, 3] = value

@@ -1,4 +1,4 @@
-"""Evidence of moved labels, on models where the truth is known in closed form."""
+"""Evidence of label shifts, for models whose shifts are known in closed form."""
 
 import dataclasses
 import math
@@ -18,7 +18,7 @@ D = 12
 
 
 class LinearGaussian:
-    """Labels t ~ N(0, 1), features z = a t + L ε: the least-squares head is known, and so is every shift."""
+    """Model with labels t ~ N(0, 1) and features z = a t + L ε, whose least-squares head and shifts are known."""
 
     def __init__(self, outputs: int = 1, seed: int = 0) -> None:
         self.draw = torch.Generator().manual_seed(seed)
@@ -58,7 +58,7 @@ def test_a_pure_label_shift_moves_the_outputs_and_nothing_else(model, mean):
 
 
 def test_an_offset_uncorrelated_with_the_output_is_an_input_shift(model):
-    # Moving z by Σ v with w · Σ v = 0 leaves the output's mean where it was.
+    # Moving z by Σ v with w · Σ v = 0 does not change the mean of the output.
     direction = torch.randn(D, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
     weight = model.head.weight.detach()[0]
     shift = model.covariance @ direction
@@ -104,7 +104,7 @@ def test_evidence_does_not_depend_on_sample_order_or_head_scale(model):
 
 
 def test_evidence_does_not_depend_on_the_coordinates_of_the_features(model):
-    """Whitened sizes do not know the features' own axes: rotate features, statistics and head together."""
+    """Features, statistics and head are rotated together, which whitened sizes do not depend on."""
     rotation = torch.linalg.qr(torch.randn(D, D, generator=torch.Generator().manual_seed(1), dtype=torch.float64))[0]
     turned = nn.Linear(D, 1).double()
     with torch.no_grad():

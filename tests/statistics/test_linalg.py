@@ -1,4 +1,4 @@
-"""Decompositions against numpy, torch's own gradients and finite differences."""
+"""Decompositions compared with numpy, the gradients of torch, and finite differences."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from regtta.errors import StatisticsError
 from regtta.statistics.linalg import stable_eigh, stable_svd
 
 
-def drawn(*shape, seed=0):
+def random_matrix(*shape, seed=0):
     return torch.from_numpy(np.random.default_rng(seed).normal(size=shape))
 
 
@@ -19,10 +19,10 @@ def drawn(*shape, seed=0):
 
 @pytest.mark.parametrize("shape", [(5, 5), (7, 4), (4, 7), (1, 3)])
 def test_values_and_gradients_equal_those_of_torch_for_distinct_singular_values(shape):
-    x, k = drawn(*shape).requires_grad_(), min(shape)
-    weights = drawn(shape[0], k, seed=1), drawn(k, seed=2), drawn(shape[1], k, seed=3)
+    x, k = random_matrix(*shape).requires_grad_(), min(shape)
+    weights = random_matrix(shape[0], k, seed=1), random_matrix(k, seed=2), random_matrix(shape[1], k, seed=3)
 
-    def loss(u, s, v):  # of magnitudes: the signs of singular vectors are anyone's
+    def loss(u, s, v):  # of magnitudes: the signs of singular vectors are arbitrary
         return sum((w * part.abs()).sum() for w, part in zip(weights, (u, s, v), strict=True))
 
     u, s, vt = torch.linalg.svd(x, full_matrices=False)
@@ -35,7 +35,7 @@ def test_values_and_gradients_equal_those_of_torch_for_distinct_singular_values(
 
 
 def with_values(values, shape):
-    left, right = (torch.linalg.qr(drawn(side, len(values), seed=side)).Q for side in shape)
+    left, right = (torch.linalg.qr(random_matrix(side, len(values), seed=side)).Q for side in shape)
     return left @ torch.diag(torch.tensor(values, dtype=torch.float64)) @ right.T
 
 
@@ -44,8 +44,8 @@ def with_values(values, shape):
     [([3.0, 3.0, 1.0], 2), ([3.0, 1.0, 1.0], 1), ([3.0, 2.0, 0.0, 0.0], 2), ([2.0, 2.0, 2.0, 0.0], 3)],
 )
 def test_gradients_of_the_leading_subspace_match_finite_differences_for_repeated_singular_values(values, count):
-    """A function of the projector alone does not depend on which vectors were chosen."""
-    weight = drawn(6, 6, seed=4)
+    """A function of the projector does not depend on the choice of singular vectors."""
+    weight = random_matrix(6, 6, seed=4)
 
     def loss(x):
         leading = stable_svd(x)[0][:, :count]
@@ -67,7 +67,7 @@ def test_gradients_are_finite_for_any_matrix(matrix):
 
 
 def failing(monkeypatch, name, times):
-    """Have ``torch.linalg.<name>`` fail the first ``times`` times, as a solver that does not converge does."""
+    """Make ``torch.linalg.<name>`` fail the first ``times`` times, as a solver that does not converge."""
     own, calls = getattr(torch.linalg, name), []
 
     def call(*args, **kwargs):
@@ -82,7 +82,7 @@ def failing(monkeypatch, name, times):
 
 @pytest.mark.parametrize("failures", [0, 1, 2])
 def test_eigendecomposition_equals_that_of_numpy_after_solver_failures(failures, monkeypatch):
-    root = drawn(6, 9)
+    root = random_matrix(6, 9)
     matrix = root @ root.T
     calls = failing(monkeypatch, "eigh", failures)
     values, vectors = stable_eigh(matrix.float() if failures else matrix)

@@ -37,7 +37,7 @@ def test_a_mean_far_larger_than_the_standard_deviation():
     data = np.random.default_rng(0).normal(0, 1, (10_000, 3)) + 1e6
     moments = in_batches(data, 64)
     np.testing.assert_allclose(moments.covariance(), np.cov(data.T), rtol=1e-8, atol=1e-9)
-    # The float32 features a model gives at 1e6 are themselves rounded to 1/16.
+    # Features of about 1e6 in float32 are themselves rounded to 1/16.
     rounded = in_batches(data.astype(np.float32), 64)
     np.testing.assert_allclose(rounded.covariance().diagonal(), np.ones(3), rtol=0.05)
 

@@ -18,7 +18,7 @@ def filled(batches, memory):
 
 
 def by_hand(batches, memory):
-    """Weights of every sample, newest batch 1, and the moments that they give, in numpy."""
+    """Compute the weight of every sample, 1 for the newest batch, and the weighted moments with numpy."""
     sizes = [len(batch) for batch in batches]
     ages = [sum(sizes[i + 1 :]) for i in range(len(sizes))]
     weights = np.concatenate([np.full(size, math.exp(-age / memory)) for size, age in zip(sizes, ages, strict=True)])
@@ -68,7 +68,7 @@ def test_the_count_converges_to_its_closed_form(size, memory):
 @settings(deadline=None, max_examples=40)
 @given(st.integers(1, 32), st.integers(2, 20), st.floats(64, 500), st.integers(0, 2**31))
 def test_splitting_batches_in_two_changes_weights_by_the_age_of_half_a_batch(half, batches, memory, seed):
-    """The older half of every batch weighs ``exp(−half/memory)`` of what it weighs in the whole batch, no less."""
+    """The weight of the older half of every batch is reduced by at most ``exp(−half/memory)``."""
     values = small_models.table(2 * half * batches, inputs=2, seed=seed)
     whole, split = filled(values.split(2 * half), memory), filled(values.split(half), memory)
     assert_agree(split, by_hand(values.split(half), memory))
@@ -117,7 +117,7 @@ def test_a_restored_state_continues_and_is_a_copy():
     assert torch.equal(first.covariance_of_squares, second.covariance_of_squares)
     assert first.count == second.count
     third = EwmaMoments(20)
-    third.load_state_dict(state)  # unchanged by what the first two did after it
+    third.load_state_dict(state)  # a copy, which the first two have not changed
     assert_agree(third, by_hand(batches[:4], 20))
     third.load_state_dict(EwmaMoments(20).state_dict())
     assert third.count == 0

@@ -12,24 +12,24 @@ def table(rows=32, columns=5, seed=0):
     return np.random.default_rng(seed).normal(size=(columns, rows))
 
 
-def scores_of(columns, *, table):
-    """The largest deviation of each sample."""
+def max_deviations(columns, *, table):
+    """Return the largest deviation of each sample."""
     return deviations(columns, table=table).max(axis=0)
 
 
 def test_scores_of_a_table_are_deviations_in_units_of_scipys_median_absolute_deviation():
-    columns = table(31)  # odd: the median of an even number is the lower one here, for scipy the mean of two
+    columns = table(31)  # odd: for even numbers scipy averages the two medians, and deviations use the lower one
     deviations = np.abs(columns - np.median(columns, axis=1, keepdims=True))
     expected = (deviations / stats.median_abs_deviation(columns, axis=1)[:, None]).max(axis=0)
-    assert scores_of(columns, table=True) == pytest.approx(expected)
+    assert max_deviations(columns, table=True) == pytest.approx(expected)
 
 
 @settings(max_examples=50, deadline=None)
 @given(shift=st.floats(-100, 100), scale=st.floats(0.01, 100), seed=st.integers(0, 1000))
 def test_scores_of_a_table_do_not_depend_on_shift_and_scale(shift, scale, seed):
     columns = table(seed=seed)
-    moved = scores_of(columns * scale + shift, table=True)
-    assert moved == pytest.approx(scores_of(columns, table=True), rel=1e-6, abs=1e-6)
+    moved = max_deviations(columns * scale + shift, table=True)
+    assert moved == pytest.approx(max_deviations(columns, table=True), rel=1e-6, abs=1e-6)
 
 
 def test_images_are_scored_by_the_largest_magnitude_of_a_channel_over_its_median():
@@ -38,14 +38,14 @@ def test_images_are_scored_by_the_largest_magnitude_of_a_channel_over_its_median
     peaks = images.abs().amax(dim=(2, 3)).numpy().T
     assert to_column_array(column_values(images)) == pytest.approx(peaks)
     expected = (peaks / np.median(peaks, axis=1, keepdims=True)).max(axis=0)
-    assert scores_of(peaks, table=is_table(images)) == pytest.approx(expected)
+    assert max_deviations(peaks, table=is_table(images)) == pytest.approx(expected)
     assert expected.argmax() == 5
 
 
 def test_saturated_images_have_a_scale():
     images = torch.ones(16, 3, 4, 4)
     images[2, 0, 0, 0] = 65535.0
-    scores = scores_of(to_column_array(column_values(images)), table=False)
+    scores = max_deviations(to_column_array(column_values(images)), table=False)
     assert scores[2] == 65535
     assert (scores[[0, 1, 3]] == 1).all()
 
@@ -54,31 +54,31 @@ def test_a_sparse_column_is_measured_by_the_scale_of_the_others():
     columns = table(31)
     columns[3] = 0.0
     columns[3, 7] = 1.0
-    others = scores_of(columns[[0, 1, 2, 4]], table=True)
+    others = max_deviations(columns[[0, 1, 2, 4]], table=True)
     scales = stats.median_abs_deviation(columns[[0, 1, 2, 4]], axis=1)
     usual = np.sort(scales)[1]  # the lower of the two in the middle
-    assert scores_of(columns, table=True)[7] == pytest.approx(max(others[7], 1 / usual))
+    assert max_deviations(columns, table=True)[7] == pytest.approx(max(others[7], 1 / usual))
     columns[3, 7] = 65535.0
-    assert scores_of(columns, table=True)[7] > 10_000
+    assert max_deviations(columns, table=True)[7] > 10_000
 
 
 def test_identical_rows_have_scores_of_zero():
-    assert (scores_of(np.ones((2, 9)), table=True) == 0).all()
-    assert (scores_of(np.zeros((2, 9)), table=False) == 0).all()
+    assert (max_deviations(np.ones((2, 9)), table=True) == 0).all()
+    assert (max_deviations(np.zeros((2, 9)), table=False) == 0).all()
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_a_non_finite_value_has_a_non_finite_score(bad):
     columns = table()
     columns[1, 3] = bad
-    scores = scores_of(columns, table=True)
+    scores = max_deviations(columns, table=True)
     assert not np.isfinite(scores[3])
     assert np.isfinite(np.delete(scores, 3)).all()
 
 
 def test_numbers_near_the_float32_maximum_raise_no_warning():
     columns = (np.clip(table(), -1, 1) * 3e38).astype(np.float32)
-    assert scores_of(columns, table=True).shape == (32,)
+    assert max_deviations(columns, table=True).shape == (32,)
 
 
 @pytest.mark.parametrize(
@@ -103,6 +103,6 @@ def test_the_scale_of_many_rows_is_computed_from_a_subset():
     columns = table(4096)
     deviations = np.abs(columns - np.median(columns, axis=1, keepdims=True))
     expected = (deviations / np.median(deviations, axis=1, keepdims=True)).max(axis=0)
-    ratio = scores_of(columns, table=True) / expected
+    ratio = max_deviations(columns, table=True) / expected
     assert ratio.min() > 0.3
     assert ratio.max() < 3

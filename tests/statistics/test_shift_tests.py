@@ -1,4 +1,4 @@
-"""Rates are measured with fixed seeds; bounds leave room for three standard errors of the measurement alone."""
+"""False alarm rates and power of shift tests, with fixed seeds and bounds of three standard errors."""
 
 import math
 
@@ -29,23 +29,23 @@ def exponential(rows, width, generator):
 
 
 def laplace(rows, width, generator):
-    """Heavy tails in every dimension of its own: kurtosis 6."""
+    """Draw from a heavy-tailed distribution with independent dimensions and kurtosis 6."""
     return gaussian(rows, width, generator) * exponential(rows, width, generator).sqrt()
 
 
 def mixture(rows, width, generator):
-    """All dimensions of a sample are scaled together, by the root of an exponential variable."""
+    """Draw samples whose dimensions are scaled together, by the root of an exponential variable."""
     return gaussian(rows, width, generator) * exponential(rows, 1, generator).sqrt()
 
 
 def mild_mixture(rows, width, generator):
-    """All dimensions of a sample are scaled together, by 0.5 to 1.5."""
+    """Draw samples whose dimensions are scaled together, by 0.5 to 1.5."""
     scale = torch.rand(rows, 1, generator=generator, dtype=torch.float64) + 0.5
     return gaussian(rows, width, generator) * scale / (13 / 12) ** 0.5
 
 
 def skewed(rows, width, generator):
-    """χ² with one degree of freedom, centred and scaled: skewness 2.8, kurtosis 15."""
+    """Draw from χ² with one degree of freedom, centred and scaled: skewness 2.8, kurtosis 15."""
     return (gaussian(rows, width, generator) ** 2 - 1) / 2**0.5
 
 
@@ -56,7 +56,7 @@ def recent_of(values, memory=1e9):
 
 
 def alarms(draw, rows, width, *, level=LEVEL, tolerance=0.0, repetitions=300, source_count=10**9, change=None):
-    """Shares of repetitions in which the means, the spreads and either raised an alarm."""
+    """Return the rates of alarms raised by the means, by the second moments and by either."""
     generator = torch.Generator().manual_seed(rows * 1000 + width)
     found = []
     for _ in range(repetitions):
@@ -88,7 +88,7 @@ ORDINARY = [
 
 @pytest.mark.parametrize(("draw", "rows", "width"), ORDINARY)
 def test_the_false_alarm_rate_is_at_most_the_level(draw, rows, width):
-    """Over both tests, for tails and scales as features have them; by the means alone at half of it."""
+    """The level bounds the rate of both tests together, and half of it that of the means, for realistic features."""
     repetitions = 300 if rows * width < 50000 else 120
     by_mean, _, either = alarms(draw, rows, width, repetitions=repetitions)
     assert either <= room(LEVEL, repetitions)
@@ -102,12 +102,12 @@ def test_the_false_alarm_rate_in_many_dimensions(rows, width, repetitions):
 
 
 def test_the_excess_false_alarm_rate_of_heavy_tails():
-    """The limits of the test, so that nobody promises more.
+    """Known limits of the test.
 
-    One dimension with a long tail: few samples show too little of its variance, and the alarm comes up to three times
-    as often as asked for. Two hundred dimensions scaled together, 32 samples: the means' length varies with the scales,
-    which the χ² limit does not know, and the alarm comes up to four times as often. At the gate's own level and
-    tolerance neither is left.
+    For one long-tailed dimension, few samples underestimate the variance, and alarms are up to three times as frequent
+    as the level. For two hundred dimensions that are scaled together and 32 samples, the norm of the means varies with
+    the scales, which the χ² approximation ignores, and alarms are up to four times as frequent. At the level and
+    tolerance of the gate, the rate is within the level for both.
     """
     assert LEVEL < alarms(laplace, 128, 1)[2] < 2.5 * LEVEL
     assert LEVEL < alarms(skewed, 32, 1)[2] < 4 * LEVEL
@@ -118,7 +118,7 @@ def test_the_excess_false_alarm_rate_of_heavy_tails():
 
 
 def test_the_test_accounts_for_a_small_source():
-    """Whitened by the moments of 100 other samples, 400 new ones look shifted to a test that takes those for exact."""
+    """A test that ignores the noise of the source moments, here of 100 samples, would find a shift."""
     generator = torch.Generator().manual_seed(0)
 
     def against_a_small_source(values):
@@ -158,7 +158,7 @@ def test_one_shifted_direction_among_many_is_detected():
 
 @pytest.mark.parametrize("tolerance", [0.1, 0.3])
 def test_a_shift_within_the_tolerance_is_never_significant(tolerance):
-    """Root mean square over the directions: at the tolerance chance alone decides, well below it never, above ever."""
+    """A shift well below the tolerance is never significant, one well above always is."""
     rows, width = 4000, 10
 
     def moved(by):
@@ -179,7 +179,7 @@ def test_a_shift_within_the_tolerance_is_never_significant(tolerance):
 
 
 def test_one_dimension_against_scipy():
-    """With one dimension and no tolerance the limit is χ²₁ over the count."""
+    """With one dimension and no tolerance the critical value is that of χ²₁ divided by the count."""
     values = gaussian(200, 1, torch.Generator().manual_seed(3)) + 0.1
     test = shift_test(recent_of(values), source_count=1000, level=0.02, tolerance=0.0)
     count = 1 / (1 / 200 + 1 / 1000)
@@ -206,14 +206,14 @@ def test_min_reweighting_divergence_is_unbiased(shift):
 
 
 def test_the_divergence_of_the_top_tenth_is_at_most_nine():
-    """A reweighting of χ² divergence 9, of the sort that ``BeyondReweighting`` forgives by default."""
+    """The top tenth of the source is a reweighting of χ² divergence 9, the default limit of the label-shift guard."""
     generator = torch.Generator().manual_seed(0)
     y = gaussian(20000, 8, generator)
     top = y[y[:, 0].argsort(descending=True)[:2000]]
     assert 2 < min_reweighting_divergence(recent_of(top)) < 9
 
 
-# --- steadiness ------------------------------------------------------------------------------------
+# --- stationarity ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("draw", [gaussian, laplace, skewed], ids=lambda f: f.__name__)
@@ -235,11 +235,11 @@ def test_stationarity_statistic_is_the_f_test_of_scipy():
     values[:32] += 0.6
     exact = stats.f_oneway(*values[:, 0].reshape(3, 32).numpy()).statistic
     assert stationarity_statistic(values, 32, 0.01) == pytest.approx(exact / stats.f.isf(0.01, 2, 93), rel=0.03)
-    # Within the tolerance is within the limit: half the variance within may lie between.
+    # A tolerance of 0.5 allows a variance between blocks of half the variance within.
     assert stationarity_statistic(values, 32, 0.01, 0.5) == pytest.approx(
         exact / (stats.f.isf(0.01, 2, 93) + 16), rel=0.03
     )
-    # A column that says the same again adds nothing.
+    # Identical columns count as one.
     assert stationarity_statistic(values.repeat(1, 3), 32, 0.01) == pytest.approx(
         stationarity_statistic(values, 32, 0.01)
     )
@@ -274,7 +274,7 @@ def test_constant_outputs_are_stationary():
     st.integers(0, 2**31), st.integers(1, 12), st.floats(0, 1), st.floats(0, 0.6), st.sampled_from([1e-4, 1e-2, 0.2])
 )
 def test_is_nonstationary_is_a_statistic_above_one(seed, columns, together, moving, level):
-    """However much the columns vary together, and whether blocks move hardly at all or by a lot."""
+    """The shortcut agrees with the statistic for any correlation of the columns and any size of the movement."""
     generator = torch.Generator().manual_seed(seed)
     common = torch.randn(256, 1, generator=generator)
     values = (1 - together) * torch.randn(256, columns, generator=generator) + together * common
@@ -292,7 +292,7 @@ def test_is_nonstationary_with_and_without_the_correlation_of_columns():
     steps = torch.arange(8.0).repeat_interleave(32)[:, None]
     assert not is_nonstationary(still, 32, 1e-4)
     assert is_nonstationary(still + steps, 32, 1e-4)
-    # One column eight times over: a movement that eight columns could not have made by chance, and one can.
+    # Eight identical columns: the movement is significant for eight independent columns, not for one.
     moved = common + 0.1 * steps
     ratio = stationarity_statistic(moved, 32, 1e-2)
     assert ratio < 1 < stationarity_statistic(still + 0.1 * steps, 32, 1e-2)

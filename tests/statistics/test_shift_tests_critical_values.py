@@ -14,7 +14,7 @@ LEVELS = [0.1, 0.05, 0.01, 1e-3, 1e-4]
 
 @pytest.mark.parametrize("dimensions", DIMENSIONS)
 def test_chi2_critical_values_without_noncentrality(dimensions):
-    """Within 1 % from 12 dimensions on; below that within 7.5 % (one dimension, level 1e-4)."""
+    """The error is at most 1 % from 12 dimensions on, and 7.5 % below (one dimension, level 1e-4)."""
     for level in LEVELS:
         found = chi2_critical_value(dimensions, 0.0, level)
         assert found == pytest.approx(stats.chi2.isf(level, dimensions), rel=0.01 if dimensions >= 12 else 0.075)
@@ -22,7 +22,7 @@ def test_chi2_critical_values_without_noncentrality(dimensions):
 
 @pytest.mark.parametrize("dimensions", DIMENSIONS)
 def test_chi2_critical_values_with_noncentrality(dimensions):
-    """Too large by ``0.2 / √dimensions`` at the most, too small by 5 %; at levels up to 1e-3 never too small."""
+    """The error is from −5 % to ``0.2 / √dimensions``, and never negative at levels up to 1e-3."""
     for noncentrality, level in itertools.product(NONCENTRALITIES, LEVELS):
         exact = stats.ncx2.isf(level, dimensions, noncentrality)
         ratio = chi2_critical_value(dimensions, noncentrality, level) / exact
@@ -31,7 +31,7 @@ def test_chi2_critical_values_with_noncentrality(dimensions):
 
 @pytest.mark.parametrize("above", [1, 2, 3, 7, 15, 50, 200])
 def test_f_critical_values(above):
-    """Within 7 % where ``below`` is 16 at least; within 1.7 % for ``above`` of 3, ``below`` of 30, level 1e-3."""
+    """The error is at most 7 % for ``below`` ≥ 16, and 1.7 % for ``above`` ≥ 3, ``below`` ≥ 30 and levels ≥ 1e-3."""
     for below, level in itertools.product([16, 20, 30, 60, 124, 200], LEVELS):
         usual = above >= 3 and below >= 30 and level >= 1e-3
         exact = stats.f.isf(level, above, below)

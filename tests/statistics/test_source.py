@@ -55,7 +55,7 @@ def test_valid_dimensions_have_variance_beyond_rounding():
     data = features(rank=6)
     data[:, 0] = 0
     data[:, 1] = 1e9 + 0.3
-    data[:, 2] = np.where(np.arange(len(data)) == 7, 1e-9, 0)  # fires once, and faintly
+    data[:, 2] = np.where(np.arange(len(data)) == 7, 1e-9, 0)  # a single small value
     source = statistics_of(data)
     assert source.valid_mask.tolist() == [False, False, True, True, True, True]
     assert source.valid_dimensions == 4
@@ -169,4 +169,4 @@ def test_an_adapter_rejects_statistics_of_constant_features(method, guards):
     constant = SourceStatistics.from_moments(moments, head="6", fingerprint=fingerprint(model))
     with pytest.raises(StatisticsError, match="source features do not vary"):
         regtta.Adapter(model, method, constant, guards=guards)
-    regtta.Adapter(model, regtta.BNAdapt(), constant)  # which needs none
+    regtta.Adapter(model, regtta.BNAdapt(), constant)  # which needs no variance

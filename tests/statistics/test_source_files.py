@@ -160,7 +160,7 @@ def test_a_file_with_invalid_metadata_is_rejected(tmp_path, header, words):
 
 
 def deep_features(dtype):
-    """Features as networks give them: rectified, some dead, one far off, on wildly different scales, fewer than D."""
+    """Return features like those of networks: rectified, some constant, very different scales, fewer samples than D."""
     values = torch.randn(200, 300, generator=torch.Generator().manual_seed(0)).relu()
     values *= torch.logspace(-6, 3, 300)
     values[:, ::7] = 0

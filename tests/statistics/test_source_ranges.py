@@ -55,7 +55,7 @@ def test_statistics_contain_the_ranges_of_the_source(tmp_path):
     values, vectors = values[order], vectors[:, order]
     kept = int((np.cumsum(values) / values.sum() < 0.99).sum()) + 1
     norms = ((centred @ vectors[:, :kept]) ** 2 / values[:kept]).sum(axis=1)
-    # The largest norm is looked for among the 64 samples furthest from the mean, not whitened.
+    # The largest norm is that of the 64 samples furthest from the mean before whitening.
     assert 0.5 * norms.max() < source.largest_feature_norm <= norms.max() * 1.001
     path = tmp_path / "source.safetensors"
     source.save(path)
