@@ -26,7 +26,7 @@ from torch import Tensor
 import regtta
 from regtta.guards import DEFAULT, SAFE, Guard, StationarityGuard
 from regtta.methods import Method
-from regtta.statistics import RecentMoments, Whitening, reweighting_needed
+from regtta.statistics import EwmaMoments, Whitening, min_reweighting_divergence
 from regtta_bench.data import Domain
 from regtta_bench.demo.demo_study import one_thread
 
@@ -76,12 +76,12 @@ def shift_size(source: SourceModel, stream: Domain) -> float:
     """The reweighting that would explain the first 256 samples."""
     head = dict(source.model.named_modules())[source.statistics.head]
     assert isinstance(head, torch.nn.Linear)
-    whitening = Whitening.of(source.statistics, head)
+    whitening = Whitening.from_statistics(source.statistics, head)
     adapter = regtta.Adapter(source.model, regtta.NoAdaptation(), source.statistics)
-    recent = RecentMoments(128)
+    recent = EwmaMoments(128)
     for batch in stream.inputs[:256].split(32):
-        recent.add(whitening(adapter.features(batch)))
-    return reweighting_needed(recent)
+        recent.update(whitening(adapter.features(batch)))
+    return min_reweighting_divergence(recent)
 
 
 def sources(count: int) -> Iterator[SourceModel]:

@@ -69,7 +69,7 @@ def test_the_users_model_is_untouched_by_everything(mode):
     model = small_models.mlp().train(mode)
     model[0].weight.requires_grad_(False)
     model[3].register_forward_hook(lambda *_: None)
-    before = small_models.frozen_view(model)
+    before = small_models.model_snapshot(model)
     adapter = make(model=model)
     list(adapter.run(shifted()))
     adapter.predict(small_models.table(4))
@@ -77,7 +77,7 @@ def test_the_users_model_is_untouched_by_everything(mode):
     adapter.reset()
     adapter.export()
     adapter.adapt(torch.full((3, 5), torch.nan))
-    small_models.assert_untouched(before, model)
+    small_models.assert_unchanged(before, model)
 
 
 def test_predictions_are_made_before_learning_and_predict_changes_nothing():

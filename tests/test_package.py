@@ -23,7 +23,7 @@ def fresh(code: str) -> str:
     [
         ("regtta.guards.Gate()", "Gate(level=0.001, tolerance=0.1, memory=128, least=32)"),
         ("regtta.methods.SSA is regtta.SSA", "True"),
-        ("regtta.persistence.export.save.__name__", "save"),
+        ("regtta.persistence.export.save_model.__name__", "save_model"),
         ("regtta.statistics.label_shift.__name__", "regtta.statistics.label_shift"),
         ("regtta.collect.__module__", "regtta.statistics.collection"),
         ("regtta.create_method.__module__", "regtta.methods.registry"),

@@ -33,17 +33,17 @@ from regtta.guards import DEFAULT, Guard
 from regtta.methods import Method, MethodContext
 from regtta.models import (
     BufferSlots,
+    extract_inputs,
     find_head,
     fingerprint,
     head_module,
-    inputs_of,
     model_device,
     private_copy,
-    refresh,
+    recompute_weights,
     run_model,
 )
-from regtta.options import instances_of, replace
-from regtta.persistence import Provenance, described, described_by_0_1_0, require_flag, require_mapping
+from regtta.options import check_instances, replace
+from regtta.persistence import Provenance, require_bool, require_mapping, to_dict, to_dict_v0_1_0
 from regtta.statistics import SourceStatistics
 from regtta.types import Step
 
@@ -108,7 +108,7 @@ class Adapter:
         check_arguments(method=method, source=source, inputs=inputs, execution=execution, allow_mismatch=allow_mismatch)
         self.method = replace(method, overrides)
         self.source = source
-        self.guards = instances_of(Guard, "guards", guards, "regtta.SAFE, (regtta.guards.Gate(),), or () for none")
+        self.guards = check_instances(Guard, "guards", guards, "regtta.SAFE, (regtta.guards.Gate(),), or () for none")
         self._lock = SharedLock()
         self._inputs_key = inputs
         self._model = laid_out(private_copy(model).eval(), execution)
@@ -170,7 +170,7 @@ class Adapter:
             try:
                 return run_model(self._model, inputs)
             finally:
-                self._slots.put_back()
+                self._slots.restore()
 
     @property
     def head(self) -> str | None:
@@ -186,7 +186,7 @@ class Adapter:
         with torch.no_grad():
             for name, parameter in head.named_parameters():
                 parameter.copy_(learner.parts.origin[f"{self.head}.{name}"])
-        refresh(head)
+        recompute_weights(head)
         return head
 
     def features(self, x: object) -> Tensor:
@@ -240,7 +240,7 @@ class Adapter:
             return Provenance(
                 source=self._fingerprint,
                 adapted=fingerprint(self._model),
-                method=described(self.method),
+                method=to_dict(self.method),
                 head=self.head,
                 samples_behind_statistics=None if self.source is None else self.source.count,
                 batches=stream.batches,
@@ -263,8 +263,8 @@ class Adapter:
             stream, own = self._started, self._identity()
             moving = stream.learner.parts.tensors().keys()
             state = with_later_guards(require_mapping("", state), self.guards)
-            check_state(state, own, moving, formerly=self._identity(described_by_0_1_0))
-            frozen = require_flag("frozen", state.get("frozen"))
+            check_state(state, own, moving, formerly=self._identity(to_dict_v0_1_0))
+            frozen = require_bool("frozen", state.get("frozen"))
             stream.load_state_dict({key: value for key, value in state.items() if key not in {*own, "frozen"}})
             self._frozen = frozen
 
@@ -273,7 +273,7 @@ class Adapter:
     def _found_head(self, inputs: Tensor) -> str:
         """The head that the first process with samples finds."""
         found = self._processes.first(find_head(self._model, inputs) if len(inputs) else None)
-        self._slots.put_back()
+        self._slots.restore()
         if found is None:
             raise MismatchError("The first batch has no samples to find the head by. Pass head=<name>.")
         return found
@@ -306,12 +306,12 @@ class Adapter:
 
     # --- what comes in, and what it belongs to ---------------------------------------------------
 
-    def _identity(self, describe: Callable[[object], dict[str, object]] = described) -> dict[str, Any]:
+    def _identity(self, describe: Callable[[object], dict[str, object]] = to_dict) -> dict[str, Any]:
         """What a state must be of to fit this adapter."""
         guards = [describe(guard) for guard in self.guards]
         return {"method": describe(self.method), "guards": guards, "model": self._fingerprint}
 
     def _on_device(self, x: object) -> Tensor:
-        inputs = inputs_of(x, None if isinstance(x, Tensor) else self._inputs_key)
+        inputs = extract_inputs(x, None if isinstance(x, Tensor) else self._inputs_key)
         inputs = inputs.to(self._device)
         return inputs.clone() if inputs.is_inference() else inputs

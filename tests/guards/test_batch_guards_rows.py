@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 import regtta
-from engine.test_learner import assert_same
 from helpers import regressor, small_models
+from helpers.states import assert_same
 from regtta.guards import DEFAULT, SAFE, Exclusion, FiniteInputs, Guard, GuardContext, IncomingBatch, OutlierRows
 from regtta.models.features import Forward
 
@@ -24,12 +24,14 @@ METHODS = [
 
 
 def adapter_of(method=METHODS[0], guards=DEFAULT, **options):
-    model, source = regressor.trained()
+    model, source = regressor.model_and_statistics()
     return regtta.Adapter(model, method, source, guards=guards, **options)
 
 
 def stream(batches=24, size=32, seed=1, shift=2.0, **options):
-    return regressor.draw(batches * size, torch.Generator().manual_seed(seed), shift=shift, **options).split(size)
+    return regressor.sample_inputs(batches * size, torch.Generator().manual_seed(seed), shift=shift, **options).split(
+        size
+    )
 
 
 def spoiled(batch, rows, value):
@@ -155,12 +157,12 @@ def test_more_than_a_quarter_of_a_batch_is_a_shift():
 
 
 def test_the_limit_depends_on_the_range_of_the_source():
-    model, _ = regressor.trained()
+    model, _ = regressor.model_and_statistics()
     generator = torch.Generator().manual_seed(0)
-    tame = regressor.draw(2000, generator)
+    tame = regressor.sample_inputs(2000, generator)
     wild = tame.clone()
     wild[::100] *= 500  # such samples occur in the source
-    batch = regressor.draw(64, generator)
+    batch = regressor.sample_inputs(64, generator)
     batch[5] = torch.tensor([300.0, -300.0, 300.0, 300.0])
     for data, expected in ((tame, (5,)), (wild, ())):
         source = regtta.collect(model, data.split(200))
@@ -168,7 +170,7 @@ def test_the_limit_depends_on_the_range_of_the_source():
 
 
 def test_outliers_in_the_features_only():
-    model, source = regressor.trained()
+    model, source = regressor.model_and_statistics()
     whitened = source.whitened_norms(regtta.Adapter(model, METHODS[0], source).features(stream(1, 64)[0]))
     assert source.largest_feature_norm > float(whitened.median())
     batch = stream(1, 64, shift=0.0)[0].clone()
@@ -196,7 +198,7 @@ def test_images_with_a_sentinel_value_are_excluded():
 
 
 def test_labels_of_excluded_samples_are_excluded(caplog):
-    model, _ = regressor.trained()
+    model, _ = regressor.model_and_statistics()
     caplog.set_level(logging.ERROR)
     with_bad, without_bad = (regtta.Adapter(model, regtta.Oracle(), head="6") for _ in range(2))
     batch = stream(1)[0]
@@ -226,7 +228,7 @@ def test_a_user_defined_guard_may_exclude_samples():
 
 def test_cached_forward_passes_are_reused_after_an_exclusion():
     calls = []
-    model, source = regressor.trained()
+    model, source = regressor.model_and_statistics()
     counted = nn.Sequential(*model)
     counted[0].register_forward_hook(lambda *_: calls.append(1))
     adapter = regtta.Adapter(counted, METHODS[0], source, guards=SAFE, allow_mismatch=True)
@@ -245,7 +247,7 @@ def _no_pass(*_):
 
 
 def test_samples_whose_features_overflow_are_outliers():
-    model, source = regressor.trained()
+    model, source = regressor.model_and_statistics()
     batch = stream(1, 32)[0]
     features = regtta.Adapter(model, METHODS[0], source).features(batch)
     features[4] = torch.inf

@@ -12,12 +12,12 @@ QUICK = regtta.SSA(k=8, lr=1e-2)
 
 
 def gated(method=QUICK, **options):
-    model, source = regressor.trained()
+    model, source = regressor.model_and_statistics()
     return regtta.Adapter(model, method, source, guards=[Gate(**options)])
 
 
 def stream(batches, size=32, seed=1, **options):
-    return regressor.draw(batches * size, torch.Generator().manual_seed(seed), **options).split(size)
+    return regressor.sample_inputs(batches * size, torch.Generator().manual_seed(seed), **options).split(size)
 
 
 def verdicts(adapter, batches):
@@ -26,7 +26,7 @@ def verdicts(adapter, batches):
 
 def equals_source(adapter):
     """Return True if the model equals the source model exactly."""
-    source, now = regressor.trained()[0].state_dict(), adapter.export().state_dict()
+    source, now = regressor.model_and_statistics()[0].state_dict(), adapter.export().state_dict()
     return all(torch.equal(source[name], now[name]) for name in source)
 
 
@@ -36,13 +36,13 @@ def equals_source(adapter):
 def test_nothing_is_learned_without_a_shift(method, size, batches):
     """At least 99 % of batches make no update, and R² falls by no more than 0.005."""
     adapter, updates, predictions = gated(method), 0, []
-    inputs = regressor.draw(size * batches, torch.Generator().manual_seed(7))
+    inputs = regressor.sample_inputs(size * batches, torch.Generator().manual_seed(7))
     for x in inputs.split(size):
         step = adapter.adapt(x)
         updates += step.diagnostics.verdict.learned
         predictions.append(step.predictions)
     with torch.no_grad():
-        before = regressor.trained()[0](inputs)
+        before = regressor.model_and_statistics()[0](inputs)
     targets = regressor.labels(inputs)
     assert updates <= 0.01 * batches
     assert regressor.r_squared(torch.cat(predictions), targets) >= regressor.r_squared(before, targets) - 0.005
@@ -70,7 +70,7 @@ def test_learning_stops_when_aligned_and_the_model_is_rolled_back_after_the_shif
     assert equals_source(adapter)
     x = stream(1, seed=9)[0]
     with torch.no_grad():
-        assert torch.equal(adapter.adapt(x).predictions, regressor.trained()[0](x))
+        assert torch.equal(adapter.adapt(x).predictions, regressor.model_and_statistics()[0](x))
 
 
 def test_the_batch_that_ends_a_shift_is_predicted_by_the_source_model():
@@ -82,7 +82,7 @@ def test_the_batch_that_ends_a_shift_is_predicted_by_the_source_model():
             break
     assert step.diagnostics.displacement == 0
     with torch.no_grad():
-        assert torch.equal(step.predictions, regressor.trained()[0](x))
+        assert torch.equal(step.predictions, regressor.model_and_statistics()[0](x))
 
 
 def count_passes(adapter, x):
@@ -144,7 +144,7 @@ def test_invalid_options(options):
 
 
 def test_missing_source_statistics():
-    model, _ = regressor.trained()
+    model, _ = regressor.model_and_statistics()
     with pytest.raises(StatisticsError, match="guards Gate need source statistics"):
         regtta.Adapter(model, regtta.BNAdapt(), guards=[Gate()])
     with pytest.raises(StatisticsError, match="The guard Gate compares features"):
@@ -152,7 +152,7 @@ def test_missing_source_statistics():
 
 
 def test_a_rejection_rolls_back_only_an_adapted_model():
-    model, source = regressor.trained()
+    model, source = regressor.model_and_statistics()
     state = Gate(least=8).start(GuardContext(2, source, model[6]))
     forward, x = FeatureModel(model, "6"), stream(1)[0]
     with torch.no_grad():

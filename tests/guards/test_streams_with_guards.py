@@ -5,8 +5,8 @@ import torch
 from torch import nn
 
 import regtta
-from engine.test_learner import assert_same
 from helpers import regressor, small_models
+from helpers.states import assert_same
 from regtta.guards import (
     DEFAULT,
     SAFE,
@@ -24,13 +24,13 @@ METHOD = regtta.SSA(k=8, lr=1e-2)
 
 
 def adapter_of(method=METHOD, guards=SAFE, **options):
-    model, source = regressor.trained()
+    model, source = regressor.model_and_statistics()
     return regtta.Adapter(model, method, source, guards=guards, **options)
 
 
 def stream(batches=24, size=32, seed=1, **options):
     options = {"shift": 2.0} | options
-    return regressor.draw(batches * size, torch.Generator().manual_seed(seed), **options).split(size)
+    return regressor.sample_inputs(batches * size, torch.Generator().manual_seed(seed), **options).split(size)
 
 
 def eventful():
@@ -256,7 +256,7 @@ def test_a_health_check_marks_a_model_that_improves():
 
 def test_a_diverging_model_is_rolled_back():
     """The learning rate is far too large, so the outputs diverge."""
-    model, source = regressor.trained()
+    model, source = regressor.model_and_statistics()
     guards = (Gate(), OutputRange(), HealthCheck(every=2))
     adapter = regtta.Adapter(model, regtta.SSA(k=8, lr=3.0), source, guards=guards)
     verdicts = [step.diagnostics.verdict for step in adapter.run(stream(40))]
@@ -304,7 +304,7 @@ class Counting(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.net = regressor.trained()[0]
+        self.net = regressor.model_and_statistics()[0]
         self.register_buffer("calls", torch.zeros(()))
 
     def forward(self, x):
@@ -314,7 +314,7 @@ class Counting(nn.Module):
 
 def test_buffers_that_change_in_eval_mode_are_reset():
     model = Counting()
-    source = regtta.collect(model, regressor.draw(500, torch.Generator().manual_seed(0)).split(50))
+    source = regtta.collect(model, regressor.sample_inputs(500, torch.Generator().manual_seed(0)).split(50))
     adapter = regtta.Adapter(model, METHOD, source, guards=(Gate(),), allow_mismatch=True)
     began = adapter.export().calls.clone()
     list(adapter.run(stream(6)))

@@ -16,7 +16,7 @@ def guard_context(deviations=(2.0, 1.0, 0.01), weight=((1.0, 0.0, 0.0),), mean=(
     """Return the context of a source of three uncorrelated features; the output is the first of them."""
     points = torch.tensor(list(itertools.product((-1.0, 1.0), repeat=3)), dtype=torch.float64)
     points = points * torch.tensor(deviations) * (7 / 8) ** 0.5 + torch.tensor(mean)
-    source = SourceStatistics.from_moments(Moments.of(points), head="", fingerprint="")
+    source = SourceStatistics.from_moments(Moments.from_features(points), head="", fingerprint="")
     head = nn.Linear(3, len(weight)).double()
     with torch.no_grad():
         head.weight.copy_(torch.tensor(weight))

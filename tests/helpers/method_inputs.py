@@ -20,7 +20,7 @@ def head_of(*rows):
 
 
 def source_of(points, extras=None):
-    moments = Moments.of(torch.as_tensor(points, dtype=torch.float64))
+    moments = Moments.from_features(torch.as_tensor(points, dtype=torch.float64))
     return SourceStatistics.from_moments(moments, head="", fingerprint="", extras=extras)
 
 

@@ -88,13 +88,13 @@ def test_unsupported_models_raise(name, kind, outputs):
 def test_the_users_model_is_not_changed(name, kind, outputs):
     case = Case(name, kind, outputs)
     case.model.train()
-    before = small_models.frozen_view(case.model)
+    before = small_models.model_snapshot(case.model)
     adapter = case.adapter()
     case.steps(adapter, case.stream())
     adapter.predict(case.stream()[0])
     adapter.reset()
     adapter.export()
-    small_models.assert_untouched(before, case.model)
+    small_models.assert_unchanged(before, case.model)
 
 
 @every_case

@@ -27,7 +27,7 @@ def head_of(outputs, seed=3):
 
 
 def rule_of(head, z, **options):
-    source = SourceStatistics.from_moments(Moments.of(z), head="", fingerprint="")
+    source = SourceStatistics.from_moments(Moments.from_features(z), head="", fingerprint="")
     return regtta.SSA(free_output=True, **({"k": "auto"} | options)).start(context_of(head, source))
 
 
@@ -68,7 +68,7 @@ def test_only_shifts_off_the_regression_line_of_the_outputs_are_penalised(output
         (gradient,) = torch.autograd.grad(loss, moved)
         assert gradient.abs().max() < 1e-9
         plain = regtta.SSA(k="auto").start(
-            context_of(head, SourceStatistics.from_moments(Moments.of(z), head="", fingerprint=""))
+            context_of(head, SourceStatistics.from_moments(Moments.from_features(z), head="", fingerprint=""))
         )
         assert plain.update(batch_of(moved)).item() > 0.1
     # A shift that changes no output.

@@ -14,8 +14,8 @@ from regtta.engine.callbacks import StepView
 from regtta.models.features import Forward
 from regtta.monitoring import FeatureShift
 from regtta.monitoring.estimator import SignalEstimator
-from regtta.statistics.moments import RecentMoments
-from regtta.statistics.shift_tests import shift_test, steadiness
+from regtta.statistics.moments import EwmaMoments
+from regtta.statistics.shift_tests import shift_test, stationarity_statistic
 from regtta.types import Diagnostics, Step, Verdict
 
 MEMORY = 100
@@ -114,15 +114,15 @@ def test_evidence_agrees_with_numpy(setting, scale):
 
 def test_beyond_chance_and_steadiness_are_the_ratios_of_the_tests(setting):
     model, statistics, _ = setting
-    estimator, recent, outputs = estimator_of(setting), RecentMoments(MEMORY), []
+    estimator, recent, outputs = estimator_of(setting), EwmaMoments(MEMORY), []
     for at_source, _ in passes(setting):
         estimator.update(step_view(at_source))
-        recent.add(estimator.whitening(at_source.features))
+        recent.update(estimator.whitening(at_source.features))
         outputs.append(model[6](at_source.features).detach())
     test = shift_test(recent, source_count=statistics.count, level=1e-3, tolerance=0.1)
     assert estimator.evidence().beyond_chance == max(test.mean, test.spread)
     last = torch.cat(outputs)[-MEMORY:]
-    assert estimator.evidence().steadiness == steadiness(last, 32, 1e-3)
+    assert estimator.evidence().steadiness == stationarity_statistic(last, 32, 1e-3)
     # Variances are summed over outputs; the degrees of freedom follow from their covariance within blocks.
     blocks = small_models.numpy64(last[-96:]).reshape(3, 32, 2)
     within = np.mean([np.cov(block.T) for block in blocks], axis=0)
@@ -221,8 +221,8 @@ def test_feature_shift_in_closed_form():
 
 
 def test_features_that_overflow_float64_are_a_shift():
-    recent = RecentMoments(MEMORY)
-    recent.add(torch.randn(50, 3, generator=torch.Generator().manual_seed(0)).double() * 1e80)
+    recent = EwmaMoments(MEMORY)
+    recent.update(torch.randn(50, 3, generator=torch.Generator().manual_seed(0)).double() * 1e80)
     test = shift_test(recent, source_count=1000, level=1e-3, tolerance=0.1)
     assert test.shifted
     assert test.mean == math.inf

@@ -11,7 +11,7 @@ import regtta
 from regtta.guards import Guard
 from regtta.methods import Method, Sum
 from regtta.monitoring import Alarm, NonstationarityAlarm, RejectionAlarm, ShiftAlarm
-from regtta.persistence import described, described_by_0_1_0, serialized_name
+from regtta.persistence import serialized_name, to_dict_v0_1_0
 
 # Written into checkpoints, run stores and reports. Never change a value; a renamed class changes its key alone.
 METHOD_NAMES = {
@@ -74,8 +74,8 @@ def instance_of(cls: type) -> object:
 @pytest.mark.parametrize("base", BASES)
 def test_every_class_of_the_library_is_described_by_its_first_name(base):
     found = {name: instance_of(cls) for name, cls in library_classes(base).items()}
-    assert {name: described(options)["type"] for name, options in found.items()} == BASES[base]
-    assert {name: described_by_0_1_0(options)["type"] for name, options in found.items()} == BASES[base]
+    assert {name: to_dict(options)["type"] for name, options in found.items()} == BASES[base]
+    assert {name: to_dict_v0_1_0(options)["type"] for name, options in found.items()} == BASES[base]
 
 
 @pytest.mark.parametrize("base", BASES)
@@ -94,7 +94,7 @@ def test_a_subclass_does_not_inherit_the_serialized_name():
         share: float = 0.25
 
     assert serialized_name(RejectionAlarm) == "RefusedAlarm"
-    assert described(Mine()) == {"type": "Mine", "share": 0.25, "batches": 32}
+    assert to_dict(Mine()) == {"type": "Mine", "share": 0.25, "batches": 32}
     assert Mine().name == "Mine"
 
 
@@ -106,7 +106,7 @@ def test_renamed_classes_inside_options():
 
         serialized_name: ClassVar[str] = "FormerOptions"
 
-    assert described(Options()) == {
+    assert to_dict(Options()) == {
         "type": "FormerOptions",
         "cls": "UnsteadyAlarm",
         "others": [{"type": "UnsteadyAlarm", "batches": 4}, "ShiftAlarm"],

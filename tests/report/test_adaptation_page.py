@@ -42,7 +42,9 @@ def record_of(model, method, source, inputs, labels=None, *, name="run.json", si
         "learned": len(steps) - len(refused),
         "refused": {reason: refused.count(reason) for reason in refused},
         "unscored": 0,
-        "scores": None if labels is None else {"before": before.compute().plain(), "after": after.compute().plain()},
+        "scores": None
+        if labels is None
+        else {"before": before.compute().to_dict(), "after": after.compute().to_dict()},
     }
     return json.loads(json.dumps(recorder.record(about, online=about["protocol"] == "online"), allow_nan=False))
 

@@ -133,7 +133,7 @@ def _about(options: AdaptOptions, report: AdaptReport) -> dict[str, object]:
         "unscored": report.unscored,
         "scores": None
         if report.scores is None
-        else dict(zip(("before", "after"), (scores.plain() for scores in report.scores), strict=True)),
+        else dict(zip(("before", "after"), (scores.to_dict() for scores in report.scores), strict=True)),
     }
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import get_args, get_origin
 
 from regtta.methods import METHODS, Method, create_method, method_options
-from regtta.options import check_choice, describe, field_types
+from regtta.options import check_choice, describe_type, field_types
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class MethodReport:
     paper: str
     options: tuple[OptionReport, ...]
 
-    def plain(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, object]:
         """Return JSON-compatible values."""
         return dataclasses.asdict(self)
 
@@ -122,8 +122,8 @@ def _typed_by_hand(kind: object) -> str:
     """Return the type of an option without alternatives that cannot be typed, such as callables."""
     alternatives = [part for part in get_args(kind) if get_origin(part) is not Callable]
     if get_origin(kind) is None or len(alternatives) == len(get_args(kind)):
-        return describe(kind)
-    return " | ".join(describe(part) for part in alternatives)
+        return describe_type(kind)
+    return " | ".join(describe_type(part) for part in alternatives)
 
 
 def _plain(text: str) -> str:

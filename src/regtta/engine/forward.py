@@ -16,11 +16,11 @@ from regtta.models import (
     FeatureModel,
     Forward,
     RunForward,
-    batch_norms,
+    batch_norm_layers,
     call_model,
+    forward_without_features,
+    has_constant_updates,
     model_device,
-    steady,
-    without_features,
 )
 
 # How far two ways of running a model in one precision may be apart, relative to the largest number of a result.
@@ -41,7 +41,7 @@ def settled(execution: Execution, model: nn.Module, mode: BatchNormMode, process
     why = ""
     if _has_hooks(model):
         why = "the model has hooks, which would not be called"
-    elif not steady(batch_norms(model), mode):
+    elif not has_constant_updates(batch_norm_layers(model), mode):
         why = f"BatchNorm's statistics ({mode}) are weighted anew at every step"
     elif processes.size > 1:
         why = "several processes work together, and what they exchange is not part of a graph"
@@ -70,7 +70,7 @@ class Runners:
 def runners(model: nn.Module, head: str | None, execution: Execution) -> Runners:
     """What runs ``model`` and sees its features at ``head``, as the execution says."""
     exact = execution.precision == "bfloat16"
-    plain = without_features(model) if head is None else FeatureModel(model, head, exact_head=exact)
+    plain = forward_without_features(model) if head is None else FeatureModel(model, head, exact_head=exact)
     usual = plain if execution == PLAIN else _Executed(model, plain, execution)
     return Runners(usual, _Executed(model, plain, replace(execution, compile=False)) if execution.compile else usual)
 
@@ -101,7 +101,7 @@ class _Executed:
         if self._compiled is None or self._seen[kind] < FIRST or not isinstance(self._plain, FeatureModel):
             return self._plain(inputs)
         try:
-            return self._plain.by(self._compiled, inputs)
+            return self._plain.run_with(self._compiled, inputs)
         except Exception as error:  # compilers fail in ways of their own
             forward = self._plain(inputs)  # what is wrong with the model or the batch itself is raised here
             self._compiled = None
@@ -163,7 +163,7 @@ class Passes:
                 try:
                     return _both(forward(inputs, tensors))
                 finally:
-                    slots.put_back()
+                    slots.restore()
 
             return run
 

@@ -20,7 +20,7 @@ from regtta.errors import OptionError
 from regtta.execution import ALONE, PLAIN, Execution, Processes, Replay, Shares, bare_step
 from regtta.guards import MarkGood, Rollback, Ruling, StepStats
 from regtta.methods import Batch, Buffered, Method, MethodContext, NewHead, Rule, Skip, Update
-from regtta.models import BatchNormSwitch, BufferSlots, Forward, assign, batch_norms
+from regtta.models import BatchNormSwitch, BufferSlots, Forward, assign_tensor, batch_norm_layers
 
 logger = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ class Learner:
         self.context = context
         self._processes = processes
         self._schedule = schedule = method.schedule
-        self.batch_norm = BatchNormSwitch(batch_norms(context.model), schedule.batch_norm, schedule.prior)
+        self.batch_norm = BatchNormSwitch(batch_norm_layers(context.model), schedule.batch_norm, schedule.prior)
         self.rule: Rule = method.start(context)
         self._rule_at_first = copy.deepcopy(self.rule.state_dict())
         self._replay = self._replayed(execution) if execution.capture else None
@@ -220,7 +220,7 @@ class Learner:
         try:
             with torch.set_grad_enabled(bool(self.parts.trainable)):
                 local = run(dealt.inputs)
-                self._slots.take_over()
+                self._slots.restore_with_values()
                 seen = Forward(processes.gather(local.features, counts), processes.gather(local.outputs, counts))
                 targets = None if dealt.targets is None else processes.gather(dealt.targets, counts)
                 batch = Batch(
@@ -234,7 +234,7 @@ class Learner:
                 )
                 return seen, self.rule.update(batch)
         finally:
-            self._slots.put_back()  # what further passes on the batch assigned
+            self._slots.restore()  # what further passes on the batch assigned
             self.batch_norm.predicting()
 
     def _carry_out(self, update: Update) -> list[Tensor]:
@@ -285,9 +285,9 @@ class Learner:
                 "replaced at a step could not be put back. Leave the optimizer out of the schedule."
             )
         head = self.context.require_head()
-        assign(head, "weight", new.weight)
+        assign_tensor(head, "weight", new.weight)
         if new.bias is not None and head.bias is not None:
-            assign(head, "bias", new.bias)
+            assign_tensor(head, "bias", new.bias)
 
     def _new_optimizer(self) -> torch.optim.Optimizer | None:
         schedule = self._schedule

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from regtta.execution import Flat, bound_in_place, lay_together
-from regtta.models import Snapshot, Trainable, freeze_all_but, refresh, trainable_parameters
+from regtta.models import Snapshot, Trainable, freeze_all_but, recompute_weights, trainable_parameters
 
 _TINY = torch.finfo(torch.float32).tiny
 _IMMUTABLE = (bool, int, float, str, type(None))
@@ -88,7 +88,7 @@ class MovingParts:
     def _refresh_head(self) -> None:
         # A weight that is computed from these tensors may be read before the next pass computes it again.
         if self._head is not None and self._head._forward_pre_hooks:
-            refresh(self._head)
+            recompute_weights(self._head)
 
     def largest(self) -> Tensor:
         """The largest magnitude of all that is a floating-point number, a scalar: finite if all of them are."""

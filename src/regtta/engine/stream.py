@@ -16,7 +16,7 @@ from regtta.errors import RegttaError, StateError
 from regtta.execution import Processes
 from regtta.guards import Guard, GuardChain, GuardContext, IncomingBatch, MarkGood, Rollback, Screened, StepStats
 from regtta.models import Forward
-from regtta.persistence import invalid, require_count, require_flag, require_mapping, require_text, utc_now
+from regtta.persistence import require_bool, require_count, require_mapping, require_str, state_error, utc_now
 from regtta.types import Diagnostics, Step, Verdict
 
 
@@ -124,12 +124,12 @@ class Stream:
         """Return a state that can be loaded, its learners' in the format of now; nothing changes."""
         keys = ("index", "learned", "begun", "moved", "learner", "watches", "good")
         found = dict(require_mapping("", state, keys))
-        require_count("learned", found["learned"], most=require_count("index", found["index"]))
-        require_flag("moved", found["moved"])
+        require_count("learned", found["learned"], maximum=require_count("index", found["index"]))
+        require_bool("moved", found["moved"])
         try:
-            datetime.fromisoformat(require_text("begun", found["begun"]))
+            datetime.fromisoformat(require_str("begun", found["begun"]))
         except ValueError as error:
-            raise invalid("begun", "a time", found["begun"]) from error
+            raise state_error("begun", "a time", found["begun"]) from error
         self._guard_chain.validate_state(found["watches"], "watches")
         found["learner"] = self.learner.validated_state(found["learner"], "learner")
         if require_mapping("good", found["good"]):

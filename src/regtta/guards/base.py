@@ -20,7 +20,7 @@ from regtta.errors import StatisticsError
 from regtta.execution import ALONE, Processes
 from regtta.models import Forward
 from regtta.persistence import require_mapping
-from regtta.statistics import Columns, SourceStatistics, Whitening, as_columns, column_values
+from regtta.statistics import ColumnArray, SourceStatistics, Whitening, column_values, to_column_array
 
 RunPass = Callable[[Tensor, Sequence[int]], Forward]
 
@@ -67,9 +67,9 @@ class IncomingBatch:
         """
         return self._peaks_and_variation[0]
 
-    def columns(self) -> Columns:
+    def columns(self) -> ColumnArray:
         """Return the samples of all processes as columns ``(C, B)``."""
-        return as_columns(self._values)
+        return to_column_array(self._values)
 
     @cached_property
     def not_finite(self) -> Tensor | None:
@@ -247,7 +247,7 @@ class GuardContext:
 
     @cached_property
     def _whitening(self) -> Whitening:
-        return Whitening.of(*self.require("of the stream"))
+        return Whitening.from_statistics(*self.require("of the stream"))
 
 
 class GuardState:

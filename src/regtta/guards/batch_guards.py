@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from regtta.guards.base import Exclusion, Guard, GuardContext, GuardState, IncomingBatch
-from regtta.options import check_bool, check_count, check_not_negative, check_positive, check_share
-from regtta.statistics import LEAST_ROWS, SourceStatistics, Whitening, deviations, is_table
+from regtta.options import check_bool, check_fraction, check_non_negative, check_positive, check_positive_int
+from regtta.statistics import MIN_ROWS, SourceStatistics, Whitening, deviations, is_table
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class MinBatchSize(Guard):
     def __post_init__(self) -> None:
         """Validate fields."""
         if self.least is not None:
-            check_count("least", self.least)
+            check_positive_int("least", self.least)
 
     def start(self, context: GuardContext) -> GuardState:
         """Return the guard with the smallest batch size of the method, which is 1 if the method keeps a window."""
@@ -123,8 +123,8 @@ class OutlierRows(Guard):
     def __post_init__(self) -> None:
         """Validate fields."""
         check_positive("factor", self.factor)
-        check_not_negative("least", self.least)
-        check_share("most", self.most)
+        check_non_negative("least", self.least)
+        check_fraction("most", self.most)
         check_bool("features", self.features)
 
     def start(self, context: GuardContext) -> GuardState:
@@ -149,7 +149,7 @@ class _OutlierScreen(GuardState):
 
     def exclude_rows(self, batch: IncomingBatch) -> Exclusion | None:
         """Return the samples whose inputs or features are outliers."""
-        if batch.size < LEAST_ROWS:
+        if batch.size < MIN_ROWS:
             return None
         rows = self._by_inputs(batch)
         if self.whitening is not None:

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from regtta.guards.base import Guard, GuardContext, GuardState, Rollback, StepStats
-from regtta.options import check_count, check_positive
+from regtta.options import check_positive, check_positive_int
 from regtta.persistence import require_count, require_mapping, require_tensor
-from regtta.statistics import SHARE, SourceStatistics
+from regtta.statistics import EXPLAINED_VARIANCE, SourceStatistics
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class SubspaceEnergy(Guard):
     def __post_init__(self) -> None:
         """Validate fields."""
         check_positive("factor", self.factor)
-        check_count("first", self.first)
+        check_positive_int("first", self.first)
 
     def start(self, context: GuardContext) -> GuardState:
         """Return an empty state."""
@@ -63,7 +63,7 @@ class OutputRange(Guard):
         """Validate fields."""
         check_positive("distance", self.distance)
         check_positive("ratio", self.ratio)
-        check_count("first", self.first)
+        check_positive_int("first", self.first)
 
     def start(self, context: GuardContext) -> GuardState:
         """Return an empty state."""
@@ -109,7 +109,7 @@ class _FirstSteps(GuardState):
 
     def validate_state(self, state: object, path: str) -> None:
         found = require_mapping(path, state, ("steps", "began"))
-        if require_count(f"{path}/steps", found["steps"], most=self.first):
+        if require_count(f"{path}/steps", found["steps"], maximum=self.first):
             require_tensor(f"{path}/began", found["began"], self.shape, torch.float64)
         else:
             require_tensor(f"{path}/began", found["began"], (0,), torch.float32)
@@ -123,10 +123,10 @@ class _EnergyState(_FirstSteps):
     def __init__(self, guard: SubspaceEnergy, source: SourceStatistics, head: nn.Linear) -> None:
         super().__init__(guard.first)
         self.factor = guard.factor
-        subspace = source.leading()
+        subspace = source.leading_subspace()
         self.mean, self.basis = (values.to(head.weight.device) for values in (subspace.mean, subspace.basis))
         total = float(source.variances.sum())
-        self.usual = max(total - float(subspace.variances.sum()), total * (1 - SHARE))
+        self.usual = max(total - float(subspace.variances.sum()), total * (1 - EXPLAINED_VARIANCE))
 
     @property
     def shape(self) -> tuple[int, ...]:

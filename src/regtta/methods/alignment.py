@@ -12,8 +12,8 @@ from regtta.errors import OptionError
 from regtta.methods.base import GradientMethod, MethodContext
 from regtta.methods.losses import METRICS, Metric, alignment_loss, moments_with_memory
 from regtta.methods.rules import Batch, Buffered, Rule
-from regtta.options import check_bool, check_choice, check_whole
-from regtta.persistence import invalid, require_mapping, require_tensor
+from regtta.options import check_bool, check_choice, check_non_negative_int
+from regtta.persistence import require_mapping, require_tensor, state_error
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class AlignmentMethod(GradientMethod):
         check_choice("metric", self.metric, METRICS.keys())
         for name in ("weighting", "unbiased", "clip"):
             check_bool(name, getattr(self, name))
-        check_whole("window", self.window)
+        check_non_negative_int("window", self.window)
         if self.window == 1:
             raise OptionError("Expected window to be 0 (disabled) or at least 2, found 1: one sample has no variance.")
 
@@ -129,7 +129,7 @@ class AlignmentRule(Rule):
         if found:
             past = require_tensor(f"{path}/past", found["past"], (None, len(self.mean)), self.mean.dtype)
             if len(past) > self.method.window:
-                raise invalid(f"{path}/past", f"at most {self.method.window} samples", past)
+                raise state_error(f"{path}/past", f"at most {self.method.window} samples", past)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the window from :meth:`state_dict`."""

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from regtta.errors import HeadError, StatisticsError
 from regtta.methods.rules import Rule
 from regtta.models import BATCH_NORM_MODES, TRAINABLE, BatchNormMode, Trainable
-from regtta.options import check_choice, check_count, check_positive
-from regtta.statistics import Gatherer, SourceStatistics
+from regtta.options import check_choice, check_positive, check_positive_int
+from regtta.statistics import SourceStatistics, StatisticsCollector
 
 OptimizerFactory = Callable[..., torch.optim.Optimizer]
 OptimizerName = Literal["adam", "adamw", "sgd", "rmsprop"]
@@ -140,8 +140,8 @@ class Method(ABC):
     def start(self, context: MethodContext) -> Rule:
         """Return the rule of a new stream."""
 
-    def gatherers(self) -> Mapping[str, Gatherer]:
-        """Return the gatherers of source statistics beyond the moments, by method name; empty by default."""
+    def statistics_collectors(self) -> Mapping[str, StatisticsCollector]:
+        """Return the collectors of source statistics beyond the moments, by method name; empty by default."""
         return {}
 
 
@@ -174,8 +174,8 @@ class GradientMethod(Method):
     def __post_init__(self) -> None:
         """Validate fields."""
         check_positive("lr", self.lr)
-        check_count("steps", self.steps)
-        check_count("prior", self.prior)
+        check_positive_int("steps", self.steps)
+        check_positive_int("prior", self.prior)
         check_choice("batch_norm", self.batch_norm, BATCH_NORM_MODES)
         check_choice("trainable", self.trainable, TRAINABLE)
         if not callable(self.optimizer):

@@ -10,8 +10,8 @@ from typing import ClassVar, Literal
 from regtta.errors import ModelError
 from regtta.methods.base import Method, MethodContext, Schedule
 from regtta.methods.rules import Batch, Rule
-from regtta.models import batch_norms
-from regtta.options import check_choice, check_count
+from regtta.models import batch_norm_layers
+from regtta.options import check_choice, check_positive_int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ class BNAdapt(Method):
     def __post_init__(self) -> None:
         """Validate fields."""
         check_choice("batch_norm", self.batch_norm, ("batch", "debiased", "blended"))
-        check_count("prior", self.prior)
+        check_positive_int("prior", self.prior)
 
     @property
     def schedule(self) -> Schedule:
@@ -48,7 +48,7 @@ class BNAdapt(Method):
 
     def start(self, context: MethodContext) -> Rule:
         """Return a rule without updates of its own, or raise ModelError if there are no running statistics."""
-        if not any(layer.track_running_stats for layer in batch_norms(context.model)):
+        if not any(layer.track_running_stats for layer in batch_norm_layers(context.model)):
             raise ModelError(
                 f"{type(context.model).__name__} has no BatchNorm layer with running statistics, which are all that "
                 "bn_adapt updates. Use another method, such as ssa."

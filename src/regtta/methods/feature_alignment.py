@@ -13,7 +13,7 @@ from torch import Tensor
 from regtta.errors import OptionError
 from regtta.methods.alignment import Alignment, AlignmentMethod
 from regtta.methods.base import MethodContext
-from regtta.options import check_count
+from regtta.options import check_positive_int
 from regtta.statistics import SourceStatistics
 
 logger = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ class FeatureAlignment(AlignmentMethod):
         """Validate fields."""
         super().__post_init__()
         if self.k is not None:
-            check_count("k", self.k)
+            check_positive_int("k", self.k)
 
     def alignment(self, context: MethodContext) -> Alignment:
         """Return the selected raw dimensions; the effect of each on the outputs is its column of the head's weight."""

@@ -22,8 +22,8 @@ from regtta.methods.base import GradientMethod, MethodContext
 from regtta.methods.losses import histogram_divergence, soft_histogram
 from regtta.methods.rules import Batch, Rule
 from regtta.models import Forward
-from regtta.options import check_count, check_positive
-from regtta.statistics import Gatherer
+from regtta.options import check_positive, check_positive_int
+from regtta.statistics import StatisticsCollector
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,12 +56,12 @@ class FeatureRestoration(GradientMethod):
     def __post_init__(self) -> None:
         """Validate fields."""
         super().__post_init__()
-        check_count("bins", self.bins)
+        check_positive_int("bins", self.bins)
         check_positive("temperature", self.temperature)
         check_positive("epsilon", self.epsilon)
 
-    def gatherers(self) -> Mapping[str, Gatherer]:
-        """Return the gatherer of ranges (first pass over the source) and histograms (second pass)."""
+    def statistics_collectors(self) -> Mapping[str, StatisticsCollector]:
+        """Return the collector of ranges (first pass over the source) and histograms (second pass)."""
         return {self.name: _Histograms(self.bins, self.temperature)}
 
     def start(self, context: MethodContext) -> Rule:
@@ -86,7 +86,7 @@ class FeatureRestoration(GradientMethod):
         return _Restoration(self, context, low, high, source)
 
 
-class _Histograms(Gatherer):
+class _Histograms(StatisticsCollector):
     passes = 2
 
     def __init__(self, bins: int, temperature: float) -> None:
@@ -95,10 +95,10 @@ class _Histograms(Gatherer):
         self.low = self.high = self.total = torch.empty(0)
         self.count = 0
 
-    def see(self, forward: Forward, number: int) -> None:
+    def update(self, forward: Forward, pass_index: int) -> None:
         """Update the range in the first pass and the histogram in the second."""
         values = features_and_outputs(forward.features, forward.outputs).double()
-        if number == 0:
+        if pass_index == 0:
             low, high = values.aminmax(dim=0)
             first = self.low.numel() == 0
             self.low = low if first else torch.minimum(self.low, low)
@@ -108,9 +108,9 @@ class _Histograms(Gatherer):
         self.total = seen if self.count == 0 else self.total + seen
         self.count += len(values)
 
-    def merge(self, processes: Processes, number: int) -> None:
+    def merge(self, processes: Processes, pass_index: int) -> None:
         """Merge the ranges or the histograms of all processes."""
-        if number == 0:
+        if pass_index == 0:
             width = int(processes.reduce(torch.tensor(len(self.low)), "max"))
             if len(self.low) == 0:
                 self.low = torch.full((width,), torch.inf, dtype=torch.float64)

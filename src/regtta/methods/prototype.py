@@ -86,7 +86,7 @@ class _RunningMean(Rule):
         """Raise StateError unless ``state`` is a sum of features and their count."""
         found = require_mapping(path, state, ("total", "count"))
         require_tensor(f"{path}/total", found["total"], self.total.shape, self.total.dtype)
-        require_count(f"{path}/count", found["count"], least=1)
+        require_count(f"{path}/count", found["count"], minimum=1)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the sum from :meth:`state_dict`."""

@@ -22,7 +22,7 @@ from regtta.methods.sums import Sum
 from regtta.methods.tent import Tent
 from regtta.methods.ttt import TTT
 from regtta.methods.variance_minimization import VarianceMinimization
-from regtta.options import check_choice, field_types, parse_as, replace, unknown_option
+from regtta.options import check_choice, field_types, parse_options, replace, unknown_option_error
 
 ENTRY_POINT_GROUP = "regtta.methods"
 
@@ -107,7 +107,7 @@ def create_method(name: str, **options: object) -> Method:
     known = _known_options(classes)
     for option in options:
         if option not in known:
-            raise unknown_option(name, option, known)
+            raise unknown_option_error(name, option, known)
     terms = tuple(replace(cls(), {n: v for n, v in options.items() if n in field_types(cls)}) for cls in classes)
     first = terms[0]
     if not isinstance(first, GradientMethod):
@@ -123,7 +123,7 @@ def method_options(name: str, assignments: Iterable[str]) -> dict[str, object]:
         >>> method_options("tent+ssa", ["k=25", "lr=1e-4"])
         {'k': 25, 'lr': 0.0001}
     """
-    return parse_as(name, _known_options(_parse_terms(name)[1]), assignments)
+    return parse_options(name, _known_options(_parse_terms(name)[1]), assignments)
 
 
 def _parse_terms(text: str) -> tuple[tuple[float, ...], list[type[Method]]]:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from regtta.errors import BatchError
 from regtta.models import Forward
-from regtta.persistence import invalid, require_mapping, require_tensor
+from regtta.persistence import require_mapping, require_tensor
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class RandomRule(Rule):
         try:
             torch.Generator().set_state(value.cpu())
         except RuntimeError as error:
-            raise invalid(f"{path}/generator", "the state of a random generator", value) from error
+            raise state_error(f"{path}/generator", "the state of a random generator", value) from error
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the generator from :meth:`state_dict`."""

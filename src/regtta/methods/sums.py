@@ -12,7 +12,7 @@ from regtta.methods.base import GradientMethod, MethodContext
 from regtta.methods.rules import Batch, Buffered, Rule, Update
 from regtta.options import check_positive
 from regtta.persistence import require_mapping, validate_part
-from regtta.statistics import Gatherer
+from regtta.statistics import StatisticsCollector
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,9 +56,9 @@ class Sum(GradientMethod):
         """True if every term can learn from one sample."""
         return all(term.supports_single_samples for term in self.terms)
 
-    def gatherers(self) -> Mapping[str, Gatherer]:
-        """Return the gatherers of all terms."""
-        return {name: gatherer for term in self.terms for name, gatherer in term.gatherers().items()}
+    def statistics_collectors(self) -> Mapping[str, StatisticsCollector]:
+        """Return the collectors of all terms."""
+        return {name: collector for term in self.terms for name, collector in term.statistics_collectors().items()}
 
     def start(self, context: MethodContext) -> Rule:
         """Return the rule of a new stream."""

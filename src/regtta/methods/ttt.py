@@ -21,8 +21,8 @@ from regtta.errors import BatchError, ModelError, OptionError
 from regtta.methods.base import GradientMethod, MethodContext, OptimizerFactory, OptimizerName
 from regtta.methods.rules import Batch, RandomRule, Rule
 from regtta.models import Trainable
-from regtta.options import check_whole
-from regtta.statistics import Gatherer, Stored
+from regtta.options import check_non_negative_int
+from regtta.statistics import ConstantStatistics, StatisticsCollector
 
 ROTATIONS = 4
 
@@ -57,20 +57,20 @@ class TTT(GradientMethod):
     def __post_init__(self) -> None:
         """Validate fields."""
         super().__post_init__()
-        check_whole("seed", self.seed)
+        check_non_negative_int("seed", self.seed)
         if self.branch is not None and not isinstance(self.branch, nn.Linear):
             raise OptionError(
                 f"Expected branch to be the nn.Linear that was trained with the model, found {self.branch!r}."
             )
 
-    def gatherers(self) -> Mapping[str, Gatherer]:
-        """Return the gatherer that stores the weights of the branch; it needs no pass over the data."""
+    def statistics_collectors(self) -> Mapping[str, StatisticsCollector]:
+        """Return the collector that stores the weights of the branch; it needs no pass over the data."""
         if self.branch is None:
             raise ModelError(
                 "There is no branch to store: it is trained together with the model, never collected. Pass "
                 "TTT(branch=<the trained linear layer>)."
             )
-        return {self.name: Stored(_values(self.branch))}
+        return {self.name: ConstantStatistics(_values(self.branch))}
 
     def start(self, context: MethodContext) -> Rule:
         """Return the rule of a new stream, after validating the shape of the branch."""

@@ -10,28 +10,28 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 
 from regtta.execution import Shares
-from regtta.models.features import stand_in
+from regtta.models.forward_override import override_forward
 
 BatchNormMode = Literal["batch", "debiased", "blended", "source"]
 
 BATCH_NORM_MODES: tuple[str, ...] = get_args(BatchNormMode)
-ALL_HERE = Shares()
+SINGLE_PROCESS = Shares()
 _Result = TypeVar("_Result")
-LONGEST = 16  # maximum weight of past target samples in a blend, in units of the prior, to track a changing target
+MAX_MEMORY = 16  # maximum weight of past target samples in a blend, in units of the prior, to track a changing target
 
 
-def batch_norms(model: nn.Module) -> list[_BatchNorm]:
+def batch_norm_layers(model: nn.Module) -> list[_BatchNorm]:
     """Return the BatchNorm layers of ``model``, in order."""
     return [module for module in model.modules() if isinstance(module, _BatchNorm)]
 
 
-def never_negative(model: nn.Module) -> set[str]:
+def non_negative_buffers(model: nn.Module) -> set[str]:
     """Return the names of the buffers of normalisation layers that hold variances and counts."""
     norms = {name: module for name, module in model.named_modules() if isinstance(module, _NormBase)}
     return {f"{name}.{buffer}".lstrip(".") for name in norms for buffer in ("running_var", "num_batches_tracked")}
 
 
-def steady(layers: Sequence[_BatchNorm], mode: BatchNormMode) -> bool:
+def has_constant_updates(layers: Sequence[_BatchNorm], mode: BatchNormMode) -> bool:
     """Return True if all adaptation passes update the layers alike; otherwise the momentum changes with each pass."""
     return not layers or mode == "source" or (mode == "batch" and all(layer.momentum is not None for layer in layers))
 
@@ -75,21 +75,21 @@ class BatchNormSwitch:
             return
         self.updates += 1
         if self.mode == "blended":
-            self._known = min(self.samples, LONGEST * self.prior)
+            self._known = min(self.samples, MAX_MEMORY * self.prior)
             self._blended, self.samples = self.samples, self._known + size
 
-    def adapting(self, size: int, shares: Shares = ALL_HERE) -> None:
+    def adapting(self, size: int, shares: Shares = SINGLE_PROCESS) -> None:
         """Count and prepare an adaptation pass on ``size`` samples, distributed over processes by ``shares``."""
         self.count(size)
         self.switch(size, shares)
 
-    def switch(self, size: int, shares: Shares = ALL_HERE) -> None:
+    def switch(self, size: int, shares: Shares = SINGLE_PROCESS) -> None:
         """Prepare an adaptation pass that has already been counted."""
         if self.mode == "source":
             return
         if self.mode == "blended":
             counts = (self._blended, self._known, size)
-            self._hooks = [blend.watch(self.prior, counts, shares) for blend in self._blends]
+            self._hooks = [blend.register(self.prior, counts, shares) for blend in self._blends]
             return
         counters: list[Tensor] = []
         for layer, momentum, direct in zip(self.layers, self._momenta, self._direct, strict=True):
@@ -97,9 +97,9 @@ class BatchNormSwitch:
             if self.mode == "debiased":
                 layer.momentum = debiased_momentum(momentum, self.updates)
             if shares.processes.size > 1:
-                self._endings.append(stand_in(layer, partial(shares.normalise, layer)))
+                self._endings.append(override_forward(layer, partial(shares.normalise, layer)))
             elif direct is not None and size > 1:  # for one sample the layer itself may raise
-                self._endings.append(stand_in(layer, direct))
+                self._endings.append(override_forward(layer, direct))
                 if layer.num_batches_tracked is not None:
                     counters.append(layer.num_batches_tracked)
         if counters:
@@ -111,11 +111,11 @@ class BatchNormSwitch:
         A method may run the model again on other views of a batch. Predictions are normalised by the running
         statistics, which must therefore come from the samples themselves, not from rotated or augmented copies.
         """
-        with self._statistics_kept():
+        with self._statistics_unchanged():
             return run(inputs)
 
     @contextmanager
-    def _statistics_kept(self) -> Iterator[None]:
+    def _statistics_unchanged(self) -> Iterator[None]:
         """Let layers in training mode update copies of their running statistics inside the block."""
         # The tensors themselves must not be written to, not even to restore them: autograd has saved them for the
         # backward pass of the previous forward pass, and raises if they have been modified in place.
@@ -182,7 +182,7 @@ class _Blend:
         self.layer = layer
         self.source = [running.detach().clone() for running in self._running()]
 
-    def watch(self, prior: int, counts: tuple[int, int, int], shares: Shares) -> torch.utils.hooks.RemovableHandle:
+    def register(self, prior: int, counts: tuple[int, int, int], shares: Shares) -> torch.utils.hooks.RemovableHandle:
         """Register a hook that updates the blend with the next batch before it is normalised.
 
         ``counts`` are the target samples in the blend so far, the weight they keep, and the size of the batch.

@@ -6,7 +6,7 @@ from typing import Any
 from regtta.monitoring.alarms import Alarm
 from regtta.monitoring.signals import Signals
 from regtta.monitoring.writers import Event
-from regtta.persistence import require_mapping, require_text, validate_part
+from regtta.persistence import require_mapping, require_str, validate_part
 
 
 class AlarmSet:
@@ -50,7 +50,7 @@ class AlarmSet:
             at = f"{path}/{number}"
             part = require_mapping(at, found[str(number)], ("said", "watch"))
             if part["said"] is not None:
-                require_text(f"{at}/said", part["said"])
+                require_str(f"{at}/said", part["said"])
             validate_part(alarm_state, part["watch"], f"{at}/watch")
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

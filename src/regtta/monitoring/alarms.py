@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 
 from regtta.guards import ALIGNED_WITH_SOURCE, NO_SHIFT
 from regtta.monitoring.signals import Evidence, Signals
-from regtta.options import check_count, check_not_negative, check_positive, check_share
+from regtta.options import check_fraction, check_non_negative, check_positive, check_positive_int
 from regtta.persistence import (
+    require_bool,
     require_count,
-    require_flag,
     require_mapping,
     require_sequence,
-    require_text,
+    require_str,
     serialized_name,
 )
 
@@ -72,7 +72,7 @@ class PersistentAlarm(Alarm):
 
     def __post_init__(self) -> None:
         """Validate fields."""
-        check_count("batches", self.batches)
+        check_positive_int("batches", self.batches)
 
     @abstractmethod
     def condition(self, signals: Signals, evidence: Evidence) -> str | None:
@@ -103,9 +103,9 @@ class _PersistentState(AlarmState):
 
     def validate_state(self, state: object, path: str) -> None:
         found = require_mapping(path, state, ("run", "said"))
-        require_count(f"{path}/run", found["run"], most=self.alarm.batches)
+        require_count(f"{path}/run", found["run"], maximum=self.alarm.batches)
         if found["said"] is not None:
-            require_text(f"{path}/said", found["said"])
+            require_str(f"{path}/said", found["said"])
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.run, self.message = state["run"], state["said"]
@@ -138,7 +138,7 @@ class NotHelping(PersistentAlarm):
     def __post_init__(self) -> None:
         """Validate fields."""
         super().__post_init__()
-        check_count("after", self.after)
+        check_positive_int("after", self.after)
 
     def condition(self, signals: Signals, evidence: Evidence) -> str | None:
         """Return a message if the stream is shifted and adaptation has not helped for ``after`` batches."""
@@ -161,7 +161,7 @@ class RiskAlarm(PersistentAlarm):
     def __post_init__(self) -> None:
         """Validate fields."""
         super().__post_init__()
-        check_share("above", self.above)
+        check_fraction("above", self.above)
 
     def condition(self, signals: Signals, evidence: Evidence) -> str | None:  # noqa: ARG002
         """Return a message if the risk exceeds the threshold."""
@@ -186,7 +186,7 @@ class LabelShiftAlarm(PersistentAlarm):
     def __post_init__(self) -> None:
         """Validate fields."""
         super().__post_init__()
-        check_not_negative("limit", self.limit)
+        check_non_negative("limit", self.limit)
         check_positive("moved", self.moved)
 
     def condition(self, signals: Signals, evidence: Evidence) -> str | None:  # noqa: ARG002
@@ -228,8 +228,8 @@ class RejectionAlarm(Alarm):
 
     def __post_init__(self) -> None:
         """Validate fields."""
-        check_share("share", self.share)
-        check_count("batches", self.batches)
+        check_fraction("share", self.share)
+        check_positive_int("batches", self.batches)
 
     def start(self) -> AlarmState:
         """Return the initial state for a new stream."""
@@ -251,8 +251,8 @@ class _RejectionState(AlarmState):
 
     def validate_state(self, state: object, path: str) -> None:
         refused = require_mapping(path, state, ("refused",))["refused"]
-        for number, value in enumerate(require_sequence(f"{path}/refused", refused, most=self.alarm.batches)):
-            require_flag(f"{path}/refused/{number}", value)
+        for number, value in enumerate(require_sequence(f"{path}/refused", refused, maximum=self.alarm.batches)):
+            require_bool(f"{path}/refused/{number}", value)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.rejected = deque(state["refused"], maxlen=self.alarm.batches)

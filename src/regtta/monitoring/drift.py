@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal, Protocol, get_args
 from regtta.monitoring.alarms import Alarm, AlarmState
 from regtta.monitoring.signals import SCALARS, Signals
 from regtta.optional_imports import import_optional
-from regtta.options import check_choice, check_count, check_not_negative, check_positive, check_share
+from regtta.options import check_choice, check_fraction, check_non_negative, check_positive, check_positive_int
 from regtta.persistence import require_count, require_mapping, require_number, validate_part
 
 DetectorName = Literal["page_hinkley", "adwin"]
@@ -43,11 +43,11 @@ class DriftAlarm(Alarm):
         """Validate fields, and raise early if river is needed and not installed."""
         check_choice("detector", self.detector, get_args(DetectorName))
         check_choice("signal", self.signal, SCALARS)
-        check_count("hold", self.hold)
-        check_count("least", self.least)
-        check_not_negative("delta", self.delta)
+        check_positive_int("hold", self.hold)
+        check_positive_int("least", self.least)
+        check_non_negative("delta", self.delta)
         check_positive("threshold", self.threshold)
-        check_share("confidence", self.confidence)
+        check_fraction("confidence", self.confidence)
         if self.detector == "adwin":
             import_optional("river.drift", "monitor", "The ADWIN detector")
 
@@ -148,7 +148,7 @@ class _DriftState(AlarmState):
 
     def validate_state(self, state: object, path: str) -> None:
         found = require_mapping(path, state, ("left", "detector"))
-        require_count(f"{path}/left", found["left"], most=self.alarm.hold)
+        require_count(f"{path}/left", found["left"], maximum=self.alarm.hold)
         validate_part(self.detector, found["detector"], f"{path}/detector")
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

@@ -10,8 +10,15 @@ from torch import Tensor, nn
 from regtta.engine import StepView
 from regtta.models import Forward
 from regtta.monitoring.signals import Evidence, FeatureShift, OutputShift
-from regtta.persistence import require_flag, require_mapping, require_tensor
-from regtta.statistics import RecentMoments, SourceStatistics, Whitening, reweighting_needed, shift_test, steadiness
+from regtta.persistence import require_bool, require_mapping, require_tensor
+from regtta.statistics import (
+    EwmaMoments,
+    SourceStatistics,
+    Whitening,
+    min_reweighting_divergence,
+    shift_test,
+    stationarity_statistic,
+)
 
 RISK_FEATURES = (
     "steadiness",
@@ -81,7 +88,7 @@ class SignalEstimator:
     ) -> None:
         self.memory, self.least, self.level, self.tolerance = memory, least, level, tolerance
         self.source_count = source.count
-        self.whitening = Whitening.of(source, head)
+        self.whitening = Whitening.from_statistics(source, head)
         self.head = head
         mean, variance = source.output_moments(head.weight)
         self.source_mean = mean if head.bias is None else mean + head.bias.detach().cpu().double()
@@ -90,9 +97,9 @@ class SignalEstimator:
 
     def reset(self) -> None:
         """Reset to an empty state."""
-        self.at_source = RecentMoments(self.memory)
-        self.at_adapted = RecentMoments(self.memory)
-        self.outputs = RecentMoments(self.memory, products=False)
+        self.at_source = EwmaMoments(self.memory)
+        self.at_adapted = EwmaMoments(self.memory)
+        self.outputs = EwmaMoments(self.memory, products=False)
         self.seen = torch.empty(0, self.head.out_features, dtype=torch.float64)
         self.moved = False
 
@@ -106,11 +113,11 @@ class SignalEstimator:
         before, self.moved = self.moved, view.answered is not view.source
         if view.step.diagnostics.verdict.returned or (before and not self.moved):
             # The moments of the adapted model are obsolete after a rollback.
-            self.at_adapted.forget()
-            self.outputs.forget()
-        self.at_source.add(self.whitening(view.source.features))
+            self.at_adapted.reset()
+            self.outputs.reset()
+        self.at_source.update(self.whitening(view.source.features))
         if self.moved:
-            self.at_adapted.add(self.whitening(view.answered.features))
+            self.at_adapted.update(self.whitening(view.answered.features))
         else:
             self.at_adapted.load_state_dict(self.at_source.state_dict())
         linear = self._linear(view.source)
@@ -129,8 +136,8 @@ class SignalEstimator:
             source=FeatureShift.of(self.at_source),
             adapted=FeatureShift.of(self.at_adapted),
             beyond_chance=max(test.mean, test.spread),
-            reweighting=reweighting_needed(self.at_source),
-            steadiness=steadiness(self.seen, BLOCK, self.level) if enough else None,
+            reweighting=min_reweighting_divergence(self.at_source),
+            steadiness=stationarity_statistic(self.seen, BLOCK, self.level) if enough else None,
             outputs_source=source,
             outputs_adapted=adapted,
             disagreement=disagreement,
@@ -146,7 +153,7 @@ class SignalEstimator:
         if source.shape != linear.shape:  # the model transforms the outputs of its head
             source, answered = linear, self._linear(view.answered)
         # The variance of the last column yields the covariance of the first two.
-        self.outputs.add(torch.cat([linear, source, answered, answered - source, linear + source], dim=1))
+        self.outputs.update(torch.cat([linear, source, answered, answered - source, linear + source], dim=1))
 
     def _outputs(self) -> tuple[OutputShift, OutputShift, float]:
         """Return standardized outputs of both models and their disagreement.
@@ -188,7 +195,7 @@ class SignalEstimator:
         self.at_adapted.validate_state(found["adapted"], f"{path}/adapted", wide)
         self.outputs.validate_state(found["outputs"], f"{path}/outputs", _COLUMNS * outputs)
         require_tensor(f"{path}/seen", found["seen"], (None, outputs), torch.float64)
-        require_flag(f"{path}/moved", found["moved"])
+        require_bool(f"{path}/moved", found["moved"])
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the state from :meth:`state_dict`."""

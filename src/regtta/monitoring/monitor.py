@@ -18,14 +18,14 @@ from regtta.monitoring.alarms import DEFAULT_ALARMS, Alarm
 from regtta.monitoring.estimator import SignalEstimator, risk_of_harm
 from regtta.monitoring.signals import Evidence, Signals
 from regtta.monitoring.writers import Event, MonitorReport, Writer
-from regtta.options import check_count, check_not_negative, check_share, instances_of
+from regtta.options import check_fraction, check_instances, check_non_negative, check_positive_int
 from regtta.persistence import (
-    described,
-    described_by_0_1_0,
     require_count,
     require_mapping,
-    require_text,
+    require_str,
     same_description,
+    to_dict,
+    to_dict_v0_1_0,
 )
 from regtta.types import Step
 
@@ -85,14 +85,14 @@ class Monitor:
                 "A monitor needs source statistics, but the adapter has none. Pass "
                 "source=regtta.collect(model, loader) to the adapter."
             )
-        check_count("every", every)
-        check_count("memory", memory)
-        check_count("least", least)
-        check_share("level", level)
-        check_not_negative("tolerance", tolerance)
+        check_positive_int("every", every)
+        check_positive_int("memory", memory)
+        check_positive_int("least", least)
+        check_fraction("level", level)
+        check_non_negative("tolerance", tolerance)
         self.adapter = adapter
         example = "(regtta.monitoring.ShiftAlarm(),), or () for none"
-        self.alarms = instances_of(Alarm, "alarms", alarms, example)  # type: ignore[type-abstract]
+        self.alarms = check_instances(Alarm, "alarms", alarms, example)  # type: ignore[type-abstract]
         self.writers, self.callbacks = tuple(writers), tuple(callbacks)
         self.every = every
         self._options = {"memory": memory, "least": least, "level": level, "tolerance": tolerance}
@@ -168,7 +168,7 @@ class Monitor:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the state from :meth:`state_dict` of a monitor with the same alarms and options."""
         require_mapping("", state)
-        formerly = self._identity(described_by_0_1_0)
+        formerly = self._identity(to_dict_v0_1_0)
         for name, value in self._identity().items():
             if not any(same_description(state.get(name), known) for known in (value, formerly[name])):
                 raise MismatchError(
@@ -191,9 +191,9 @@ class Monitor:
         for name in ("batches", "since_helped"):
             require_count(name, state[name])
         for name, times in require_mapping("raised", state["raised"]).items():
-            require_count(f"raised/{require_text('raised', name)}", times)
+            require_count(f"raised/{require_str('raised', name)}", times)
 
-    def _identity(self, describe: Callable[[object], dict[str, object]] = described) -> dict[str, Any]:
+    def _identity(self, describe: Callable[[object], dict[str, object]] = to_dict) -> dict[str, Any]:
         return {
             "alarms": [describe(alarm) for alarm in self.alarms],
             "options": {**self._options, "every": self.every},

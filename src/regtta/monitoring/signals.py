@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
-from regtta.statistics import RecentMoments
+from regtta.statistics import EwmaMoments
 
 SCALARS = (
     "samples",
@@ -43,7 +43,7 @@ class FeatureShift:
     deviations: tuple[float, ...]
 
     @classmethod
-    def of(cls, recent: RecentMoments) -> "FeatureShift":
+    def of(cls, recent: EwmaMoments) -> "FeatureShift":
         """Return the shift of whitened moments."""
         return cls(tuple(recent.mean.tolist()), tuple(recent.variance.sqrt().tolist()))
 

@@ -14,7 +14,7 @@ import numpy as np
 from regtta.errors import FileError
 from regtta.monitoring.signals import Signals
 from regtta.optional_imports import import_optional
-from regtta.persistence import refuse_existing, written_whole
+from regtta.persistence import atomic_write, check_not_existing
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class JsonLines(Writer):
     """
 
     def __init__(self, path: str | Path) -> None:
-        self._path = refuse_existing(path, overwrite=True)
+        self._path = check_not_existing(path, overwrite=True)
         try:
             self._path.open("a", encoding="utf-8").close()
         except OSError as error:
@@ -155,14 +155,14 @@ class PrometheusText(Writer):
     """
 
     def __init__(self, path: str | Path) -> None:
-        self._path = refuse_existing(path, overwrite=True)
+        self._path = check_not_existing(path, overwrite=True)
         self._raised: Counter[str] = Counter()
 
     def write(self, report: MonitorReport) -> None:
         """Replace the file with the signals and alarms of one batch."""
         self._raised.update(event.alarm for event in report.events if event.kind == "raised")
         text = "".join([*_of_signals(report.signals), *self._of_alarms(report.active)])
-        with written_whole(self._path) as draft:
+        with atomic_write(self._path) as draft:
             draft.write_text(text, encoding="utf-8")
 
     def _of_alarms(self, active: dict[str, bool]) -> Iterable[str]:

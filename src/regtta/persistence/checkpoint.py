@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from torch import Tensor
 
-from regtta.errors import ExistingFileError, FileError, ForeignFileError, RegttaError, StateError
-from regtta.options import check_bool, check_count
+from regtta.errors import ExistingFileError, FileError, InvalidFileError, RegttaError, StateError
+from regtta.options import check_bool, check_positive_int
 from regtta.persistence.state_files import read_state, write_state
-from regtta.persistence.state_validation import invalid, require_count, require_mapping
+from regtta.persistence.state_validation import require_count, require_mapping, state_error
 from regtta.types import Step
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Checkpoints:
         monitor: Watching | None = None,
         overwrite: bool = False,
     ) -> None:
-        check_count("every", every)
+        check_positive_int("every", every)
         check_bool("overwrite", overwrite)
         self.adapter = adapter
         self.path = Path(path)
@@ -177,7 +177,7 @@ class Checkpoints:
             batches = require_count("batches", require_mapping("", state).get("batches"))
             for name, part in parts.items():
                 if name not in state:
-                    raise invalid(name, "there", None)
+                    raise state_error(name, "there", None)
                 loaded.append(name)
                 part.load_state_dict(state[name])
         except Exception as error:  # a companion may raise whatever a state of another form makes it raise
@@ -187,7 +187,7 @@ class Checkpoints:
             if isinstance(error, RegttaError) and not isinstance(error, StateError):
                 raise
             reason = str(error) if isinstance(error, StateError) else f"{type(error).__name__}: {error}"
-            raise ForeignFileError(f"{self.path} holds no state of this stream ({reason.rstrip('.')}).") from error
+            raise InvalidFileError(f"{self.path} holds no state of this stream ({reason.rstrip('.')}).") from error
         self.batches = self._last_try = batches
 
     def _parts(self) -> "dict[str, Adapter | Companion | Watching]":

@@ -15,7 +15,7 @@ _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{4,}")
 _MAX_DEPTH = 8  # nesting of objects; deeper ones are identified by their class
 
 
-def identified(value: object, describe: Callable[[object], object], depth: int = 0) -> object:
+def describe_value(value: object, describe: Callable[[object], object], depth: int = 0) -> object:
     """Return a description of ``value`` in plain values that does not depend on memory addresses.
 
     Functions are identified by module and name, classes by name, partials by their function and arguments, torch
@@ -27,7 +27,7 @@ def identified(value: object, describe: Callable[[object], object], depth: int =
         depth: nesting depth of ``value``.
 
     Example:
-        >>> identified(functools.partial(sorted, reverse=True), lambda options: {})
+        >>> describe_value(functools.partial(sorted, reverse=True), lambda options: {})
         {'partial': 'builtins.sorted', 'arguments': [], 'keywords': {'reverse': True}}
     """
     if isinstance(value, _PLAIN):
@@ -42,11 +42,11 @@ def identified(value: object, describe: Callable[[object], object], depth: int =
         return describe(value)
 
     def inside(item: object) -> object:
-        return identified(item, describe, depth + 1)
+        return describe_value(item, describe, depth + 1)
 
     def attribute(item: object) -> object:
         # Attributes of attributes are identified by their class, since an object may refer to the whole program.
-        return identified(item, describe, max(depth + 1, _MAX_DEPTH - 2))
+        return describe_value(item, describe, max(depth + 1, _MAX_DEPTH - 2))
 
     known = _container(value, inside) if isinstance(value, Collection) else _wrapper(value, inside)
     return known if known is not None else _tensors(value) or _object(value, attribute)
@@ -89,13 +89,13 @@ def _tensors(value: object) -> dict[str, object] | None:
         return None
     from torch import Tensor, nn
 
-    from regtta.models import digest_of_tensors
+    from regtta.models import digest_tensors
 
     if isinstance(value, Tensor):
-        return {"type": type(value).__name__, "values": digest_of_tensors({"": value})}
+        return {"type": type(value).__name__, "values": digest_tensors({"": value})}
     if isinstance(value, nn.Module):
         state = {name: item for name, item in value.state_dict().items() if isinstance(item, Tensor)}
-        return {"type": _name(type(value)), "weights": digest_of_tensors(state)}
+        return {"type": _name(type(value)), "weights": digest_tensors(state)}
     return None
 
 
@@ -143,21 +143,21 @@ def _serialized(cls: type, name: str) -> str:
     return str(vars(cls).get("serialized_name", name))
 
 
-def described(options: object) -> dict[str, object]:
+def to_dict(options: object) -> dict[str, object]:
     """Return the name of a dataclass and its options in plain values, equal across processes.
 
     Example:
         >>> @dataclasses.dataclass
         ... class Options:
         ...     rate: float = 0.1
-        >>> described(Options())
+        >>> to_dict(Options())
         {'type': 'Options', 'rate': 0.1}
     """
     return {"type": serialized_name(type(options)), **_fields(options, _plain)}
 
 
-def described_by_0_1_0(options: object) -> dict[str, object]:
-    """Return the result of :func:`described` in version 0.1.0, to compare with files it wrote."""
+def to_dict_v0_1_0(options: object) -> dict[str, object]:
+    """Return the result of :func:`to_dict` in version 0.1.0, to compare with files it wrote."""
     return {"type": serialized_name(type(options)), **_fields(options, _plain_by_0_1_0)}
 
 
@@ -169,7 +169,7 @@ def _plain(value: object) -> object:
     """Return an option in plain values, without memory addresses or anything else specific to a process."""
     if isinstance(value, _PLAIN):
         return value
-    return identified(value, described)
+    return describe_value(value, to_dict)
 
 
 def _plain_by_0_1_0(value: object) -> object:
@@ -178,5 +178,5 @@ def _plain_by_0_1_0(value: object) -> object:
     if isinstance(value, tuple):
         return [_plain_by_0_1_0(item) for item in value]
     if dataclasses.is_dataclass(value):
-        return described_by_0_1_0(value)
+        return to_dict_v0_1_0(value)
     return getattr(value, "__qualname__", None) or repr(value)

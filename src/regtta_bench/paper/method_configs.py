@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from regtta.methods import METHODS, Method, NoAdaptation, Sum, create_method
-from regtta.options import check_choice, check_count, field_types
+from regtta.options import check_choice, check_positive_int, field_types
 from regtta.options import replace as with_options
 from regtta_bench.paper.protocol import Task
 from regtta_bench.paper.settings import Setting
@@ -81,7 +81,7 @@ def arm_of(
 
 
 def _batch_size(value: object) -> int:
-    check_count("the batch size", value)
+    check_positive_int("the batch size", value)
     return value if isinstance(value, int) else BATCH_SIZE
 
 

@@ -37,7 +37,7 @@ def test_steps_are_those_of_the_adapter(case, batches):
     assert record.sizes.tolist() == [40, 40, 40, 10]
     assert record.method == "ssa"
     assert np.isnan(record.online_r2).all()
-    json.dumps(record.plain(), allow_nan=False)
+    json.dumps(record.to_dict(), allow_nan=False)
 
 
 def test_moments_are_of_the_model_before_each_step(case, batches):
