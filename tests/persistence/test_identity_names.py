@@ -11,7 +11,7 @@ import regtta
 from regtta.guards import Guard
 from regtta.methods import Method, Sum
 from regtta.monitoring import Alarm, NonstationarityAlarm, RejectionAlarm, ShiftAlarm
-from regtta.persistence import serialized_name, to_dict_v0_1_0
+from regtta.persistence import serialized_name, to_dict, to_dict_v0_1_0
 
 # Written into checkpoints, run stores and reports. Never change a value; a renamed class changes its key alone.
 METHOD_NAMES = {

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from regtta.errors import BatchError
 from regtta.models import Forward
-from regtta.persistence import require_mapping, require_tensor
+from regtta.persistence import require_mapping, require_tensor, state_error
 
 
 @dataclass(frozen=True)
