@@ -32,7 +32,7 @@ from torch import Tensor, nn
 
 import regtta
 from regtta.methods import Method
-from regtta.monitoring import FEATURES, SignalEstimator, features_of
+from regtta.monitoring import RISK_FEATURES, SignalEstimator, risk_features
 from regtta.types import StepView
 from regtta_bench.data import Domain
 from regtta_bench.demo.demo_data import Blur, Brighten, Contrast, Darken, Noise, split, uci_digits
@@ -182,20 +182,22 @@ def _watched(source: SourceModel, method: Method, stream: Domain) -> Iterator[tu
     """The evidence at each look, and whether the predictions of late were worse than the source model's."""
     views = _LastView()
     adapter = regtta.Adapter(source.model, method, source.statistics, callbacks=[views])
-    gauge = SignalEstimator(source.statistics, adapter.source_head(), memory=256, least=32, level=1e-4, tolerance=0.1)
+    estimator = SignalEstimator(
+        source.statistics, adapter.source_head(), memory=256, least=32, level=1e-4, tolerance=0.1
+    )
     errors = []
     for number, (batch, truth) in enumerate(
         zip(stream.inputs.split(BATCH), stream.targets.split(BATCH), strict=True), start=1
     ):
         adapter.adapt(batch)
         view = views.last
-        gauge.see(view)
+        estimator.update(view)
         passes = (view.answered, view.source)
         errors.append([float(F.mse_loss(forward.outputs.squeeze(1), truth)) for forward in passes])
-        evidence = gauge.evidence()
+        evidence = estimator.evidence()
         if number in LOOKS and evidence is not None:
             adapted, unadapted = np.mean(errors[-WINDOW:], axis=0)
-            yield features_of(evidence), bool(adapted > unadapted)
+            yield risk_features(evidence), bool(adapted > unadapted)
 
 
 def fitted(seen: list[Observation]) -> LogisticRegression:
@@ -245,8 +247,8 @@ def main() -> None:
             print(f"{found[0].source}: {len(found)} looks, {np.mean([item.worse for item in found]):.0%} worse")
     score = fitted(first)
     print(f"\nfitted on {len(first)} looks at {len(first) // len(LOOKS)} runs, each of a stream through a method")
-    print(f"CONSTANT = {score.intercept_[0]:.2f}")
-    print(f"COEFFICIENTS = ({', '.join(f'{weight:.2f}' for weight in score.coef_[0])})  # {', '.join(FEATURES)}")
+    print(f"INTERCEPT = {score.intercept_[0]:.2f}")
+    print(f"COEFFICIENTS = ({', '.join(f'{weight:.2f}' for weight in score.coef_[0])})  # {', '.join(RISK_FEATURES)}")
     report(score, second)
 
 

@@ -69,7 +69,7 @@ def test_the_users_model_is_untouched_by_everything(mode):
     model = small_models.mlp().train(mode)
     model[0].weight.requires_grad_(False)
     model[3].register_forward_hook(lambda *_: None)
-    before = small_models.frozen_view(model)
+    before = small_models.model_snapshot(model)
     adapter = make(model=model)
     list(adapter.run(shifted()))
     adapter.predict(small_models.table(4))
@@ -77,7 +77,7 @@ def test_the_users_model_is_untouched_by_everything(mode):
     adapter.reset()
     adapter.export()
     adapter.adapt(torch.full((3, 5), torch.nan))
-    small_models.assert_untouched(before, model)
+    small_models.assert_unchanged(before, model)
 
 
 def test_predictions_are_made_before_learning_and_predict_changes_nothing():
@@ -306,7 +306,7 @@ def assert_same_state(a, b):
 
 
 @pytest.mark.parametrize(
-    "method", [regtta.SSA(k=4), regtta.SSA(k=4, batch_norm="debiased"), regtta.BNAdapt(), regtta.Source()]
+    "method", [regtta.SSA(k=4), regtta.SSA(k=4, batch_norm="debiased"), regtta.BNAdapt(), regtta.NoAdaptation()]
 )
 def test_reset_is_a_new_adapter(method):
     used, new = make(method), make(method)
@@ -455,7 +455,7 @@ def test_a_model_without_norm_layers():
 
 def test_source_predicts_as_the_model_and_says_that_it_learned_nothing():
     model, x = small_models.mlp(), shifted(1)[0]
-    adapter = regtta.Adapter(model, regtta.Source())
+    adapter = regtta.Adapter(model, regtta.NoAdaptation())
     step = adapter.adapt(x)
     with torch.no_grad():
         assert torch.equal(step.predictions, model(x))
@@ -573,4 +573,4 @@ def test_features_are_those_of_the_model_as_it_stands_and_change_nothing():
     assert not torch.equal(adapter.features(x), model[:6](x))
     assert not adapter.features(x).requires_grad
     with pytest.raises(regtta.errors.MismatchError, match="knows no head"):
-        regtta.Adapter(model, regtta.Source()).features(x)
+        regtta.Adapter(model, regtta.NoAdaptation()).features(x)

@@ -23,10 +23,10 @@ def fresh(code: str) -> str:
     [
         ("regtta.guards.Gate()", "Gate(level=0.001, tolerance=0.1, memory=128, least=32)"),
         ("regtta.methods.SSA is regtta.SSA", "True"),
-        ("regtta.persistence.export.save.__name__", "save"),
+        ("regtta.persistence.export.save_model.__name__", "save_model"),
         ("regtta.statistics.label_shift.__name__", "regtta.statistics.label_shift"),
         ("regtta.collect.__module__", "regtta.statistics.collection"),
-        ("regtta.method.__module__", "regtta.methods"),
+        ("regtta.create_method.__module__", "regtta.methods.registry"),
     ],
 )
 def test_submodules_are_attributes_after_a_bare_import(expression, expected):

@@ -27,13 +27,13 @@ if TYPE_CHECKING:
         FeatureRestoration,
         GradientMethod,
         Method,
+        NoAdaptation,
         Oracle,
         Prototype,
-        Source,
         Sum,
         Tent,
         VarianceMinimization,
-        method,
+        create_method,
     )
     from regtta.metrics import RegressionMetrics
     from regtta.models import fingerprint
@@ -64,7 +64,7 @@ _HOMES = {
     "RegttaError": "errors",
     "SAFE": "guards",
     "SSA": "methods",
-    "Source": "methods",
+    "NoAdaptation": "methods",
     "SourceStatistics": "statistics",
     "Step": "types",
     "StepView": "types",
@@ -75,7 +75,7 @@ _HOMES = {
     "Verdict": "types",
     "collect": "statistics",
     "fingerprint": "models",
-    "method": "methods",
+    "create_method": "methods",
 }
 
 __all__ = [
@@ -97,11 +97,11 @@ __all__ = [
     "Guard",
     "Method",
     "Monitor",
+    "NoAdaptation",
     "Oracle",
     "Prototype",
     "RegressionMetrics",
     "RegttaError",
-    "Source",
     "SourceStatistics",
     "Step",
     "StepView",
@@ -111,8 +111,8 @@ __all__ = [
     "Verdict",
     "__version__",
     "collect",
+    "create_method",
     "fingerprint",
-    "method",
 ]
 
 logging.getLogger("regtta").addHandler(logging.NullHandler())

@@ -24,10 +24,9 @@ from regtta.engine import (
 )
 from regtta.execution import PLAIN, BatchSplitter, Execution, SharedLock, make_communicator
 from regtta.guards import DEFAULT, Guard
-from regtta.methods import Method
-from regtta.methods import method as create_method
-from regtta.models import inputs_of
-from regtta.options import check_bool, instances_of, replace
+from regtta.methods import Method, create_method
+from regtta.models import extract_inputs
+from regtta.options import check_bool, check_instances, replace
 from regtta.persistence import Provenance
 from regtta.statistics import SourceStatistics
 from regtta.types import Callback, Step
@@ -110,8 +109,8 @@ class Adapter:
         check_bool("whole_batches", whole_batches)
         self.method = replace(method, overrides)
         self.source = source
-        self.guards = instances_of(Guard, "guards", guards, "regtta.SAFE, (regtta.guards.Gate(),), or () for none")
-        self.callbacks = instances_of(Callback, "callbacks", callbacks, "[regtta.Monitor()], or () for none")
+        self.guards = check_instances(Guard, "guards", guards, "regtta.SAFE, (regtta.guards.Gate(),), or () for none")
+        self.callbacks = check_instances(Callback, "callbacks", callbacks, "[regtta.Monitor()], or () for none")
         self._lock = SharedLock()
         self._inputs_key = inputs
         self._processes = make_communicator(process_group)
@@ -147,7 +146,7 @@ class Adapter:
         Returns:
             predictions of the batch and what was learned from it.
         """
-        inputs = x if isinstance(x, Tensor) and x.ndim else inputs_of(x, self._inputs_key)
+        inputs = x if isinstance(x, Tensor) and x.ndim else extract_inputs(x, self._inputs_key)
         with self._lock.turn:  # one batch at a time, with its callbacks; other threads may predict
             for callback in self.callbacks:
                 callback.before_step(self, inputs)
@@ -257,7 +256,7 @@ class Adapter:
         """Add a callback, which then follows the stream from here on."""
         with self._lock.turn:
             before = self.callbacks
-            self.callbacks = instances_of(Callback, "callbacks", (*before, callback), "a regtta.Callback")
+            self.callbacks = check_instances(Callback, "callbacks", (*before, callback), "a regtta.Callback")
             try:
                 callback.on_start(self)
             except BaseException:
@@ -335,6 +334,6 @@ class Adapter:
         return f"Adapter({type(self.model).__name__}, {self.method.name}{head}, batches={batches}, adapted={learned})"
 
     def _on_device(self, x: object) -> Tensor:
-        inputs = inputs_of(x, None if isinstance(x, Tensor) else self._inputs_key)
+        inputs = extract_inputs(x, None if isinstance(x, Tensor) else self._inputs_key)
         inputs = inputs.to(self._session.device)
         return inputs.clone() if inputs.is_inference() else inputs

@@ -51,11 +51,11 @@ def import_optional(module: str, extra: str, purpose: str) -> ModuleType:
         raise MissingExtraError(f"{purpose} requires {problem}: {install_command(extra)}.") from error
 
 
-def extra_of(module: str) -> str | None:
+def find_extra(module: str) -> str | None:
     """Return the extra that installs ``module``, or ``None`` if no extra does.
 
     Example:
-        >>> extra_of("pyarrow.parquet")
+        >>> find_extra("pyarrow.parquet")
         'cli'
     """
     package = _top_level(module)

@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from sklearn.metrics import mean_absolute_error, r2_score
 
 import regtta as library
-from helpers.cli_workspace import MODEL, inputs_of, labels_of, library_model
+from helpers.cli_workspace import MODEL, extract_inputs, labels_of, library_model
 from regtta.cli.adapt import AdaptOptions, adapt_model
 from regtta.cli.adapt_options import PrecisionName, Protocol
 from regtta.errors import BatchError, ModelError, OptionError
@@ -43,14 +43,14 @@ def written(name: str = "p.csv") -> torch.Tensor:
 
 def test_online_predictions_are_those_of_the_librarys_steps(workspace: Path, statistics: Path):
     report = adapt_model(options(target="y"))
-    steps = list(adapter_of(statistics).run(inputs_of(workspace / "target.csv").split(16)))
+    steps = list(adapter_of(statistics).run(extract_inputs(workspace / "target.csv").split(16)))
     torch.testing.assert_close(written(), torch.cat([s.predictions for s in steps]).squeeze(1))
     assert (report.samples, report.learned, report.refused) == (70, 5, {})
 
 
 def test_offline_predictions_are_those_of_the_adapted_model(workspace: Path, statistics: Path):
     adapt_model(options(target="y", protocol=Protocol.offline))
-    inputs, adapter = inputs_of(workspace / "target.csv"), adapter_of(statistics)
+    inputs, adapter = extract_inputs(workspace / "target.csv"), adapter_of(statistics)
     online = torch.cat([step.predictions for step in adapter.run(inputs.split(16))]).squeeze(1)
     offline = adapter.predict(inputs).squeeze(1)
     torch.testing.assert_close(written(), offline)
@@ -103,7 +103,7 @@ def test_a_loader_that_gives_less_the_second_time(workspace: Path, statistics: P
 @pytest.mark.parametrize("protocol", list(Protocol))
 def test_shuffled_rows_are_written_in_their_own_order(workspace: Path, statistics: Path, protocol):
     adapt_model(options(target="y", shuffle_seed=4, protocol=protocol))
-    inputs, adapter = inputs_of(workspace / "target.csv"), adapter_of(statistics)
+    inputs, adapter = extract_inputs(workspace / "target.csv"), adapter_of(statistics)
     order = torch.randperm(len(inputs), generator=torch.Generator().manual_seed(4))
     steps = torch.cat([step.predictions for step in adapter.run(inputs[order].split(16))]).squeeze(1)
     expected = adapter.predict(inputs).squeeze(1)
@@ -116,7 +116,7 @@ def test_shuffled_rows_are_written_in_their_own_order(workspace: Path, statistic
 
 def test_scores_before_and_after(workspace: Path, statistics: Path):
     report = adapt_model(options(target="y", protocol=Protocol.offline))
-    labels, inputs = labels_of(workspace / "target.csv"), inputs_of(workspace / "target.csv")
+    labels, inputs = labels_of(workspace / "target.csv"), extract_inputs(workspace / "target.csv")
     unadapted = library_model()(inputs).detach().squeeze(1).double().numpy()
     adapted = written().double().numpy()
     before, after = report.scores
@@ -157,7 +157,7 @@ def test_no_row_to_score(workspace: Path, statistics: Path):
 
 def test_adapted_weights_are_those_of_the_exported_model(workspace: Path, statistics: Path):
     adapt_model(options(target="y", predictions=None, adapted_weights=Path("w.safetensors")))
-    inputs, adapter = inputs_of(workspace / "target.csv"), adapter_of(statistics)
+    inputs, adapter = extract_inputs(workspace / "target.csv"), adapter_of(statistics)
     list(adapter.run(inputs.split(16)))
     model = library_model()
     before = model(inputs)
@@ -169,7 +169,7 @@ def test_adapted_weights_are_those_of_the_exported_model(workspace: Path, statis
 def test_diagnostics_are_those_of_the_steps(workspace: Path, statistics: Path):
     adapt_model(options(target="y", predictions=None, diagnostics=Path("d.jsonl")))
     found = [json.loads(line) for line in Path("d.jsonl").read_text().splitlines()]
-    steps = list(adapter_of(statistics).run(inputs_of(workspace / "target.csv").split(16)))
+    steps = list(adapter_of(statistics).run(extract_inputs(workspace / "target.csv").split(16)))
     assert [line["index"] for line in found] == [0, 1, 2, 3, 4]
     assert [line["samples"] for line in found] == [16, 16, 16, 16, 6]
     for name in ("loss", "gradient_norm", "displacement"):
@@ -192,7 +192,7 @@ def test_several_outputs_and_labels(workspace: Path, regtta):
 
 def test_a_method_without_statistics(workspace: Path):
     report = adapt_model(options(target="y", stats=None, method="source", settings=()))
-    torch.testing.assert_close(written(), library_model()(inputs_of(Path("target.csv"))).squeeze(1))
+    torch.testing.assert_close(written(), library_model()(extract_inputs(Path("target.csv"))).squeeze(1))
     assert (report.learned, report.refused) == (0, {"source changes nothing": 5})
 
 

@@ -152,7 +152,7 @@ def test_what_is_wrong_is_said_by_the_first_that_has_it(workspace: Path, statist
     assert first[1].startswith("MissingFileError: There is no file none.csv.")
     told = "PeerError: The processes work together, and process {} failed: "
     assert first[2].startswith(f"{told.format(1)}There is no file none.csv.")
-    assert first[3].startswith("ForeignFileError: ")
+    assert first[3].startswith("InvalidFileError: ")
     assert second[2].startswith("MissingFileError: ")
     for index in (0, 1, 3):
         assert second[index].startswith(told.format(0))

@@ -5,7 +5,7 @@ import torch
 from safetensors.torch import save_file
 
 import regtta
-from helpers.cli_workspace import MODEL, SOURCE_ROWS, inputs_of, library_model
+from helpers.cli_workspace import MODEL, SOURCE_ROWS, extract_inputs, library_model
 from regtta.cli.collect import CollectOptions, collect_statistics
 from regtta.statistics.source import SourceStatistics
 
@@ -13,7 +13,7 @@ COLLECT = ["collect", *MODEL, "--data", "source.csv", "--target", "y"]
 
 
 def test_the_file_holds_what_the_library_collects(workspace: Path, statistics: Path):
-    expected = regtta.collect(library_model(), inputs_of(workspace / "source.csv").split(256))
+    expected = regtta.collect(library_model(), extract_inputs(workspace / "source.csv").split(256))
     found = regtta.SourceStatistics.load(statistics)
     assert (found.count, found.head, found.fingerprint) == (SOURCE_ROWS, "3", expected.fingerprint)
     for name in ("mean", "variances", "feature_variances"):
@@ -55,7 +55,7 @@ def test_columns_batches_and_another_head(workspace: Path, regtta):
         "--device", "cpu", "--out", "s.safetensors",
     )  # fmt: skip
     assert result.exit_code == 0
-    mean = inputs_of(workspace / "source.csv").double().mean(0)
+    mean = extract_inputs(workspace / "source.csv").double().mean(0)
     from regtta.statistics.source import SourceStatistics
 
     torch.testing.assert_close(SourceStatistics.load("s.safetensors").mean, mean)

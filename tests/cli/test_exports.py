@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 
 import regtta as library
-from helpers.cli_workspace import MODEL, inputs_of, library_model
+from helpers.cli_workspace import MODEL, extract_inputs, library_model
 from regtta.persistence.export import SUFFIXES, read_provenance
 
 ADAPT = ["adapt", *MODEL, "--stats", "stats.safetensors", "--set", "k=3", "--set", "lr=0.05", "--batch-size", "23",
@@ -20,7 +20,7 @@ def adapter_of(statistics: Path) -> library.Adapter:
     """The same adaptation in the library, whose last batch is a single row."""
     source = library.SourceStatistics.load(statistics)
     adapter = library.Adapter(library_model(), library.SSA(k=3, lr=0.05), source)
-    list(adapter.run(inputs_of(Path("target.csv")).split(23)))
+    list(adapter.run(extract_inputs(Path("target.csv")).split(23)))
     return adapter
 
 
@@ -45,10 +45,10 @@ def test_the_file_is_the_librarys_adapted_model_and_says_where_it_comes_from(
         ["written", "w.safetensors"],
         ["written", name],
     ]
-    adapter, x = adapter_of(statistics), inputs_of(Path("source.csv"))
+    adapter, x = adapter_of(statistics), extract_inputs(Path("source.csv"))
     np.testing.assert_allclose(outputs(name, x), adapter.predict(x).numpy(), rtol=0, atol=1e-5)
     found = json.loads(regtta("inspect", name, "--json").stdout)
-    assert found == read_provenance("w.safetensors").plain()
+    assert found == read_provenance("w.safetensors").to_dict()
     assert (found["batches"], found["learned"], found["samples_behind_statistics"]) == (4, 3, 120)
     assert (found["method"]["type"], found["method"]["k"], found["head"]) == ("SSA", 3, "3")
     assert found["source"] == library.fingerprint(library_model())

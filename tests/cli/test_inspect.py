@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from helpers.cli_workspace import inputs_of, library_model
+from helpers.cli_workspace import extract_inputs, library_model
 from regtta.cli.inspect import inspect_statistics
 from regtta.statistics.moments import Moments
 from regtta.statistics.source import SourceStatistics
@@ -13,7 +13,7 @@ from regtta.statistics.source import SourceStatistics
 
 def features(workspace: Path) -> np.ndarray:
     with torch.no_grad():
-        return library_model()[:3](inputs_of(workspace / "source.csv")).double().numpy()
+        return library_model()[:3](extract_inputs(workspace / "source.csv")).double().numpy()
 
 
 def test_the_spectrum_is_that_of_the_features(workspace: Path, statistics: Path):
@@ -51,7 +51,7 @@ def test_the_terminal_shows_it(workspace: Path, statistics: Path, regtta):
 
 
 def test_a_long_spectrum_is_cut(tmp_path: Path, regtta):
-    moments = Moments.of(torch.ones(5, 40) * torch.arange(5.0)[:, None])
+    moments = Moments.from_features(torch.ones(5, 40) * torch.arange(5.0)[:, None])
     path = tmp_path / "line.safetensors"
     extras = {"rsd/basis": torch.zeros(1)}
     SourceStatistics.from_moments(moments, head="fc", fingerprint="f", extras=extras).save(path)
@@ -65,7 +65,7 @@ def test_a_long_spectrum_is_cut(tmp_path: Path, regtta):
 
 def test_features_that_never_vary_are_refused(tmp_path: Path, refusal):
     path = tmp_path / "flat.safetensors"
-    SourceStatistics.from_moments(Moments.of(torch.ones(5, 40)), head="fc", fingerprint="f").save(path)
+    SourceStatistics.from_moments(Moments.from_features(torch.ones(5, 40)), head="fc", fingerprint="f").save(path)
     assert "rank from 1 to 4, found 0" in refusal("inspect", path)
 
 

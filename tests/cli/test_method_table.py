@@ -6,7 +6,7 @@ import pytest
 from regtta.cli.method_table import argument_meanings, describe_method, list_methods
 from regtta.errors import OptionError
 from regtta.methods import METHODS
-from regtta.options import field_types, parse_as
+from regtta.options import field_types, parse_options
 
 
 def test_every_method_is_listed():
@@ -23,7 +23,7 @@ def test_every_option_has_a_meaning_and_a_default_that_can_be_typed(name):
         assert option.meaning, f"{name}.{option.name} is not in the docstring"
         assert "``" not in option.meaning
         assert "Callable" not in option.type
-        typed = parse_as(name, field_types(METHODS[name]), [f"{option.name}={str(option.default).lower()}"])
+        typed = parse_options(name, field_types(METHODS[name]), [f"{option.name}={str(option.default).lower()}"])
         assert typed[option.name] == option.default
 
 

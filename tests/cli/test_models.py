@@ -5,13 +5,13 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from helpers.cli_workspace import inputs_of, library_model
+from helpers.cli_workspace import extract_inputs, library_model
 from regtta.cli.user_code import floating_dtype, load_model
 from regtta.errors import MismatchError, MissingFileError, ModelError, OptionError
 
 
 def test_weights_are_loaded(workspace: Path):
-    inputs = inputs_of(workspace / "target.csv")
+    inputs = extract_inputs(workspace / "target.csv")
     model = load_model("mymodel:make", workspace / "weights.safetensors").eval()
     bare = load_model("mymodel:make").eval()
     assert torch.equal(model(inputs), library_model()(inputs))
@@ -20,7 +20,7 @@ def test_weights_are_loaded(workspace: Path):
 
 def test_weights_of_torch_save_are_loaded_too(workspace: Path):
     torch.save(library_model().state_dict(), workspace / "weights.pt")
-    inputs = inputs_of(workspace / "target.csv")
+    inputs = extract_inputs(workspace / "target.csv")
     model = load_model("mymodel:make", workspace / "weights.pt").eval()
     assert torch.equal(model(inputs), library_model()(inputs))
 
@@ -60,7 +60,7 @@ def test_old_checkpoints_without_the_batch_counter_load(workspace: Path):
     weights = load_file(workspace / "weights.safetensors")
     del weights["1.num_batches_tracked"]
     save_file(weights, workspace / "old.safetensors")
-    inputs = inputs_of(workspace / "target.csv")
+    inputs = extract_inputs(workspace / "target.csv")
     model = load_model("mymodel:make", workspace / "old.safetensors").eval()
     assert torch.equal(model(inputs), library_model()(inputs))
 

@@ -7,7 +7,7 @@ import torch
 
 import regtta as library
 from helpers.attaching import attach
-from helpers.cli_workspace import MODEL, inputs_of, library_model
+from helpers.cli_workspace import MODEL, extract_inputs, library_model
 
 ADAPT = ["adapt", *MODEL, "--stats", "stats.safetensors", "--set", "k=3", "--batch-size", "10", "--data", "target.csv",
          "--target", "y"]  # fmt: skip
@@ -21,7 +21,7 @@ def test_the_files_are_those_of_the_librarys_monitor(workspace: Path, regtta):
     source = library.SourceStatistics.load("stats.safetensors")
     lines = library.monitor.JsonLines("expected.jsonl")
     monitor = attach(library.Monitor(writers=[lines]), library.Adapter(library_model(), library.SSA(k=3), source))
-    list(monitor.adapter.run(inputs_of(Path("target.csv")).split(10)))
+    list(monitor.adapter.run(extract_inputs(Path("target.csv")).split(10)))
     assert Path("s.jsonl").read_text() == Path("expected.jsonl").read_text()
     assert "regtta_shift_source " in Path("s.prom").read_text()
     assert list(Path("runs").iterdir())

@@ -5,7 +5,7 @@ import pytest
 
 from regtta.cli.outputs import check_folder, check_outputs, check_suffix
 from regtta.errors import ExistingFileError, FileError, MissingFileError, OptionError
-from regtta.persistence.safetensors_files import written_whole
+from regtta.persistence import atomic_write
 
 
 def check(inputs: tuple[Path | None, ...] = (), force: bool = False, **outputs: Path | None) -> None:
@@ -70,7 +70,7 @@ def test_folders_must_be_new_or_empty(tmp_path: Path):
 def test_a_file_appears_whole(tmp_path: Path):
     path = tmp_path / "out"
     path.write_text("old")
-    with written_whole(path) as draft:
+    with atomic_write(path) as draft:
         draft.write_text("new")
         assert path.read_text() == "old"
     assert path.read_text() == "new"
@@ -82,7 +82,7 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path: Path):
     path.write_text("old")
 
     def interrupted() -> None:
-        with written_whole(path) as draft:
+        with atomic_write(path) as draft:
             draft.write_text("half")
             raise KeyboardInterrupt
 
@@ -93,8 +93,8 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path: Path):
 
 
 def test_what_the_system_refuses_is_the_users_to_know(tmp_path: Path):
-    with pytest.raises(FileError, match="Could not write"), written_whole(tmp_path / "no" / "out"):
+    with pytest.raises(FileError, match="Could not write"), atomic_write(tmp_path / "no" / "out"):
         pass
-    with pytest.raises(FileError, match="Could not write .*disk full"), written_whole(tmp_path / "out"):
+    with pytest.raises(FileError, match="Could not write .*disk full"), atomic_write(tmp_path / "out"):
         raise OSError("disk full")
     assert names_in(tmp_path) == []

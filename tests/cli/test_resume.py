@@ -18,8 +18,8 @@ from regtta.cli.adapt import adapt_model
 from regtta.cli.adapt_options import Protocol
 from regtta.cli.predictions import Tally
 from regtta.cli.resume import StepHistory
-from regtta.errors import ExistingFileError, ForeignFileError, MismatchError, OptionError
-from regtta.persistence import atomic_write as drafts
+from regtta.errors import ExistingFileError, InvalidFileError, MismatchError, OptionError
+from regtta.persistence import atomic_files
 from regtta.persistence.export import read_provenance
 from regtta.persistence.safetensors_files import read_safetensors
 from regtta.persistence.state_files import read_state, write_state
@@ -136,7 +136,7 @@ def test_a_disk_that_fails_costs_the_checkpoint_and_nothing_else(workspace, stat
 
     line = [*ADAPT, "--data", "target.csv", "--target", "y", "--predictions", "p.csv"]
     with monkeypatch.context() as patch:
-        patch.setattr(drafts.Path, "replace", full)
+        patch.setattr(atomic_files.Path, "replace", full)
         done = regtta(*line, "--checkpoint", CHECKPOINT, "--checkpoint-every", "1")
     assert done.exit_code == 0
     assert done.stderr.count("error: Could not write c.safetensors: No space left on device. Free space there") == 1
@@ -204,7 +204,7 @@ def test_a_damaged_checkpoint(workspace, statistics):
     state = read_state(CHECKPOINT)
     state["companion"].pop("numbers")
     write_state(CHECKPOINT, state, overwrite=True)
-    with pytest.raises(ForeignFileError, match="holds no state of this stream.*remove c.safetensors"):
+    with pytest.raises(InvalidFileError, match="holds no state of this stream.*remove c.safetensors"):
         adapt_model(options(target="y", predictions=Path("q.csv"), **kept(1)))
 
 

@@ -11,7 +11,7 @@ from helpers import small_models
 from helpers.attaching import Views, attach
 from helpers.process_groups import in_processes
 from regtta.errors import MismatchError, ProcessError, RegttaError
-from regtta.guards import DEFAULT, SAFE, Gate, Guard, Keep, Rollback
+from regtta.guards import DEFAULT, SAFE, Gate, Guard, MarkGood, Rollback
 
 METHODS = {
     "ssa": regtta.SSA(k=3, lr=1e-2),
@@ -310,7 +310,7 @@ class OwnEyes(Guard):
 def _own_eyes(group):
     model, source, stream = scene()
     said = {
-        0: [None, Keep(), "first", None, None],
+        0: [None, MarkGood(), "first", None, None],
         1: ["second", None, Rollback("third", "good"), Rollback("fourth", "good"), None],
     }
     guards = (*DEFAULT, OwnEyes(group.rank(), said[group.rank()]))

@@ -20,7 +20,7 @@ compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compil
 def scene(device="cpu", model=None):
     model = (model or small_models.mlp()).to(device)
     source = regtta.collect(
-        model, small_models.table(200).to(device).split(40), methods=[regtta.method("feature_restoration")]
+        model, small_models.table(200).to(device).split(40), methods=[regtta.create_method("feature_restoration")]
     )
     return model, source, [x.to(device) for x in small_models.table(330, shift=0.7, scale=1.5, seed=3).split(24)]
 
@@ -333,7 +333,7 @@ def test_the_head_keeps_its_digits_under_bfloat16():
     model = small_models.cnn()
     with torch.no_grad():
         model[9].bias.fill_(1000.0)
-    adapter = regtta.Adapter(model, regtta.Source(), head="9", execution=Execution(precision="bfloat16"))
+    adapter = regtta.Adapter(model, regtta.NoAdaptation(), head="9", execution=Execution(precision="bfloat16"))
     predictions = adapter.adapt(small_models.images(32)).predictions
     assert not torch.equal(predictions, predictions.bfloat16().float())
     with torch.no_grad():

@@ -10,7 +10,7 @@ from torch import nn
 import regtta
 from helpers import small_models
 from methods.test_conformance import Case
-from regtta.guards import FiniteStep, Guard, Keep, Rollback
+from regtta.guards import FiniteStep, Guard, MarkGood, Rollback
 
 
 class Pattern(Guard):
@@ -219,7 +219,7 @@ def test_what_breaks_off_costs_nothing(place, error, options):
 # --- several steps a batch -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("ruling", [Keep(), Rollback("enough", "source")], ids=["keep", "rollback"])
+@pytest.mark.parametrize("ruling", [MarkGood(), Rollback("enough", "source")], ids=["keep", "rollback"])
 def test_rulings_on_later_steps_of_a_batch_are_carried_out(ruling):
     """``HealthCheck(every=8)`` with two steps a batch only ever speaks at a second step."""
 
@@ -231,8 +231,8 @@ def test_rulings_on_later_steps_of_a_batch_are_carried_out(ruling):
     case = Case("ssa", "mlp", 1, steps=2)
     adapter = case.adapter(guards=[Second()])
     step = adapter.adapt(case.stream(1)[0])
-    assert bool(adapter.state_dict()["good"]) == isinstance(ruling, Keep)
-    assert step.diagnostics.verdict.returned == ("" if isinstance(ruling, Keep) else "source")
+    assert bool(adapter.state_dict()["good"]) == isinstance(ruling, MarkGood)
+    assert step.diagnostics.verdict.returned == ("" if isinstance(ruling, MarkGood) else "source")
 
 
 def test_a_batch_enters_the_window_once_however_many_steps():

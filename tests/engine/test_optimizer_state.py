@@ -39,7 +39,7 @@ def cnn():
         nn.Conv2d(6, 10, 3, stride=2, bias=False), nn.BatchNorm2d(10), nn.ReLU(),
         nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(10, 1),
     ).double()  # fmt: skip
-    model = small_models.settle(model, torch.rand(64, 3, 16, 16).double())
+    model = small_models.update_running_statistics(model, torch.rand(64, 3, 16, 16).double())
     return model, regtta.collect(model, small_models.images(400).double().split(50))
 
 

@@ -58,7 +58,7 @@ WRONG = {
         OptionError,
         r"regtta.SSA\(\), found the class SSA, not an instance",
     ),
-    "method by name": (lambda: adapter("ssa"), OptionError, r"found 'ssa'. regtta.method\(name\) creates one"),
+    "method by name": (lambda: adapter("ssa"), OptionError, r"found 'ssa'. regtta.create_method\(name\) creates one"),
     "source a path": (
         lambda: adapter(source="a.safetensors"),
         StatisticsError,

@@ -58,5 +58,5 @@ def test_no_more_than_so_many_shapes_are_kept(caplog):
                 assert replay(torch.zeros(size, device="cuda"))[0].tolist() == [1] * size
     assert replay.graphs == MOST
     assert f"is already captured for {MOST} batch shapes" in caplog.text
-    replay.forget()
+    replay.reset()
     assert replay.graphs == 0

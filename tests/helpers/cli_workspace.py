@@ -86,7 +86,7 @@ def library_model() -> torch.nn.Module:
     return model.eval()
 
 
-def inputs_of(path: Path) -> torch.Tensor:
+def extract_inputs(path: Path) -> torch.Tensor:
     return torch.tensor(pd.read_csv(path)[COLUMNS].to_numpy(np.float32))
 
 

@@ -21,7 +21,7 @@ import regtta
 from helpers import small_models
 from helpers.attaching import attach
 from regtta import guards
-from regtta.persistence.atomic_write import SUFFIX
+from regtta.persistence.atomic_files import TEMPORARY_SUFFIX
 from regtta.persistence.state_files import read_state
 
 torch.set_num_threads(1)
@@ -95,7 +95,7 @@ def main(folder, kills, seed):
         time.sleep(moments.uniform(0, LONGEST_WAIT))
         os.kill(child, signal.SIGKILL)
         died += os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
-        drafts = sum(entry.name.endswith(SUFFIX) for entry in folder.iterdir())
+        drafts = sum(entry.name.endswith(TEMPORARY_SUFFIX) for entry in folder.iterdir())
         in_a_write += drafts > 0
         drafts_at_once = max(drafts_at_once, drafts)
         resumed += not stream.checkpoint.exists() or read_state(stream.checkpoint)["batches"] >= 0

@@ -10,7 +10,7 @@ from helpers.attaching import Views, attach
 from regtta.errors import MismatchError, OptionError, StatisticsError
 from regtta.guards import SAFE
 from regtta.models.features import FeatureModel
-from regtta.monitoring import Alarm, AlarmWatch, DriftAlarm, RefusedAlarm, ShiftAlarm, Writer
+from regtta.monitoring import Alarm, AlarmState, DriftAlarm, RejectionAlarm, ShiftAlarm, Writer
 
 
 class Broken(Writer):
@@ -42,7 +42,7 @@ def same(one, other):
 METHODS = {
     "ssa": regtta.SSA(k=4),
     "bn_adapt": regtta.BNAdapt(),
-    "source": regtta.Source(),
+    "source": regtta.NoAdaptation(),
     "window": regtta.SSA(k=4, window=64),
 }
 
@@ -89,8 +89,8 @@ def passes_of(counted, runner, batches=6, **options):
 
 
 def test_looking_costs_one_pass_of_the_source_model_and_none_while_nothing_moves(counted):
-    still = attach(regtta.Monitor(), monitored_stream.adapter(regtta.Source()))
-    assert passes_of(counted, still) == passes_of(counted, monitored_stream.adapter(regtta.Source()))
+    still = attach(regtta.Monitor(), monitored_stream.adapter(regtta.NoAdaptation()))
+    assert passes_of(counted, still) == passes_of(counted, monitored_stream.adapter(regtta.NoAdaptation()))
     assert passes_of(counted, attach(regtta.Monitor(), monitored_stream.adapter())) == [False, True] * 6
     assert (
         passes_of(counted, attach(regtta.Monitor(every=3), monitored_stream.adapter()))
@@ -148,7 +148,7 @@ def test_signals_tell_the_step():
 
 
 def test_the_risk_is_nought_for_the_source_model_and_a_share_else():
-    monitor = attach(regtta.Monitor(), monitored_stream.adapter(regtta.Source()))
+    monitor = attach(regtta.Monitor(), monitored_stream.adapter(regtta.NoAdaptation()))
     list(monitor.adapter.run(monitored_stream.stream(4, shift=1.0)))
     assert monitor.signals.risk == 0.0
     monitor = attach(regtta.Monitor(), monitored_stream.adapter())
@@ -170,7 +170,7 @@ def test_batches_since_helped_begin_with_those_before_it_ever_did():
     assert monitor.signals.evidence.alignment_gain > 0
 
 
-ALARMS = (ShiftAlarm(batches=2), RefusedAlarm(batches=3), DriftAlarm(least=3, threshold=0.1))
+ALARMS = (ShiftAlarm(batches=2), RejectionAlarm(batches=3), DriftAlarm(least=3, threshold=0.1))
 
 
 def test_a_resumed_monitor_goes_on_as_if_never_stopped(tmp_path):
@@ -254,7 +254,7 @@ def test_an_alarm_of_ones_own():
         def start(self):
             return TenthWatch()
 
-    class TenthWatch(AlarmWatch):
+    class TenthWatch(AlarmState):
         def check(self, signals):
             return "ten" if signals.index == 10 else None
 

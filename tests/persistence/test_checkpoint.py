@@ -18,13 +18,13 @@ from helpers.attaching import attach
 from regtta.errors import (
     ExistingFileError,
     FileError,
-    ForeignFileError,
+    InvalidFileError,
     MismatchError,
     OptionError,
-    PickleRefusedError,
     TruncatedFileError,
+    UnsafePickleError,
 )
-from regtta.persistence import atomic_write as drafts
+from regtta.persistence import atomic_files
 from regtta.persistence.checkpoint import Checkpoint
 from regtta.persistence.state_files import read_state, write_state
 
@@ -145,8 +145,8 @@ def test_a_damaged_file_never_begins_anew(written):
         (content[:-1], TruncatedFileError),
         (content[:100], TruncatedFileError),
         (b"", TruncatedFileError),
-        (content[:-1] + bytes([content[-1] ^ 1]), ForeignFileError),
-        (b"PK\x03\x04" + bytes(100), PickleRefusedError),
+        (content[:-1] + bytes([content[-1] ^ 1]), InvalidFileError),
+        (b"PK\x03\x04" + bytes(100), UnsafePickleError),
     ]:
         written.write_bytes(damaged)
         with pytest.raises(kind, match="stream.safetensors") as caught:
@@ -161,7 +161,7 @@ def test_a_state_that_lacks_a_part_leaves_the_adapter_as_new(written, lacking):
     (state if lacking in state else state["adapter"]).pop(lacking)
     write_state(written, state, overwrite=True)
     fresh, used = adapter(), adapter()
-    with pytest.raises(ForeignFileError, match="holds no state of this stream.*remove"):
+    with pytest.raises(InvalidFileError, match="holds no state of this stream.*remove"):
         attach(Checkpoint(written), used).resume()
     assert torch.equal(used.adapt(STREAM[0]).predictions, fresh.adapt(STREAM[0]).predictions)
 
@@ -252,7 +252,7 @@ def test_each_reason_is_logged_once_and_names_its_remedy(path, monkeypatch, capl
     def fail(*_):
         raise OSError(code, os.strerror(code))
 
-    monkeypatch.setattr(drafts.os, "fsync", fail)
+    monkeypatch.setattr(atomic_files.os, "fsync", fail)
     with caplog.at_level(logging.ERROR, "regtta"):
         for index in range(3, 9):
             assert torch.equal(keeper.adapter.adapt(STREAM[index]).predictions, never_stopped[index])
@@ -268,7 +268,7 @@ def test_each_reason_is_logged_once_and_names_its_remedy(path, monkeypatch, capl
     monkeypatch.undo()
     assert keeper.try_save()
     assert keeper.last_error is None
-    monkeypatch.setattr(drafts.os, "fsync", fail)
+    monkeypatch.setattr(atomic_files.os, "fsync", fail)
     assert not keeper.try_save()
     assert len(caplog.records) == 2  # a fault that comes back is told again
 

@@ -42,7 +42,9 @@ def record_of(model, method, source, inputs, labels=None, *, name="run.json", si
         "learned": len(steps) - len(refused),
         "refused": {reason: refused.count(reason) for reason in refused},
         "unscored": 0,
-        "scores": None if labels is None else {"before": before.compute().plain(), "after": after.compute().plain()},
+        "scores": None
+        if labels is None
+        else {"before": before.compute().to_dict(), "after": after.compute().to_dict()},
     }
     return json.loads(json.dumps(recorder.record(about, online=about["protocol"] == "online"), allow_nan=False))
 
@@ -245,7 +247,7 @@ def test_an_adaptation_that_diverged_has_a_page(stage):
 
 def test_a_target_that_never_varies_has_a_page(stage):
     model, source, _, _ = stage
-    record = record_of(model, regtta.Source(), source, torch.zeros(80, 5))
+    record = record_of(model, regtta.NoAdaptation(), source, torch.zeros(80, 5))
     page = adaptation_page([record], "x")
     assert page.tone == "unknown"
     for picture in pictures(page).values():

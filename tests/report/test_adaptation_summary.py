@@ -6,7 +6,7 @@ import re
 import pytest
 
 from regtta.methods import METHODS
-from regtta.persistence.identity import described
+from regtta.persistence.identity import to_dict
 from regtta.report.adaptation_summary import facts_of, method_words, verdict_of, warnings_of
 
 
@@ -32,7 +32,7 @@ def record_of(**changes):
         "environment": {
             "versions": {"regtta": "0.1.0", "torch": "2.6"},
             "device": "cpu",
-            "method": {"name": "ssa", **described(METHODS["ssa"](k=3))},
+            "method": {"name": "ssa", **to_dict(METHODS["ssa"](k=3))},
         },
         "statistics": {"count": 1200, "head": "fc", "fingerprint": "0123456789abcdef" * 4},
         "subspace": {"rank": 12},
@@ -215,7 +215,7 @@ def test_a_k_that_was_cut(options, warned):
 
 def test_a_method_without_k_or_a_run_without_statistics_is_not_cut():
     record = record_of()
-    record["environment"]["method"] = {"name": "bn_adapt", **described(METHODS["bn_adapt"]())}
+    record["environment"]["method"] = {"name": "bn_adapt", **to_dict(METHODS["bn_adapt"]())}
     assert warnings_of(record) == ()
     bare = record_of(**UNMEASURED)
     bare["environment"]["method"]["k"] = 100
@@ -310,13 +310,13 @@ def test_facts_name_all_that_was_run():
 
 @pytest.mark.parametrize("name", METHODS)
 def test_a_method_at_its_defaults_is_said_to_be(name):
-    method = {"name": name, **described(METHODS[name]())}
+    method = {"name": name, **to_dict(METHODS[name]())}
     assert method_words(method) == f"{name}, all options at their defaults"
 
 
 def test_a_sum_shows_its_options():
     import regtta
 
-    chosen = regtta.method("tent+ssa")
-    words = method_words({"name": chosen.name, **described(chosen)})
+    chosen = regtta.create_method("tent+ssa")
+    words = method_words({"name": chosen.name, **to_dict(chosen)})
     assert words.startswith("tent+ssa (")

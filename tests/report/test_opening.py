@@ -8,8 +8,8 @@ import pytest
 
 import regtta
 from helpers import small_models
-from regtta.errors import FileError, ForeignFileError, MissingFileError, OptionError
-from regtta.persistence.safe_read import MOST_JSON_BYTES
+from regtta.errors import FileError, InvalidFileError, MissingFileError, OptionError
+from regtta.persistence.safe_read import MAX_JSON_BYTES
 from regtta.report import html_of
 from regtta.report import loading as opening
 from regtta.report.loading import kind_of, page_of, read_record
@@ -68,19 +68,19 @@ def test_a_missing_path_is_told(tmp_path):
 @pytest.mark.parametrize("name", ["run.txt", "run", "weights.safetensors"])
 def test_another_kind_of_file_is_no_run(tmp_path, name):
     (tmp_path / name).write_text("{}")
-    with pytest.raises(ForeignFileError, match=f"{name} is not a recorded run"):
+    with pytest.raises(InvalidFileError, match=f"{name} is not a recorded run"):
         kind_of(tmp_path / name)
 
 
 @pytest.mark.parametrize("missing", ["results.json", "detail.json"])
 def test_a_folder_of_the_demo_needs_both_files(demo, missing):
     (demo / missing).unlink()
-    with pytest.raises(ForeignFileError, match="is not a recorded run"):
+    with pytest.raises(InvalidFileError, match="is not a recorded run"):
         kind_of(demo)
 
 
 def test_an_empty_folder_is_no_run(tmp_path):
-    with pytest.raises(ForeignFileError, match="is not a recorded run"):
+    with pytest.raises(InvalidFileError, match="is not a recorded run"):
         kind_of(tmp_path)
 
 
@@ -170,20 +170,20 @@ def test_a_record_is_read_as_it_was_written(record, content):
 )  # fmt: skip
 def test_foreign_json_is_refused_by_name(tmp_path, text):
     (tmp_path / "foreign.json").write_text(text)
-    with pytest.raises(ForeignFileError, match="foreign.json"):
+    with pytest.raises(InvalidFileError, match="foreign.json"):
         page_of([tmp_path / "foreign.json"], "x")
 
 
 def test_bytes_that_are_no_text_are_refused(tmp_path):
     (tmp_path / "foreign.json").write_bytes(b"\xff\xfe{}")
-    with pytest.raises(ForeignFileError, match="cannot be read as JSON"):
+    with pytest.raises(InvalidFileError, match="cannot be read as JSON"):
         read_record(tmp_path / "foreign.json")
 
 
 def test_a_huge_file_is_refused_unread(tmp_path):
     with (tmp_path / "huge.json").open("wb") as file:
-        file.truncate(MOST_JSON_BYTES + 1)  # sparse: it takes no room
-    with pytest.raises(ForeignFileError, match="has more than 268435456 bytes"):
+        file.truncate(MAX_JSON_BYTES + 1)  # sparse: it takes no room
+    with pytest.raises(InvalidFileError, match="has more than 268435456 bytes"):
         read_record(tmp_path / "huge.json")
 
 

@@ -10,7 +10,7 @@ from sklearn.metrics import r2_score
 
 import regtta as library
 from helpers import small_models
-from helpers.cli_workspace import MODEL, inputs_of, labels_of, library_model
+from helpers.cli_workspace import MODEL, extract_inputs, labels_of, library_model
 from regtta.report import recorder as recording
 from regtta.report.analysis import features_of, output_report, shift_report
 from regtta.report.recorder import Recorder, gain_interval, write_record
@@ -82,7 +82,7 @@ def test_a_record_holds_all_that_was_run(recorded):
 
 def test_every_analysis_is_of_the_model_before_and_after_on_all_rows(recorded):
     content, _ = recorded("--target", "y")
-    inputs, model = inputs_of(Path("target.csv")), library_model()
+    inputs, model = extract_inputs(Path("target.csv")), library_model()
     source = library.SourceStatistics.load("stats.safetensors")
     adapter = library.Adapter(model, library.SSA(k=3, lr=0.05), source)
     steps = list(adapter.run(inputs.split(16)))
@@ -254,7 +254,7 @@ def test_before_and_after_are_features_of_the_same_layer():
         linear(5, 8), torch.nn.BatchNorm1d(8), linear(8, 8), torch.nn.ReLU(), linear(8, 1)
     ).eval()
     source = library.collect(model, [small_models.table(100)])
-    adapter = library.Adapter(model, library.Source(), source, head="2", allow_mismatch=True)
+    adapter = library.Adapter(model, library.NoAdaptation(), source, head="2", allow_mismatch=True)
     means = recorder_over(model, adapter, small_models.table(60, seed=3).split(20)).record({}, online=False)["shift"][
         "means"
     ]
@@ -297,10 +297,10 @@ def test_large_inputs_are_bounded_in_bytes(monkeypatch):
 def test_a_model_is_left_as_it_was():
     model = small_models.mlp()
     source = library.collect(model, [small_models.table(100)])
-    before = small_models.frozen_view(model)
+    before = small_models.model_snapshot(model)
     adapter = library.Adapter(model, library.SSA(k=3), source)
     recorder_over(model, adapter, small_models.table(80, shift=1.0).split(40)).record({}, online=False)
-    small_models.assert_untouched(before, model)
+    small_models.assert_unchanged(before, model)
 
 
 def test_an_adapter_that_is_recorded_adapts_as_if_it_were_not():

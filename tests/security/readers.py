@@ -16,7 +16,7 @@ from PIL import Image
 from safetensors.torch import save
 
 from regtta.cli.data.opening import DataOptions, open_data
-from regtta.persistence.safe_read import read_whole
+from regtta.persistence.safe_read import read_bounded
 from regtta.persistence.safetensors_files import load_weights
 from regtta.report.loading import read_record
 from regtta.report.recorder import ADAPTATION
@@ -89,7 +89,7 @@ def _resume(path: Path) -> int:
 
 def _statistics() -> bytes:
     features = torch.randn(9, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    source = SourceStatistics.from_moments(Moments.of(features), head="fc", fingerprint="f" * 64)
+    source = SourceStatistics.from_moments(Moments.from_features(features), head="fc", fingerprint="f" * 64)
     about = {"format": 1, "regtta": "0.1.0", "count": 9, "head": "fc", "fingerprint": "f" * 64}
     names = ("mean", "variances", "basis", "feature_variances")
     return save({name: getattr(source, name) for name in names}, {"regtta.statistics": json.dumps(about)})
@@ -175,7 +175,7 @@ def _source(path: Path) -> None:
 
 
 def _pose(path: Path) -> object:
-    return _rotation(str(path), read_whole(path, MOST_POSE_BYTES))
+    return _rotation(str(path), read_bounded(path, MOST_POSE_BYTES))
 
 
 def _unpack(path: Path) -> list[bytes]:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import regtta
 from helpers.attaching import attach
-from regtta.errors import ForeignFileError, MismatchError, RegttaError, StateError
+from regtta.errors import InvalidFileError, MismatchError, RegttaError, StateError
 from regtta.persistence.state_files import read_state, write_state
 from security.hostile_states import CHANGES, HOSTILE_FIELDS, STREAM, STREAMS, changed, kept, nodes
 
@@ -244,7 +244,7 @@ def test_what_stands_beside_the_adapter_is_put_back_where_the_adapter_refuses(wa
     monitor.adapter.adapt(STREAM[-1])
     own = monitor.state_dict(), monitor.adapter.state_dict()
     with pytest.raises(
-        ForeignFileError, match=r"hostile.safetensors holds no state.*learner/tensors/1\.weight.*remove"
+        InvalidFileError, match=r"hostile.safetensors holds no state.*learner/tensors/1\.weight.*remove"
     ):
         attach(regtta.Checkpoint(path), monitor.adapter).resume()
     assert_same((monitor.state_dict(), monitor.adapter.state_dict()), own)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from regtta.errors import ForeignFileError, RegttaError
+from regtta.errors import InvalidFileError, RegttaError
 from regtta.report.loading import page_of
 from regtta.report.recorder import ADAPTATION
 from regtta_bench.cli.reproduce import RUNS, ReproduceOptions, reproduce
@@ -18,7 +18,7 @@ def test_runs_without_their_results_are_refused(tmp_path: Path, result):
     lines = [json.loads(line) for line in LINES]
     text = "".join(json.dumps({**line, "result": result}) + "\n" for line in lines)
     (tmp_path / RUNS).write_text(text)
-    with pytest.raises(ForeignFileError, match=f"{RUNS} holds a run that is damaged, or that another version made"):
+    with pytest.raises(InvalidFileError, match=f"{RUNS} holds a run that is damaged, or that another version made"):
         reproduce(ReproduceOptions(names=("california",), out=tmp_path, tables_only=True), listener=None)
 
 

@@ -45,7 +45,7 @@ def spectrum(here: Ground) -> Contestant:
     forward = FeatureModel(here.model, here.subject.head)
     with torch.no_grad():
         for batch in batches:
-            running.add(forward(batch).features)
+            running.update(forward(batch).features)
     moments = running.finish()
 
     def decompose() -> None:

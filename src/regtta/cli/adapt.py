@@ -30,7 +30,7 @@ from regtta.cli.user_code import floating_dtype, load_model
 from regtta.errors import OptionError, StatisticsError
 from regtta.execution import sync_errors
 from regtta.guards import DEFAULT, SAFE
-from regtta.methods import Method, Source
+from regtta.methods import Method, NoAdaptation
 from regtta.monitoring import Monitor
 from regtta.persistence import Checkpoint
 from regtta.statistics import SourceStatistics
@@ -81,7 +81,7 @@ def _adapt(options: AdaptOptions, progress: Progress | None, team: Team) -> Adap
         process_group=group,
         whole_batches=True,
     )
-    baseline = Adapter(model, Source(), process_group=group, whole_batches=True) if data.target_names else None
+    baseline = Adapter(model, NoAdaptation(), process_group=group, whole_batches=True) if data.target_names else None
     tally = Tally(baseline)
     _run(options, data, adapter, tally=tally, followers=followers, model_files=model_files, progress=progress)
     model_files.write(adapter)
@@ -156,7 +156,7 @@ def _about(options: AdaptOptions, report: AdaptReport) -> dict[str, object]:
         "unscored": report.unscored,
         "scores": None
         if report.scores is None
-        else dict(zip(("before", "after"), (scores.plain() for scores in report.scores), strict=True)),
+        else dict(zip(("before", "after"), (scores.to_dict() for scores in report.scores), strict=True)),
     }
 
 

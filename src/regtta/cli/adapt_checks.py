@@ -16,7 +16,7 @@ from regtta.cli.predictions import PREDICTION_SUFFIXES, Tally
 from regtta.cli.resume import check_resumable
 from regtta.errors import BatchError, OptionError
 from regtta.methods import Method
-from regtta.persistence import written_whole
+from regtta.persistence import atomic_write
 from regtta.types import Step
 
 
@@ -76,7 +76,7 @@ class DiagnosticsWriter:
 @contextmanager
 def diagnostics_file(path: Path) -> Iterator[DiagnosticsWriter]:
     """Yield a writer to ``path``; the file appears once the block has succeeded."""
-    with written_whole(path) as draft, draft.open("w", encoding="utf-8") as file:
+    with atomic_write(path) as draft, draft.open("w", encoding="utf-8") as file:
         yield DiagnosticsWriter(file)
 
 

@@ -106,7 +106,7 @@ def inspect(
 
     report = inspect_file(file)
     if as_json:
-        show.json(report.plain())
+        show.json(report.to_dict())
     elif isinstance(report, StatisticsReport):
         show.inspected(report)
     else:
@@ -123,10 +123,10 @@ def methods(
 
     if name is not None:
         report = describe_method(name)
-        show.json(report.plain()) if as_json else show.method(report)
+        show.json(report.to_dict()) if as_json else show.method(report)
         return
     reports = list_methods()
-    show.json([report.plain() for report in reports]) if as_json else show.methods(reports)
+    show.json([report.to_dict() for report in reports]) if as_json else show.methods(reports)
 
 
 @app.command(

@@ -16,7 +16,7 @@ from regtta.cli.predictions import Progress
 from regtta.cli.shared_options import split_names
 from regtta.cli.torchrun import ONE, Team
 from regtta.cli.user_code import explaining, floating_dtype, load_model
-from regtta.errors import ForeignFileError, OptionError
+from regtta.errors import InvalidFileError, OptionError
 from regtta.execution import sync_errors
 from regtta.methods import TTT, Method
 from regtta.options import replace
@@ -64,7 +64,9 @@ def collect_statistics(options: CollectOptions, progress: Progress | None = None
             progress(seen * size if data.rows is None else min(seen * size, data.rows), data.rows)
 
     with explaining(inputs.complaint, data.advice):
-        source = collect(model, loader, head=options.head, methods=methods, progress=report_progress, group=group)
+        source = collect(
+            model, loader, head=options.head, methods=methods, progress=report_progress, process_group=group
+        )
     with sync_errors(team.processes):
         if team.first:
             source.save(options.out, overwrite=options.force)
@@ -94,7 +96,7 @@ def _linear(path: Path) -> nn.Linear:
     weight = next((value for name, value in weights.items() if name.endswith("weight")), None)
     bias = next((value for name, value in weights.items() if name.endswith("bias")), None)
     if weight is None or weight.ndim != 2 or len(weights) > 2:
-        raise ForeignFileError(f"Expected one linear layer in {path}, weight and bias, found {sorted(weights)}.")
+        raise InvalidFileError(f"Expected one linear layer in {path}, weight and bias, found {sorted(weights)}.")
     layer = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None, dtype=weight.dtype)
     layer.load_state_dict({"weight": weight} | ({} if bias is None else {"bias": bias}))
     return layer

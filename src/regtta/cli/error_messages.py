@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 
 from regtta.cli.torchrun import is_first, place
 from regtta.errors import PeerError, ProcessError, RegttaError
-from regtta.optional_imports import extra_of, install_command
+from regtta.optional_imports import find_extra, install_command
 
 _WORDS = (
     (r"(pass download=True|call fetch_california on that folder); on the command line, --download", "pass --download"),
@@ -51,7 +51,7 @@ def missing_extra(error: ModuleNotFoundError) -> str | None:
         'rich is not installed. Install what this command needs: pip install "regtta[cli]"'
     """
     package = (error.name or "").partition(".")[0]
-    extra = extra_of(package)
+    extra = find_extra(package)
     if extra is None:
         return None
     return f"{package} is not installed. Install what this command needs: {install_command(extra)}"

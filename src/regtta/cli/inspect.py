@@ -45,7 +45,7 @@ class StatisticsReport:
     spectrum: tuple[Direction, ...]
     extras: tuple[str, ...]
 
-    def plain(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, object]:
         """Return JSON-compatible values; shares that are keys become strings."""
         shares = {str(share): count for share, count in self.directions_for.items()}
         return asdict(self) | {"directions_for": shares}

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import get_args, get_origin
 
-from regtta.methods import METHODS, Method, method, options_of
-from regtta.options import check_choice, describe, field_types
+from regtta.methods import METHODS, Method, create_method, method_options
+from regtta.options import check_choice, describe_type, field_types
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class MethodReport:
     paper: str
     options: tuple[OptionReport, ...]
 
-    def plain(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, object]:
         """Return JSON-compatible values."""
         return dataclasses.asdict(self)
 
@@ -54,7 +54,7 @@ def chosen_method(name: str, settings: tuple[str, ...] = ()) -> Method:
         >>> chosen_method("tent+ssa", ("k=25",)).terms[1].k
         25
     """
-    return method(name, **options_of(METHODS, name, settings))
+    return create_method(name, **method_options(name, settings))
 
 
 def list_methods() -> tuple[MethodReport, ...]:
@@ -73,7 +73,7 @@ def describe_method(name: str) -> MethodReport:
     cls = METHODS[name]
     needs = {
         "source statistics": cls.needs_source,
-        cls.gathers: bool(cls.gathers),
+        cls.extra_statistics: bool(cls.extra_statistics),
         "head": cls.needs_head,
         "labels": cls.takes_targets,
     }
@@ -122,8 +122,8 @@ def _typed_by_hand(kind: object) -> str:
     """Return the type of an option without alternatives that cannot be typed, such as callables."""
     alternatives = [part for part in get_args(kind) if get_origin(part) is not Callable]
     if get_origin(kind) is None or len(alternatives) == len(get_args(kind)):
-        return describe(kind)
-    return " | ".join(describe(part) for part in alternatives)
+        return describe_type(kind)
+    return " | ".join(describe_type(part) for part in alternatives)
 
 
 def _plain(text: str) -> str:

@@ -15,7 +15,7 @@ from regtta.cli.adapt_options import FILES, AdaptOptions
 from regtta.cli.torchrun import Team
 from regtta.errors import ExistingFileError, FileError, ModelError, OptionError
 from regtta.execution import sync_errors
-from regtta.persistence import STATE_DICT, SUFFIXES, check_exportable, check_packages, refuse_existing, save
+from regtta.persistence import STATE_DICT, SUFFIXES, check_exportable, check_not_existing, check_packages, save_model
 
 
 def check_outputs(outputs: Mapping[str, Path | None], *, inputs: Sequence[Path | None], force: bool) -> None:
@@ -36,7 +36,7 @@ def check_outputs(outputs: Mapping[str, Path | None], *, inputs: Sequence[Path |
             raise OptionError(f"{option} and {written[path.resolve()]} both name {path}. Use different paths.")
         if path.is_dir():
             raise OptionError(f"{option} {path} is a folder. Name a file.")
-        refuse_existing(path, overwrite=force, remedy="--force")
+        check_not_existing(path, overwrite=force, remedy="--force")
         if not os.access(path.parent, os.W_OK):
             raise FileError(f"The folder {path.parent.resolve()} cannot be written to ({option} {path}).")
         written[path.resolve()] = option
@@ -94,7 +94,7 @@ _EXAMPLE_ROWS = 8
 
 
 class ModelFiles:
-    """Writer of the adapted model that detects unwritable formats early.
+    """Writer of the adapted model that detects write_error formats early.
 
     Args:
         named: output paths by option; ``None`` if the option was not given.
@@ -136,4 +136,4 @@ class ModelFiles:
         if self._paths:
             model, provenance = adapter.export(), adapter.provenance()
             for path in self._paths.values():
-                save(path, model, provenance, self._example, overwrite=True)
+                save_model(path, model, provenance, self._example, overwrite=True)

@@ -14,7 +14,7 @@ from regtta.cli.data.labelled_batches import Data, LabelledBatch
 from regtta.cli.user_code import explaining
 from regtta.errors import MismatchError, ModelError, OptionError
 from regtta.metrics import RegressionMetrics, Scores
-from regtta.persistence import written_whole
+from regtta.persistence import atomic_write
 from regtta.types import Step
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ def reordered(sink: PredictionSink, order: Tensor) -> Iterator[PredictionSink]:
 @contextmanager
 def prediction_file(path: Path, target_names: tuple[str, ...]) -> Iterator[PredictionWriter]:
     """Yield a writer to ``path``; the file appears once the block has succeeded."""
-    with written_whole(path) as draft, ExitStack() as stack:
+    with atomic_write(path) as draft, ExitStack() as stack:
         appender: _Appender
         if path.suffix == ".parquet":
             appender = _Parquet(draft, stack)

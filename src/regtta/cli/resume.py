@@ -12,12 +12,12 @@ from regtta.cli.adapt_options import AdaptOptions, Protocol
 from regtta.cli.outputs import check_suffix
 from regtta.errors import MismatchError, OptionError
 from regtta.persistence import (
-    invalid,
-    require_flag,
+    require_bool,
     require_mapping,
     require_sequence,
+    require_str,
     require_tensor,
-    require_text,
+    state_error,
 )
 from regtta.types import Callback, Diagnostics, Step, Verdict
 
@@ -109,28 +109,28 @@ def _validated(state: object) -> dict[str, Any]:
     for number, verdict in enumerate(verdicts):
         at = f"companion/verdicts/{number}"
         if len(require_sequence(at, verdict)) != 3:
-            raise invalid(at, "three values", verdict)
-        require_flag(at, verdict[0])
-        require_text(at, verdict[1])
-        require_text(at, verdict[2])
-    count = len(require_tensor("companion/indices", found["indices"], (None,), torch.int64, least=0.0))
-    sizes = require_tensor("companion/sizes", found["sizes"], (count,), torch.int64, least=0.0)
-    which = require_tensor("companion/verdict", found["verdict"], (count,), torch.int64, least=0.0)
+            raise state_error(at, "three values", verdict)
+        require_bool(at, verdict[0])
+        require_str(at, verdict[1])
+        require_str(at, verdict[2])
+    count = len(require_tensor("companion/indices", found["indices"], (None,), torch.int64, minimum=0.0))
+    sizes = require_tensor("companion/sizes", found["sizes"], (count,), torch.int64, minimum=0.0)
+    which = require_tensor("companion/verdict", found["verdict"], (count,), torch.int64, minimum=0.0)
     if count and int(which.max()) >= len(verdicts):
-        raise invalid("companion/verdict", f"below {len(verdicts)} everywhere", int(which.max()))
+        raise state_error("companion/verdict", f"below {len(verdicts)} everywhere", int(which.max()))
     predictions = found["predictions"]
     if not isinstance(predictions, torch.Tensor) or predictions.shape[:1] != (int(sizes.sum()),):
-        raise invalid("companion/predictions", f"a tensor of {int(sizes.sum())} rows", predictions)
-    counts = require_tensor("companion/excluded_counts", found["excluded_counts"], (count,), torch.int64, least=0.0)
-    excluded = require_tensor("companion/excluded", found["excluded"], (int(counts.sum()),), torch.int64, least=0.0)
+        raise state_error("companion/predictions", f"a tensor of {int(sizes.sum())} rows", predictions)
+    counts = require_tensor("companion/excluded_counts", found["excluded_counts"], (count,), torch.int64, minimum=0.0)
+    excluded = require_tensor("companion/excluded", found["excluded"], (int(counts.sum()),), torch.int64, minimum=0.0)
     if bool((excluded >= sizes.repeat_interleave(counts)).any()):
-        raise invalid("companion/excluded", "rows of their batches", int(excluded.max()))
+        raise state_error("companion/excluded", "rows of their batches", int(excluded.max()))
     shape = (count, 3) if count else (0,)
     for name, dtype in {"numbers": torch.float64, "known": torch.bool}.items():
         values = found[name]
         # Values are not checked: the loss of a rejected step may be NaN.
         if not isinstance(values, torch.Tensor) or values.shape != shape or values.dtype != dtype:
-            raise invalid(f"companion/{name}", f"a tensor of shape {shape} and {dtype}", values)
+            raise state_error(f"companion/{name}", f"a tensor of shape {shape} and {dtype}", values)
     return found
 
 

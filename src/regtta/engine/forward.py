@@ -16,11 +16,11 @@ from regtta.models import (
     FeatureModel,
     Forward,
     RunForward,
-    batch_norms,
+    batch_norm_layers,
     call_model,
+    forward_without_features,
+    has_constant_updates,
     model_device,
-    steady,
-    without_features,
 )
 
 # Largest difference between two ways of running a model in one precision, relative to the largest value of a result.
@@ -43,7 +43,7 @@ def resolve_execution(
     reason = ""
     if _has_hooks(model):
         reason = "the model has hooks, which would not be called"
-    elif not steady(batch_norms(model), mode):
+    elif not has_constant_updates(batch_norm_layers(model), mode):
         reason = f"BatchNorm's statistics ({mode}) are weighted anew at every step"
     elif processes.size > 1:
         reason = "several processes adapt together, and their exchanges are not part of a graph"
@@ -72,7 +72,7 @@ class ForwardFunctions:
 def make_forward(model: nn.Module, head: str | None, execution: Execution) -> ForwardFunctions:
     """Return functions that run ``model`` and extract the features at ``head``."""
     exact = execution.precision == "bfloat16"
-    plain = without_features(model) if head is None else FeatureModel(model, head, exact_head=exact)
+    plain = forward_without_features(model) if head is None else FeatureModel(model, head, exact_head=exact)
     default = plain if execution == PLAIN else _ExecutedForward(model, plain, execution)
     if not execution.compile:
         return ForwardFunctions(default, default)
@@ -105,7 +105,7 @@ class _ExecutedForward:
         if self._compiled is None or self._seen[signature] < WARMUP_CALLS or not isinstance(self._plain, FeatureModel):
             return self._plain(inputs)
         try:
-            return self._plain.by(self._compiled, inputs)
+            return self._plain.run_with(self._compiled, inputs)
         except Exception as error:  # compilers raise errors of many types
             forward = self._plain(inputs)  # an error of the model or the batch itself is raised here
             self._compiled = None
@@ -168,7 +168,7 @@ class ForwardRunner:
                     found = run(inputs, tensors)
                     return found.features, found.outputs
                 finally:
-                    slots.put_back()
+                    slots.restore()
 
             return forward_pass
 

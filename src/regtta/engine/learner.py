@@ -20,8 +20,8 @@ from regtta.engine.validation import STATE_FORMAT, LearnerParts, OptimizerState
 from regtta.errors import OptionError
 from regtta.execution import PLAIN, SINGLE_PROCESS, BatchSharding, Communicator, Execution, GraphedCallable
 from regtta.guards import StepStats
-from regtta.methods import Batch, Method, MethodContext, NewHead, Remember, Rule, Skip, Update
-from regtta.models import BatchNormSwitch, BufferSlots, Forward, assign, batch_norms
+from regtta.methods import Batch, Buffered, Method, MethodContext, NewHead, Rule, Skip, Update
+from regtta.models import BatchNormSwitch, BufferSlots, Forward, assign_tensor, batch_norm_layers
 
 logger = logging.getLogger(__name__)
 
@@ -86,9 +86,9 @@ class Learner:
         self._processes = processes
         self._schedule = schedule = method.schedule
         self.steps = schedule.steps
-        self.batch_norm = BatchNormSwitch(batch_norms(context.model), schedule.batch_norm, schedule.prior)
+        self.batch_norm = BatchNormSwitch(batch_norm_layers(context.model), schedule.batch_norm, schedule.prior)
         self.rule: Rule = method.start(context)
-        self._stateless = self.rule.repeats
+        self._stateless = self.rule.capturable
         self._initial_rule = copy.deepcopy(self.rule.state_dict())
         self._gradients = FlatGradients(state.trainable_flats)
         self._graphed = self._make_graphed(execution) if execution.capture else None
@@ -97,7 +97,7 @@ class Learner:
     @property
     def min_batch_size(self) -> int:
         """Smallest batch size that can be learned from."""
-        return 1 if self.method.learns_from_one and not self.batch_norm.needs_batches else 2
+        return 1 if self.method.supports_single_samples and not self.batch_norm.needs_batches else 2
 
     @property
     def never_adapts(self) -> str:
@@ -148,7 +148,7 @@ class Learner:
         skipped = taken.update.reason if isinstance(taken.update, Skip) else ""
         if taken.update is None and self.batch_norm.mode == "source":
             skipped = _changes_nothing(self.method)
-        return StepResult(stats, skipped, taken.update.reason if isinstance(taken.update, Remember) else "")
+        return StepResult(stats, skipped, taken.update.reason if isinstance(taken.update, Buffered) else "")
 
     def commit(self, result: StepResult) -> None:
         """Accept the last step."""
@@ -196,14 +196,14 @@ class Learner:
                 found = run(shard.inputs)
                 for buffers, name, registered, _ in self._slots.entries:
                     if buffers.get(name) is not registered:
-                        self._slots.take_over()
+                        self._slots.restore_with_values()
                         break
                 extra_pass = partial(self.batch_norm.extra_pass, run)
                 batch = Batch(shard.inputs, found.features, found.outputs, shard.targets, extra_pass, repeated)
                 return found, self.rule.update(batch)
         finally:
             if self._slots.reassigned:
-                self._slots.put_back()  # buffers that further passes on the batch assigned
+                self._slots.restore()  # buffers that further passes on the batch assigned
             self.batch_norm.end_adaptation()
 
     def _learn_in_processes(self, shard: Shard, repeated: bool) -> tuple[Forward, Update]:
@@ -214,7 +214,7 @@ class Learner:
         try:
             with torch.set_grad_enabled(bool(self.state.trainable)):
                 local = run(shard.inputs)
-                self._slots.take_over()
+                self._slots.restore_with_values()
                 found = Forward(processes.gather(local.features, counts), processes.gather(local.outputs, counts))
                 targets = None if shard.targets is None else processes.gather(shard.targets, counts)
                 extra_pass = partial(self.batch_norm.extra_pass, run)
@@ -222,7 +222,7 @@ class Learner:
                 batch = Batch(shard.inputs, found.features, found.outputs, targets, extra_pass, repeated, gather)
                 return found, self.rule.update(batch)
         finally:
-            self._slots.put_back()
+            self._slots.restore()
             self.batch_norm.end_adaptation()
 
     def _replace_head(self, new: NewHead) -> None:
@@ -232,16 +232,16 @@ class Learner:
                 "is replaced at a step could not be restored. Remove the optimizer from the schedule."
             )
         head = self.context.require_head()
-        assign(head, "weight", new.weight)
+        assign_tensor(head, "weight", new.weight)
         if new.bias is not None and head.bias is not None:
-            assign(head, "bias", new.bias)
+            assign_tensor(head, "bias", new.bias)
 
     # --- CUDA graphs -----------------------------------------------------------------------------
 
     def _make_graphed(self, execution: Execution) -> GraphedCallable | None:
         """Return the step as a CUDA graph of the batch, or None, with a warning, if steps differ from each other."""
         reason = ""
-        if not self.rule.repeats:
+        if not self.rule.capturable:
             reason = f"those of {self.method.name} with these options are not all the same"
         elif self._schedule.optimizer is not None and not self._schedule.elementwise:
             reason = "the optimizer is user-defined and may do something else at every step"

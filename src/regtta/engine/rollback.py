@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from regtta.engine.optimizer import total_distance, total_norm
 from regtta.execution import Flat, flatten_storage, unmovable_tensors
-from regtta.models import Trainable, freeze_all_but, refresh, trainable_parameters
+from regtta.models import Trainable, freeze_all_but, recompute_weights, trainable_parameters
 
 _TINY = torch.finfo(torch.float32).tiny
 _IMMUTABLE = (bool, int, float, str, type(None))
@@ -125,7 +125,7 @@ class AdaptableState:
     def _refresh_head(self) -> None:
         # A weight that is computed from these tensors may be read before the next forward pass recomputes it.
         if self._head is not None and self._head._forward_pre_hooks:
-            refresh(self._head)
+            recompute_weights(self._head)
 
 
 class OptimizerSnapshot:

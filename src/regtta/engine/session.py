@@ -26,10 +26,10 @@ from regtta.models import (
     head_module,
     model_device,
     private_copy,
-    refresh,
+    recompute_weights,
     run_model,
 )
-from regtta.persistence import Provenance, described, described_by_0_1_0, require_flag, require_mapping
+from regtta.persistence import Provenance, require_bool, require_mapping, to_dict, to_dict_v0_1_0
 from regtta.statistics import SourceStatistics
 
 
@@ -94,7 +94,7 @@ class Session:
         processes = self._options.processes
         with processes.collective():
             found = processes.first(find_head(self.model, inputs) if len(inputs) else None)
-        self._slots.put_back()
+        self._slots.restore()
         if found is None:
             raise MismatchError("The first batch has no samples to find the head with. Pass head=<name>.")
         return found
@@ -152,7 +152,7 @@ class Session:
             try:
                 return run_model(self.model, inputs)
             finally:
-                self._slots.put_back()
+                self._slots.restore()
 
     def features(self, inputs: Tensor) -> Tensor:
         """Return the inputs of the head ``(B, D)`` in eval mode; nothing changes."""
@@ -171,7 +171,7 @@ class Session:
         with torch.no_grad():
             for name, parameter in head.named_parameters():
                 parameter.copy_(learner.state.origin[f"{self.head}.{name}"])
-        refresh(head)
+        recompute_weights(head)
         return head
 
     def export(self) -> nn.Module:
@@ -188,7 +188,7 @@ class Session:
         return Provenance(
             source=self.fingerprint,
             adapted=fingerprint(self.model),
-            method=described(self._options.method),
+            method=to_dict(self._options.method),
             head=self.head,
             samples_behind_statistics=None if source is None else source.count,
             batches=stream.batches,
@@ -204,13 +204,13 @@ class Session:
         """Restore from :meth:`state_dict` of a session with the same model, method and guards."""
         stream, own = self.started, self._identity()
         state = with_later_guards(require_mapping("", state), self._options.guards)
-        formerly = self._identity(described_by_0_1_0)
+        formerly = self._identity(to_dict_v0_1_0)
         check_state(state, own, stream.learner.state.tensors().keys(), formerly=formerly)
-        frozen = require_flag("frozen", state.get("frozen"))
+        frozen = require_bool("frozen", state.get("frozen"))
         stream.load_state_dict({key: value for key, value in state.items() if key not in {*own, "frozen"}})
         self.frozen = frozen
 
-    def _identity(self, describe: Callable[[object], dict[str, object]] = described) -> dict[str, Any]:
+    def _identity(self, describe: Callable[[object], dict[str, object]] = to_dict) -> dict[str, Any]:
         """Return what a state must have in common with this session."""
         guards = [describe(guard) for guard in self._options.guards]
         return {"method": describe(self._options.method), "guards": guards, "model": self.fingerprint}

@@ -14,9 +14,19 @@ from regtta.engine.forward import ForwardRunner, Shard
 from regtta.engine.learner import Learner, StepResult
 from regtta.errors import RegttaError, StateError
 from regtta.execution import Communicator
-from regtta.guards import Guard, GuardChain, GuardContext, IncomingBatch, Keep, Rollback, Ruling, Screened, StepStats
+from regtta.guards import (
+    Guard,
+    GuardChain,
+    GuardContext,
+    IncomingBatch,
+    MarkGood,
+    Rollback,
+    Ruling,
+    Screened,
+    StepStats,
+)
 from regtta.models import Forward
-from regtta.persistence import invalid, require_count, require_flag, require_mapping, require_text, utc_now
+from regtta.persistence import require_bool, require_count, require_mapping, require_str, state_error, utc_now
 from regtta.types import Diagnostics, Step, StepView, Verdict
 
 _NO_STEP = StepResult(StepStats())
@@ -104,7 +114,7 @@ class Stream:
                 self.learner.commit(result)
             if repeat == 0:
                 first, kept, ruling = result, not refused, judgement if refused else result.buffered or judgement
-            elif isinstance(judgement, Rollback | Keep):
+            elif isinstance(judgement, Rollback | MarkGood):
                 ruling = judgement
             if refused or result.buffered:
                 break
@@ -119,7 +129,7 @@ class Stream:
         if not batch.size:  # every sample was excluded
             batch = self._incoming(part)
         returned: Literal["source", "good", ""] = ""
-        if isinstance(ruling, Keep):
+        if isinstance(ruling, MarkGood):
             self._good = self.learner.state_dict()
         elif isinstance(ruling, Rollback):
             returned, batch = self.return_to(ruling.to), self._incoming(part)
@@ -207,12 +217,12 @@ class Stream:
         """Return a state that can be loaded, with its learners' states in the current format; change nothing."""
         keys = ("index", "learned", "begun", "moved", "learner", "watches", "good")
         found = dict(require_mapping("", state, keys))
-        require_count("learned", found["learned"], most=require_count("index", found["index"]))
-        require_flag("moved", found["moved"])
+        require_count("learned", found["learned"], maximum=require_count("index", found["index"]))
+        require_bool("moved", found["moved"])
         try:
-            datetime.fromisoformat(require_text("begun", found["begun"]))
+            datetime.fromisoformat(require_str("begun", found["begun"]))
         except ValueError as error:
-            raise invalid("begun", "a time", found["begun"]) from error
+            raise state_error("begun", "a time", found["begun"]) from error
         self._chain.validate_state(found["watches"], "watches")
         found["learner"] = self.learner.validated_state(found["learner"], "learner")
         if require_mapping("good", found["good"]):

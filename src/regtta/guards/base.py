@@ -48,7 +48,7 @@ class Rollback:
 
     Attributes:
         reason: reason for the rollback.
-        to: ``"source"`` for the source model, or ``"good"`` for the last snapshot marked by :class:`Keep`.
+        to: ``"source"`` for the source model, or ``"good"`` for the last snapshot marked by :class:`MarkGood`.
     """
 
     reason: str
@@ -69,11 +69,11 @@ class Exclusion:
 
 
 @dataclass(frozen=True)
-class Keep:
+class MarkGood:
     """Ruling that marks the current model as good, so that later rollbacks may return to it."""
 
 
-Ruling = str | Rollback | Keep | None
+Ruling = str | Rollback | MarkGood | None
 
 
 @dataclass(frozen=True)
@@ -81,12 +81,12 @@ class GuardContext:
     """Information that a guard receives at the start of a stream.
 
     Attributes:
-        smallest: smallest batch size that the method can learn from.
+        min_batch_size: smallest batch size that the method can learn from.
         source: source statistics, if there are any.
         head: head of the model, if it is known.
     """
 
-    smallest: int = 2
+    min_batch_size: int = 2
     source: SourceStatistics | None = None
     head: nn.Linear | None = None
 
@@ -110,7 +110,7 @@ class GuardContext:
 
     @cached_property
     def _whitening(self) -> Whitening:
-        return Whitening.of(*self.require("of the stream"))
+        return Whitening.from_statistics(*self.require("of the stream"))
 
 
 class GuardState:
@@ -131,7 +131,7 @@ class GuardState:
         """Return the reason to reject the step, or ``None`` to accept it."""
         return None
 
-    def returned(self) -> None:
+    def on_rollback(self) -> None:
         """Handle a rollback of the model; called after it."""
 
     def state_dict(self) -> dict[str, Any]:

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from regtta.execution import SINGLE_PROCESS, Communicator
-from regtta.guards.base import Guard, GuardContext, GuardState, Keep, Rollback, Ruling, StepStats
+from regtta.guards.base import Guard, GuardContext, GuardState, MarkGood, Rollback, Ruling, StepStats
 from regtta.models import Forward
 from regtta.persistence import require_mapping, validate_part
-from regtta.statistics import Columns, Whitening, as_columns, column_values
+from regtta.statistics import ColumnArray, Whitening, column_values, to_column_array
 
 RunPass = Callable[[Tensor, Sequence[int]], Forward]
 
@@ -61,9 +61,9 @@ class IncomingBatch:
         """
         return self._peaks_and_variation[0]
 
-    def columns(self) -> Columns:
+    def columns(self) -> ColumnArray:
         """Return the samples of all processes as columns ``(C, B)``."""
-        return as_columns(self._values)
+        return to_column_array(self._values)
 
     @cached_property
     def not_finite(self) -> Tensor | None:
@@ -129,7 +129,7 @@ class IncomingBatch:
             self._whitened[key] = whitening(forward.features)
         return self._whitened[key]
 
-    def coordinates_here(self, whitening: Whitening, forward: Forward) -> Tensor:
+    def coordinates_float64(self, whitening: Whitening, forward: Forward) -> Tensor:
         """Return :meth:`coordinates` in float64, on the CPU if ``k`` is small: small sums are slow on a GPU."""
         key = (id(whitening), id(forward))
         if key not in self._here:
@@ -243,7 +243,7 @@ class GuardChain:
 
     def after_step(self, stats: StepStats) -> Ruling:
         """Ask the guards in order until one rejects the step; the guards after it are not asked."""
-        keep: Keep | None = None
+        keep: MarkGood | None = None
         for guard in self._after:
             ruling = guard.after_step(stats)
             if isinstance(ruling, str | Rollback):
@@ -262,7 +262,7 @@ class GuardChain:
     def on_rollback(self) -> None:
         """Notify every guard that the model was rolled back."""
         for guard in self.states:
-            guard.returned()
+            guard.on_rollback()
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of each guard, by its position."""
@@ -284,7 +284,7 @@ def _encode(ruling: Ruling) -> str | None:
     """Return a ruling as text, to be sent to other processes."""
     if ruling is None:
         return None
-    if isinstance(ruling, Keep):
+    if isinstance(ruling, MarkGood):
         return json.dumps({"keep": True})
     if isinstance(ruling, Rollback):
         return json.dumps({"reason": ruling.reason, "to": ruling.to})
@@ -296,4 +296,4 @@ def _decode(text: str | None) -> Ruling:
     if "to" in said:
         return Rollback(said["reason"], said["to"])
     reason: str | None = said.get("reason")
-    return Keep() if "keep" in said else reason
+    return MarkGood() if "keep" in said else reason

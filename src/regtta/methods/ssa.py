@@ -17,7 +17,7 @@ from torch import Tensor
 from regtta.errors import OptionError
 from regtta.methods.alignment import Alignment, AlignmentMethod, projection
 from regtta.methods.base import MethodContext
-from regtta.options import check_bool, check_count
+from regtta.options import check_bool, check_positive_int
 from regtta.statistics import Subspace
 
 
@@ -53,7 +53,7 @@ class SSA(AlignmentMethod):
         """Validate fields."""
         super().__post_init__()
         if self.k != "auto":
-            check_count("k", self.k)
+            check_positive_int("k", self.k)
         check_bool("free_output", self.free_output)
 
     def alignment(self, context: MethodContext) -> Alignment:

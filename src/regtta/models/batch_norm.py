@@ -10,28 +10,28 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 
 from regtta.execution import BatchSharding
-from regtta.models.features import stand_in
+from regtta.models.forward_override import override_forward
 
 BatchNormMode = Literal["batch", "debiased", "blended", "source"]
 
 BATCH_NORM_MODES: tuple[str, ...] = get_args(BatchNormMode)
 UNSHARDED = BatchSharding()
 _Result = TypeVar("_Result")
-LONGEST = 16  # maximum weight of past target samples in a blend, in units of the prior, to track a changing target
+MAX_MEMORY = 16  # maximum weight of past target samples in a blend, in units of the prior, to track a changing target
 
 
-def batch_norms(model: nn.Module) -> list[_BatchNorm]:
+def batch_norm_layers(model: nn.Module) -> list[_BatchNorm]:
     """Return the BatchNorm layers of ``model``, in order."""
     return [module for module in model.modules() if isinstance(module, _BatchNorm)]
 
 
-def never_negative(model: nn.Module) -> set[str]:
+def non_negative_buffers(model: nn.Module) -> set[str]:
     """Return the names of the buffers of normalisation layers that hold variances and counts."""
     norms = {name: module for name, module in model.named_modules() if isinstance(module, _NormBase)}
     return {f"{name}.{buffer}".lstrip(".") for name in norms for buffer in ("running_var", "num_batches_tracked")}
 
 
-def steady(layers: Sequence[_BatchNorm], mode: BatchNormMode) -> bool:
+def has_constant_updates(layers: Sequence[_BatchNorm], mode: BatchNormMode) -> bool:
     """Return True if all adaptation passes update the layers alike; otherwise the momentum changes with each pass."""
     return not layers or mode == "source" or (mode == "batch" and all(layer.momentum is not None for layer in layers))
 
@@ -74,7 +74,7 @@ class BatchNormSwitch:
             return
         self.updates += 1
         if self.mode == "blended":
-            self._known = min(self.samples, LONGEST * self.prior)
+            self._known = min(self.samples, MAX_MEMORY * self.prior)
             self._blended, self.samples = self.samples, self._known + size
 
     def begin_adaptation(self, size: int, sharding: BatchSharding = UNSHARDED) -> None:
@@ -88,14 +88,14 @@ class BatchNormSwitch:
             return
         if self.mode == "blended":
             counts = (self._blended, self._known, size)
-            self._hooks = [blend.watch(self.prior, counts, sharding) for blend in self._blends]
+            self._hooks = [blend.register(self.prior, counts, sharding) for blend in self._blends]
             return
         for layer, momentum in zip(self.layers, self._momenta, strict=True):
             layer.__dict__["training"] = True  # same effect as layer.train(), but ten times faster
             if self.mode == "debiased":
                 layer.momentum = debiased_momentum(momentum, self.updates)
             if sharding.processes.size > 1:
-                self._endings.append(stand_in(layer, partial(sharding.normalise, layer)))
+                self._endings.append(override_forward(layer, partial(sharding.normalise, layer)))
 
     def extra_pass(self, run: Callable[[Tensor], _Result], inputs: Tensor) -> _Result:
         """Return ``run(inputs)``, normalised as in the adaptation pass, without updating running statistics.
@@ -103,11 +103,11 @@ class BatchNormSwitch:
         A method may run the model again on other views of a batch. Predictions are normalised by the running
         statistics, which must therefore come from the samples themselves, not from rotated or augmented copies.
         """
-        with self._statistics_kept():
+        with self._statistics_unchanged():
             return run(inputs)
 
     @contextmanager
-    def _statistics_kept(self) -> Iterator[None]:
+    def _statistics_unchanged(self) -> Iterator[None]:
         """Let layers in training mode update copies of their running statistics inside the block."""
         # The tensors themselves must not be written to, not even to restore them: autograd has saved them for the
         # backward pass of the previous forward pass, and raises if they have been modified in place.
@@ -151,7 +151,7 @@ class _Blend:
         self.layer = layer
         self.source = [running.detach().clone() for running in self._running()]
 
-    def watch(
+    def register(
         self, prior: int, counts: tuple[int, int, int], sharding: BatchSharding
     ) -> torch.utils.hooks.RemovableHandle:
         """Register a hook that updates the blend with the next batch before it is normalised.

@@ -106,7 +106,7 @@ class BufferSlots:
         >>> layer = nn.BatchNorm1d(2)
         >>> slots, registered = BufferSlots(layer), layer.running_mean
         >>> layer.running_mean = torch.ones(2)
-        >>> slots.take_over(); layer.running_mean is registered, registered
+        >>> slots.restore_with_values(); layer.running_mean is registered, registered
         (True, tensor([1., 1.]))
     """
 
@@ -119,14 +119,14 @@ class BufferSlots:
         self.reassigned = False
         self._warned: set[str] = set()
 
-    def put_back(self) -> None:
+    def restore(self) -> None:
         """Put the registered tensors back with their old values, after a pass that must not change state."""
         for buffers, name, registered, _ in self.entries:
             if buffers.get(name) is not registered:
                 self.reassigned = True
                 buffers[name] = registered
 
-    def take_over(self) -> None:
+    def restore_with_values(self) -> None:
         """Put the registered tensors back with the values assigned in the pass, after an adaptation pass."""
         for buffers, name, registered, place in self.entries:
             assigned = buffers.get(name)

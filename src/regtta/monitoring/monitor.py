@@ -8,18 +8,19 @@ from typing import Any, ClassVar
 
 from regtta.adapter import Adapter
 from regtta.errors import MismatchError, OptionError, StatisticsError
-from regtta.monitoring.alarms import DEFAULT_ALARMS, Alarm, AlarmSet
+from regtta.monitoring.alarm_set import AlarmSet
+from regtta.monitoring.alarms import DEFAULT_ALARMS, Alarm
 from regtta.monitoring.estimator import SignalEstimator, risk_of_harm
 from regtta.monitoring.signals import Evidence, Signals
-from regtta.monitoring.writers import Event, News, Writer
-from regtta.options import check_count, check_not_negative, check_share, instances_of
+from regtta.monitoring.writers import Event, MonitorReport, Writer
+from regtta.options import check_fraction, check_instances, check_non_negative, check_positive_int
 from regtta.persistence import (
-    described,
-    described_by_0_1_0,
     require_count,
     require_mapping,
-    require_text,
+    require_str,
     same_description,
+    to_dict,
+    to_dict_v0_1_0,
 )
 from regtta.types import Callback, Step, StepView
 
@@ -76,13 +77,13 @@ class Monitor(Callback):
         level: float = 1e-4,
         tolerance: float = 0.1,
     ) -> None:
-        check_count("every", every)
-        check_count("memory", memory)
-        check_count("least", least)
-        check_share("level", level)
-        check_not_negative("tolerance", tolerance)
+        check_positive_int("every", every)
+        check_positive_int("memory", memory)
+        check_positive_int("least", least)
+        check_fraction("level", level)
+        check_non_negative("tolerance", tolerance)
         example = "(regtta.monitoring.ShiftAlarm(),), or () for none"
-        self.alarms = instances_of(Alarm, "alarms", alarms, example)  # type: ignore[type-abstract]
+        self.alarms = check_instances(Alarm, "alarms", alarms, example)  # type: ignore[type-abstract]
         self.writers, self.on_event = tuple(writers), tuple(on_event)
         self.every = every
         self._options: dict[str, Any] = {"memory": memory, "least": least, "level": level, "tolerance": tolerance}
@@ -108,7 +109,7 @@ class Monitor(Callback):
         self._begin()
 
     def _begin(self) -> None:
-        self._gauge.begin()
+        self._gauge.reset()
         self._board = AlarmSet(self.alarms)
         self._batches = self._since_helped = 0
         self.signals = None
@@ -155,7 +156,7 @@ class Monitor(Callback):
         """Restore the state from :meth:`state_dict` of a monitor with the same alarms and options."""
         self._check_attached()
         require_mapping("", state)
-        formerly = self._identity(described_by_0_1_0)
+        formerly = self._identity(to_dict_v0_1_0)
         for name, value in self._identity().items():
             if not any(same_description(state.get(name), known) for known in (value, formerly[name])):
                 raise MismatchError(
@@ -181,9 +182,9 @@ class Monitor(Callback):
         for name in ("batches", "since_helped"):
             require_count(name, state[name])
         for name, times in require_mapping("raised", state["raised"]).items():
-            require_count(f"raised/{require_text('raised', name)}", times)
+            require_count(f"raised/{require_str('raised', name)}", times)
 
-    def _identity(self, describe: Callable[[object], dict[str, object]] = described) -> dict[str, Any]:
+    def _identity(self, describe: Callable[[object], dict[str, object]] = to_dict) -> dict[str, Any]:
         return {
             "alarms": [describe(alarm) for alarm in self.alarms],
             "options": {**self._options, "every": self.every},
@@ -191,13 +192,13 @@ class Monitor(Callback):
 
     def on_view(self, adapter: Adapter, view: StepView) -> None:  # noqa: ARG002 - the view holds all it needs
         """Update signals and alarms, and call writers and event handlers."""
-        self._gauge.see(view)
+        self._gauge.update(view)
         self.signals = self._signals(view.step, self._gauge.evidence())
         events = self._board.check(self.signals)
         self.raised.update(event.alarm for event in events if event.kind == "raised")
-        news = News(self.signals, events, self.active)
+        report = MonitorReport(self.signals, events, self.active)
         for writer in self.writers:
-            self._call_safely(writer, partial(writer.write, news))
+            self._call_safely(writer, partial(writer.write, report))
         for event in events:
             for handler in self.on_event:
                 self._call_safely(handler, partial(handler, event))

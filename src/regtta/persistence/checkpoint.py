@@ -11,15 +11,15 @@ from torch import Tensor
 from regtta.errors import (
     ExistingFileError,
     FileError,
-    ForeignFileError,
+    InvalidFileError,
     MismatchError,
     OptionError,
     RegttaError,
     StateError,
 )
-from regtta.options import check_bool, check_count
+from regtta.options import check_bool, check_positive_int
 from regtta.persistence.state_files import read_state, write_state
-from regtta.persistence.state_validation import invalid, require_count, require_mapping
+from regtta.persistence.state_validation import require_count, require_mapping, state_error
 from regtta.types import Callback, Step
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Checkpoint(Callback):
     """
 
     def __init__(self, path: str | Path, every: int = 50, *, overwrite: bool = False) -> None:
-        check_count("every", every)
+        check_positive_int("every", every)
         check_bool("overwrite", overwrite)
         self.path = Path(path)
         self.every = every
@@ -170,7 +170,7 @@ class Checkpoint(Callback):
             batches = require_count("batches", require_mapping("", state).get("batches"))
             for name, part in parts.items():
                 if name not in state:
-                    raise invalid(name, "present", None)
+                    raise state_error(name, "present", None)
                 loaded.append(name)
                 part.load_state_dict(state[name])
         except Exception as error:  # a callback may raise anything on a state of another form
@@ -180,7 +180,7 @@ class Checkpoint(Callback):
             if isinstance(error, RegttaError) and not isinstance(error, StateError):
                 raise
             reason = str(error) if isinstance(error, StateError) else f"{type(error).__name__}: {error}"
-            raise ForeignFileError(f"{self.path} holds no state of this stream ({reason.rstrip('.')}).") from error
+            raise InvalidFileError(f"{self.path} holds no state of this stream ({reason.rstrip('.')}).") from error
         self.batches = self._last_attempt = batches
 
     def _parts(self) -> dict[str, _Stateful]:

@@ -40,7 +40,7 @@ def shift_pictures(record: Record) -> tuple[Picture, ...]:
 def _moment_pictures(record: Record) -> tuple[Picture, ...]:
     if "shift" not in record:
         return ()
-    shift = ShiftReport.from_plain(record["shift"])
+    shift = ShiftReport.from_dict(record["shift"])
     return (
         Picture(
             "Means along the source's directions",
@@ -65,7 +65,7 @@ def _reconstruction_pictures(record: Record) -> tuple[Picture, ...]:
             "Reconstruction from source directions",
             "Falling curves of the error against the number of directions, before and after adapting.",
             "How far features lie outside what n source directions span; lower is more like the source.",
-            figure_of(draw_reconstruction(Reconstruction.from_plain(record["reconstruction"]))),
+            figure_of(draw_reconstruction(Reconstruction.from_dict(record["reconstruction"]))),
         ),
     )
 
@@ -79,7 +79,7 @@ def prediction_pictures(record: Record) -> tuple[Picture, ...]:
                 "Distribution of predictions",
                 "Histograms of predictions before and after adapting, over the source's distribution.",
                 "Grey: what the unadapted head makes of the source's features, as a Gaussian.",
-                figure_of(draw_outputs(OutputReport.from_plain(record["outputs"]))),
+                figure_of(draw_outputs(OutputReport.from_dict(record["outputs"]))),
             )
         )
     for name, plain in record.get("predictions", {}).items():
@@ -89,7 +89,7 @@ def prediction_pictures(record: Record) -> tuple[Picture, ...]:
                 f"Predictions against labels, {title}",
                 f"Scatter of predictions over labels, {title}, with the line where both agree.",
                 "Rows drawn at random from the stream, predicted in eval mode.",
-                figure_of(draw_predictions(PredictionReport.from_plain(plain))),
+                figure_of(draw_predictions(PredictionReport.from_dict(plain))),
             )
         )
     return tuple(made)
@@ -97,7 +97,7 @@ def prediction_pictures(record: Record) -> tuple[Picture, ...]:
 
 def stream_pictures(record: Record) -> tuple[Picture, ...]:
     """Draw loss, gradient norm, displacement, moments and online R² over the stream."""
-    stream = StreamRecord.from_plain(record["stream"])
+    stream = StreamRecord.from_dict(record["stream"])
     return (
         Picture(
             "Over the stream",
@@ -112,7 +112,7 @@ def subspace_pictures(record: Record) -> tuple[Picture, ...]:
     """Draw the source spectrum, the weight of each direction, and gradient norms of raw dimensions."""
     if "subspace" not in record:
         return ()
-    subspace = SubspaceReport.from_plain(record["subspace"])
+    subspace = SubspaceReport.from_dict(record["subspace"])
     return (
         Picture(
             "Spectrum of the source's features",
@@ -130,7 +130,7 @@ def subspace_pictures(record: Record) -> tuple[Picture, ...]:
             "How raw dimensions move the subspace",
             "Histogram of gradient norms between 0 and 1.",
             "0: a raw dimension that the subspace does not see; 1: one that lies wholly inside it.",
-            figure_of(draw_gradient_norms(GradientNorms.from_plain(record["gradients"]))),
+            figure_of(draw_gradient_norms(GradientNorms.from_dict(record["gradients"]))),
         ),
     )
 
@@ -144,12 +144,12 @@ def assumption_pictures(record: Record) -> tuple[Picture, ...]:
             "Distance to a Gaussian",
             "Sorted distances of raw and projected dimensions to their own Gaussian, with the 5 % level.",
             "Of the target's features before adapting. The lower curve is the more Gaussian.",
-            figure_of(draw_normality(NormalityReport.from_plain(record["normality"]))),
+            figure_of(draw_normality(NormalityReport.from_dict(record["normality"]))),
         ),
         Picture(
             "Some dimensions beside their Gaussian",
             "Histograms of raw dimensions above and of projected ones below, each with a Gaussian curve.",
             "Of the target's features before adapting.",
-            histogram_grid(FeatureHistograms.from_plain(record["histograms"])),
+            histogram_grid(FeatureHistograms.from_dict(record["histograms"])),
         ),
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from regtta.methods import METHODS
-from regtta.persistence import described
+from regtta.persistence import to_dict
 from regtta.report.content import Tone
 from regtta.report.formatting import number
 from regtta.statistics import LabelShiftEvidence
@@ -149,7 +149,7 @@ def method_words(method: Mapping[str, Any]) -> str:
         >>> method_words({"name": "ssa", "type": "SSA", "k": 25})
         'ssa (k=25)'
     """
-    usual = described(METHODS[method["name"]]()) if method["name"] in METHODS else {}
+    usual = to_dict(METHODS[method["name"]]()) if method["name"] in METHODS else {}
     changed = {k: v for k, v in method.items() if k not in ("name", "type") and usual.get(k) != v}
     options = ", ".join(f"{key}={value}" for key, value in changed.items())
     return f"{method['name']} ({options})" if options else f"{method['name']}, all options at their defaults"

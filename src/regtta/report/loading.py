@@ -6,8 +6,8 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-from regtta.errors import ForeignFileError, MissingFileError, OptionError
-from regtta.persistence import MOST_JSON_BYTES, parse_json, read_whole
+from regtta.errors import InvalidFileError, MissingFileError, OptionError
+from regtta.persistence import MAX_JSON_BYTES, parse_json, read_bounded
 from regtta.report.adaptation import adaptation_page
 from regtta.report.content import Page
 from regtta.report.recorder import ADAPTATION
@@ -47,7 +47,7 @@ def page_of(paths: Sequence[Path], command: str) -> Page:
         return next(iter(kinds.values())).page(paths, command)
     except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError, MemoryError) as error:
         names = ", ".join(map(str, paths))
-        raise ForeignFileError(
+        raise InvalidFileError(
             f"{names} is damaged or was written by another version ({type(error).__name__}: {error}). Repeat the run."
         ) from error
 
@@ -61,18 +61,18 @@ def kind_of(path: Path) -> RunKind:
     for kind in kinds:
         if kind.matches(path):
             return kind
-    raise ForeignFileError(f"{path} is not a recorded run. Expected {expected}.")
+    raise InvalidFileError(f"{path} is not a recorded run. Expected {expected}.")
 
 
 def read_record(path: Path) -> dict[str, Any]:
-    """Read a record of ``regtta adapt``; raise ForeignFileError if the file is not one."""
-    raw = read_whole(path, MOST_JSON_BYTES)
+    """Read a record of ``regtta adapt``; raise InvalidFileError if the file is not one."""
+    raw = read_bounded(path, MAX_JSON_BYTES)
     try:
         content = parse_json(raw.decode("utf-8"))
     except ValueError as error:
-        raise ForeignFileError(f"{path} cannot be read as JSON: {error}.") from error
+        raise InvalidFileError(f"{path} cannot be read as JSON: {error}.") from error
     if not isinstance(content, dict) or content.get("format") != ADAPTATION:
-        raise ForeignFileError(f"{path} is not a record of regtta adapt. Write one with regtta adapt --record {path}.")
+        raise InvalidFileError(f"{path} is not a record of regtta adapt. Write one with regtta adapt --record {path}.")
     return content
 
 

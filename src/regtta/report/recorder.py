@@ -15,8 +15,8 @@ import regtta
 from regtta.adapter import Adapter
 from regtta.errors import BatchError
 from regtta.models import FeatureModel
-from regtta.options import check_count
-from regtta.persistence import described, device_name, versions, written_whole
+from regtta.options import check_positive_int
+from regtta.persistence import atomic_write, device_name, software_versions, to_dict
 from regtta.report.analysis import (
     Report,
     StreamRecorder,
@@ -50,7 +50,7 @@ class Reservoir:
     """
 
     def __init__(self, most: int, *, seed: int) -> None:
-        check_count("most", most)
+        check_positive_int("most", most)
         self._most = most
         self._generator = torch.Generator().manual_seed(seed)
         self._draws = torch.empty(0, dtype=torch.float64)
@@ -137,7 +137,7 @@ class RunRecorder(Callback):
             online: True if the predictions were made while adapting, False if by the adapted model.
         """
         content: dict[str, Any] = {"format": ADAPTATION, **about, "environment": self._environment()}
-        content["stream"] = self._stream.record().plain()
+        content["stream"] = self._stream.record().to_dict()
         rows = [] if self._sample is None else self._sample.rows()
         if rows and len(rows[0]) > 1:
             predictions = self._predictions(rows[0])
@@ -150,13 +150,13 @@ class RunRecorder(Callback):
     def _environment(self) -> dict[str, object]:
         device = next((p.device for p in self._model.parameters()), torch.device("cpu"))
         return {
-            "versions": versions(),
+            "versions": software_versions(),
             "device": device_name(device),
-            "method": {"name": self._adapter.method.name, **described(self._adapter.method)},
+            "method": {"name": self._adapter.method.name, **to_dict(self._adapter.method)},
         }
 
     def _predictions(self, inputs: Tensor) -> dict[str, Tensor]:
-        unadapted = Adapter(self._model, regtta.Source())
+        unadapted = Adapter(self._model, regtta.NoAdaptation())
         return {BEFORE: _over(unadapted.predict, inputs), AFTER: _over(self._adapter.predict, inputs)}
 
     def _of_features(self, inputs: Tensor, predictions: dict[str, Tensor]) -> dict[str, object]:
@@ -164,13 +164,13 @@ class RunRecorder(Callback):
         source, name = self._adapter.source, self._adapter.head
         if source is None or name is None:
             return {}
-        unadapted = Adapter(self._model, regtta.Source(), head=name)
+        unadapted = Adapter(self._model, regtta.NoAdaptation(), head=name)
         head = FeatureModel(unadapted.export(), name).head
         before = _over(unadapted.features, inputs)
         features = {BEFORE: before, AFTER: _over(self._adapter.features, inputs)}
         found: dict[str, object] = {
-            "subspace": subspace_report(source, head.weight).plain(),
-            "gradients": gradient_norms(source).plain(),
+            "subspace": subspace_report(source, head.weight).to_dict(),
+            "gradients": gradient_norms(source).to_dict(),
             "statistics": {"count": source.count, "head": source.head, "fingerprint": source.fingerprint},
         }
         analyses: dict[str, Callable[[], Report | LabelShiftEvidence]] = {
@@ -183,7 +183,7 @@ class RunRecorder(Callback):
         }
         for key, analysis in analyses.items():
             try:
-                found[key] = analysis().plain()
+                found[key] = analysis().to_dict()
             except BatchError as error:
                 found.setdefault("unmeasured", str(error))
         return found
@@ -208,7 +208,7 @@ def _of_labels(predictions: Mapping[str, Tensor], answers: Tensor, labels: Tenso
     before = (reports[BEFORE].predictions - truth) ** 2
     after = (prediction_report(_rows(answers)[known], labels[known]).predictions - truth) ** 2
     return {
-        "predictions": {name: report.plain() for name, report in reports.items()},
+        "predictions": {name: report.to_dict() for name, report in reports.items()},
         "gain": {"rows": len(truth), **gain_interval(before, after, truth)},
     }
 
@@ -251,7 +251,7 @@ def gain_interval(
 
 def write_record(path: Path, content: Mapping[str, Any]) -> None:
     """Write a record atomically; non-finite numbers become null, as JSON cannot represent them."""
-    with written_whole(path) as draft:
+    with atomic_write(path) as draft:
         draft.write_text(json.dumps(plain_of(content), allow_nan=False, ensure_ascii=False) + "\n", encoding="utf-8")
 
 

@@ -17,7 +17,7 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 from PIL import Image, ImageChops
 
-from regtta.persistence import refuse_existing, written_whole
+from regtta.persistence import atomic_write, check_not_existing
 from regtta.report.content import Entry, Grid, Page, Tone
 
 # A sign and a word for each tone, so that colour is never the only cue.
@@ -76,9 +76,9 @@ def write_page(page: Page, path: str | Path, *, overwrite: bool = False) -> Path
         path: HTML file to write.
         overwrite: replace an existing file.
     """
-    path = refuse_existing(path, overwrite=overwrite)
+    path = check_not_existing(path, overwrite=overwrite)
     text = html_of(page)
-    with written_whole(path) as draft:
+    with atomic_write(path) as draft:
         draft.write_text(text, encoding="utf-8", newline="\n")
     return path
 

@@ -8,7 +8,7 @@ from typing import Any
 from regtta.cli.outputs import check_folder
 from regtta.errors import MissingFileError
 from regtta.options import check_choice
-from regtta.persistence import written_whole
+from regtta.persistence import atomic_write
 from regtta.report.figures import save_figure
 from regtta_bench.data import Place, check_there, data_folder
 from regtta_bench.label_shift.label_shift_findings import ALL, cases_in, curves, roc_rows
@@ -107,7 +107,7 @@ def _maker(options: LabelShiftOptions, training: Told | None) -> Callable[[int],
 def _write_tables(out: Path, lines: Sequence[dict[str, Any]]) -> list[Path]:
     written = []
     for name, text in tables_of(lines).items():
-        with written_whole(out / name) as draft:
+        with atomic_write(out / name) as draft:
             draft.write_text(text, encoding="utf-8")
         written.append(out / name)
     return written

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from regtta.cli.user_code import import_name, is_import_name, told
-from regtta.errors import ForeignFileError, OptionError
-from regtta.methods import METHODS, Method, options_of
+from regtta.errors import InvalidFileError, OptionError
+from regtta.methods import METHODS, Method, method_options
 from regtta.options import check_choice
-from regtta.persistence import written_whole
+from regtta.persistence import atomic_write
 from regtta_bench.cli.bench_options import ReproduceOptions
 from regtta_bench.data import Place
 from regtta_bench.paper import (
@@ -82,7 +82,7 @@ def reproduce(options: ReproduceOptions, listener: Listener) -> tuple[Reproduced
     try:
         return tuple(_written(one.name, layouts[one.name], plan, records, options) for one in chosen)
     except (AttributeError, LookupError, TypeError, ValueError) as error:
-        raise ForeignFileError(
+        raise InvalidFileError(
             f"{options.out / RUNS} holds a run that is damaged, or that another version made "
             f"({type(error).__name__}: {error}). Name a new folder with --out."
         ) from error
@@ -106,7 +106,7 @@ def added_arm(text: str) -> ArmMaker:
     """
     name, _, settings = text.partition(":")
     if set(parts_of(name)) <= METHODS.keys() or not is_import_name(text):
-        given = options_of(METHODS, name, [part for part in settings.split(",") if part])
+        given = method_options(name, [part for part in settings.split(",") if part])
         return lambda setting, task: arm_of(setting, name, given, task=task) if fits(setting, name, task) else None
     method = _imported(text)
     return lambda setting, task: Arm(method, task)  # noqa: ARG005 - signature of ArmMaker
@@ -195,7 +195,7 @@ def _written(
     written = []
     for ending, text in contents.items():
         path = options.out / f"{stem}.{ending}"
-        with written_whole(path) as draft:
+        with atomic_write(path) as draft:
             draft.write_text(text, encoding="utf-8")
         written.append(path)
     return Reproduced(name, sheets, tuple(written), _missing_weights(tables, plan))

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from regtta.errors import ForeignFileError, OptionError
-from regtta.options import check_choice, check_count
-from regtta.persistence import written_whole
+from regtta.errors import InvalidFileError, OptionError
+from regtta.options import check_choice, check_positive_int
+from regtta.persistence import atomic_write
 from regtta.report.formatting import source_models
 from regtta_bench.cli.bench_options import StressOptions
 from regtta_bench.data import Place
@@ -77,10 +77,10 @@ def plan_of(options: StressOptions, setting: StressSetting) -> Plan:
         for name in given:
             check_choice(f"each of {option}", name, known)
     for size in options.batch_sizes:
-        check_count("each of --batch-sizes", size)
+        check_positive_int("each of --batch-sizes", size)
     gate = options.gate if options.gate is not None else not options.quick
     if gate:
-        check_count("--gate-batches", options.gate_batches)
+        check_positive_int("--gate-batches", options.gate_batches)
     return Plan(
         setting,
         source_models=options.source_models or (1 if options.quick else SOURCE_MODELS),
@@ -95,7 +95,7 @@ def plan_of(options: StressOptions, setting: StressSetting) -> Plan:
 def _check_own(runs: Path) -> None:
     for record in RunStore(runs):
         if not is_run(record["specification"]):
-            raise ForeignFileError(f"{runs} holds runs of another command. Name another folder with --out.")
+            raise InvalidFileError(f"{runs} holds runs of another command. Name another folder with --out.")
 
 
 def _run(options: StressOptions, plan: Plan, listener: Listener) -> None:
@@ -115,7 +115,7 @@ def _tables(options: StressOptions, records: Iterable[Mapping[str, Any]]) -> lis
     written = []
     for name, text in table_files(records, options.name).items():
         path = options.out / name
-        with written_whole(path) as draft:
+        with atomic_write(path) as draft:
             draft.write_text(text, encoding="utf-8")
         written.append(path)
     return written

@@ -12,8 +12,8 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 from urllib.parse import urlsplit
 
-from regtta.errors import ExistingFileError, FileError, ForeignFileError, MissingFileError
-from regtta.persistence import BoundedFile, clear_errors, read_whole
+from regtta.errors import ExistingFileError, FileError, InvalidFileError, MissingFileError
+from regtta.persistence import BoundedFile, convert_errors, read_bounded
 
 _PIECE = 2**20
 
@@ -21,15 +21,15 @@ _PIECE = 2**20
 def unpacked(path: Path, most: int) -> bytes:
     """Return the content of ``path``, decompressed if its name ends in .gz; raise if it exceeds ``most`` bytes."""
     if path.suffix != ".gz":
-        return read_whole(path, most)
+        return read_bounded(path, most)
     pieces = []
     try:
-        file = BoundedFile(path, gzipped=True, most=most)
+        file = BoundedFile(path, gzipped=True, max_size=most)
     except OSError as error:
         raise FileError(f"{path} cannot be read: {error}.") from error
     with (
         file,
-        clear_errors(lambda why: ForeignFileError(f"{path} is not a complete gzip file: {why}. Download it again.")),
+        convert_errors(lambda why: InvalidFileError(f"{path} is not a complete gzip file: {why}. Download it again.")),
     ):
         while piece := file.read(_PIECE):
             pieces.append(piece)
@@ -58,7 +58,7 @@ class Entry:
     def read(self, most: int) -> bytes:
         """Return the content; raise if it exceeds ``most`` bytes. An archive's entry must be read before the next."""
         if self.size > most:
-            raise ForeignFileError(f"{self.origin} has {self.size} bytes; at most {most} are read.")
+            raise InvalidFileError(f"{self.origin} has {self.size} bytes; at most {most} are read.")
         return self._content()
 
 
@@ -72,19 +72,19 @@ def entries(place: Path) -> Iterator[Entry]:
         return
     gzipped = next((gzipped for suffix, gzipped in _GZIPPED.items() if place.name.endswith(suffix)), None)
     if gzipped is None:
-        raise ForeignFileError(f"Expected a folder or an archive ({', '.join(_GZIPPED)}), found {place}.")
+        raise InvalidFileError(f"Expected a folder or an archive ({', '.join(_GZIPPED)}), found {place}.")
     yield from _of_archive(place, gzipped)
 
 
 def _of_folder(place: Path) -> Iterator[Entry]:
-    with clear_errors(lambda why: FileError(f"{place} cannot be read: {why}.")):
+    with convert_errors(lambda why: FileError(f"{place} cannot be read: {why}.")):
         inside = place.resolve()
         for path in sorted(place.rglob("*")):
             # A link may point outside the folder, where nothing may be read.
             if path.is_file() and path.resolve().is_relative_to(inside):
                 name = path.relative_to(place.parent).as_posix()
                 size = path.stat().st_size
-                yield Entry(name, size, str(path), partial(read_whole, path, size))
+                yield Entry(name, size, str(path), partial(read_bounded, path, size))
 
 
 class _Blocks(BoundedFile):
@@ -100,7 +100,9 @@ class _Blocks(BoundedFile):
 
 def _of_archive(place: Path, gzipped: bool) -> Iterator[Entry]:
     with (
-        clear_errors(lambda why: ForeignFileError(f"{place} is not a complete tar archive: {why}. Download it again.")),
+        convert_errors(
+            lambda why: InvalidFileError(f"{place} is not a complete tar archive: {why}. Download it again.")
+        ),
         _Blocks(place, gzipped=gzipped) as blocks,
         tarfile.open(fileobj=blocks, mode="r:") as archive,
     ):
@@ -117,19 +119,21 @@ def _of_archive(place: Path, gzipped: bool) -> Iterator[Entry]:
             archive.members, archive.pax_headers = [], {}  # type: ignore[attr-defined]
         if blocks.last != _NO_MORE:
             raise ValueError("it is truncated or damaged")
-        while blocks.read(blocks.at_once):
+        while blocks.read(blocks.max_read):
             pass  # read to the end, so that the gzip checksum is verified
 
 
 def _reader(archive: tarfile.TarFile, blocks: BoundedFile, member: tarfile.TarInfo, origin: str) -> Callable[[], bytes]:
     def content() -> bytes:
-        usual, blocks.at_once = blocks.at_once, max(blocks.at_once, member.size)
-        with clear_errors(lambda why: ForeignFileError(f"{origin} cannot be read: {why}. Download the archive again.")):
+        usual, blocks.max_read = blocks.max_read, max(blocks.max_read, member.size)
+        with convert_errors(
+            lambda why: InvalidFileError(f"{origin} cannot be read: {why}. Download the archive again.")
+        ):
             file = archive.extractfile(member)
             raw = b"" if file is None else file.read()
-        blocks.at_once = usual
+        blocks.max_read = usual
         if len(raw) != member.size:
-            raise ForeignFileError(f"{origin} is truncated. Download the archive again.")
+            raise InvalidFileError(f"{origin} is truncated. Download the archive again.")
         return raw
 
     return content
@@ -138,9 +142,9 @@ def _reader(archive: tarfile.TarFile, blocks: BoundedFile, member: tarfile.TarIn
 def _reject_unsafe(place: Path, member: tarfile.TarInfo) -> None:
     path = PurePosixPath(member.name)
     if path.is_absolute() or ".." in path.parts or "\\" in member.name:
-        raise ForeignFileError(f"{place} is rejected: its member {member.name!r} has a path outside the archive.")
+        raise InvalidFileError(f"{place} is rejected: its member {member.name!r} has a path outside the archive.")
     if not (member.isfile() or member.isdir()):
-        raise ForeignFileError(f"{place} is rejected: its member {member.name!r} is a link or a device, not a file.")
+        raise InvalidFileError(f"{place} is rejected: its member {member.name!r} is a link or a device, not a file.")
 
 
 SCHEME = "https"
@@ -173,7 +177,7 @@ def fetch(url: str, path: Path, *, sha256: str, limit: int, progress: Progress |
             part = Path(temporary) / path.name
             found = _download(url, part, limit, progress)
             if found != sha256:
-                raise ForeignFileError(
+                raise InvalidFileError(
                     f"The file at {url} has the sha256 {found}, expected {sha256}: it is another file, or was damaged "
                     "in transit. Nothing was written. Try again, or get the file elsewhere."
                 )
@@ -196,7 +200,7 @@ def _download(url: str, part: Path, limit: int, progress: Progress | None) -> st
         while chunk := response.read(_CHUNK):
             done += len(chunk)
             if done > limit:
-                raise ForeignFileError(f"Expected at most {limit} bytes from {url}, found more. Nothing was written.")
+                raise InvalidFileError(f"Expected at most {limit} bytes from {url}, found more. Nothing was written.")
             digest.update(chunk)
             file.write(chunk)
             if progress is not None:

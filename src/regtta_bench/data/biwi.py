@@ -8,8 +8,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from regtta.errors import ForeignFileError, MissingFileError, OptionError
-from regtta.persistence import parse_json, read_whole
+from regtta.errors import InvalidFileError, MissingFileError, OptionError
+from regtta.persistence import parse_json, read_bounded
 from regtta_bench.data.archives import entries
 from regtta_bench.data.catalogue import find_place, missing
 from regtta_bench.data.domains import held_out_rows
@@ -27,11 +27,11 @@ def read_genders(path: Path, subjects: Iterable[str]) -> dict[str, str]:
             f"There is no file {path}. The genders of Biwi Kinect's subjects are not part of the data set: look at a "
             f"frame of each folder, and write {_EXAMPLE} to {path}, with every folder in it."
         )
-    raw = read_whole(path, _MOST_BYTES)
+    raw = read_bounded(path, _MOST_BYTES)
     try:
         content = parse_json(raw)
     except ValueError as error:
-        raise ForeignFileError(f"{path} is not valid JSON: {error}. Expected {_EXAMPLE}.") from error
+        raise InvalidFileError(f"{path} is not valid JSON: {error}. Expected {_EXAMPLE}.") from error
     return _checked(path, content, subjects)
 
 
@@ -44,17 +44,17 @@ def other(gender: str) -> str:
 
 def _checked(path: Path, content: object, subjects: Iterable[str]) -> dict[str, str]:
     if not isinstance(content, Mapping):
-        raise ForeignFileError(f"Expected an object such as {_EXAMPLE} in {path}, found {type(content).__name__}.")
+        raise InvalidFileError(f"Expected an object such as {_EXAMPLE} in {path}, found {type(content).__name__}.")
     genders = {}
     for folder, gender in content.items():
         if gender not in GENDERS:
-            raise ForeignFileError(
+            raise InvalidFileError(
                 f"Expected one of {list(GENDERS)} for folder {folder!r} in {path}, found {gender!r}."
             )
         genders[str(folder)] = str(gender)
     absent = sorted(set(subjects) - set(genders))
     if absent:
-        raise ForeignFileError(f"{path} lacks the folders {absent}. Add them, as in {_EXAMPLE}.")
+        raise InvalidFileError(f"{path} lacks the folders {absent}. Add them, as in {_EXAMPLE}.")
     return genders
 
 
@@ -95,7 +95,7 @@ class Frames:
             if match is not None and match[3] == "rgb.png" and (match[1], match[2]) in positions:
                 yield positions.pop((match[1], match[2])), entry.origin, entry.read(MOST_BYTES)
         if positions:
-            raise ForeignFileError(f"{len(positions)} frames are no longer in {self.place}. Call biwi_frames again.")
+            raise InvalidFileError(f"{len(positions)} frames are no longer in {self.place}. Call biwi_frames again.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +125,7 @@ class Biwi:
         target = other(source)
         inside = torch.tensor([self.genders[subject] == source for subject in self.subjects])
         if inside.all() or not inside.any():
-            raise ForeignFileError(f"Expected frames of both genders, found only {source if inside.any() else target}.")
+            raise InvalidFileError(f"Expected frames of both genders, found only {source if inside.any() else target}.")
         pictures = self._of_angle(angle)
         ours = inside.nonzero().flatten()
         train, validation = held_out_rows(len(ours), VALIDATION_SHARE, seed)
@@ -167,7 +167,7 @@ def biwi_frames(folder: Path) -> Frames:
         name, known = (match[1], match[2]), seen if match[3] == "rgb.png" else poses
         if name in known or len(known) == MOST_FRAMES:
             wrong = "is a duplicate" if name in known else f"exceeds the maximum of {MOST_FRAMES} frames"
-            raise ForeignFileError(f"{entry.origin} {wrong}. Download the data set again.")
+            raise InvalidFileError(f"{entry.origin} {wrong}. Download the data set again.")
         if match[3] == "rgb.png":
             seen.add(name)
         else:
@@ -200,11 +200,11 @@ def _rotation(origin: str, raw: bytes) -> Tensor:
         lines = [line.split() for line in raw.decode("ascii").splitlines()[:3]]
         matrix = torch.tensor([[float(value) for value in line] for line in lines], dtype=torch.float64)
     except ValueError as error:
-        raise ForeignFileError(
+        raise InvalidFileError(
             f"{origin} does not begin with a rotation matrix: {error}. Download it again."
         ) from error
     if matrix.shape != (3, 3) or not bool(((matrix @ matrix.T - torch.eye(3)).abs() < _TOLERANCE).all()):
-        raise ForeignFileError(
+        raise InvalidFileError(
             f"Expected a rotation matrix in the first three lines of {origin}, found {str(lines)[:200]}."
         )
     return matrix

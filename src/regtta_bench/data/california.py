@@ -13,8 +13,8 @@ from pathlib import Path
 
 import torch
 
-from regtta.errors import ExistingFileError, ForeignFileError
-from regtta.persistence import clear_errors
+from regtta.errors import ExistingFileError, InvalidFileError
+from regtta.persistence import convert_errors
 from regtta_bench.data.archives import Progress, fetch, unpacked
 from regtta_bench.data.catalogue import DATASETS, data_folder, find_file
 from regtta_bench.data.domains import Domain, Shift, held_out
@@ -42,21 +42,23 @@ def california(folder: Path, *, seed: int) -> Shift:
     if hashlib.sha256(raw).hexdigest() != CALIFORNIA_SHA256:
         _logger.warning("%s is not the California Housing table that the published results were computed from.", path)
     if max(map(len, raw.splitlines()), default=0) > _MOST_LINE:
-        raise ForeignFileError(
+        raise InvalidFileError(
             f"Expected lines of at most {_MOST_LINE} bytes in {path}, found longer ones. Download it again."
         )
     with (
-        clear_errors(lambda why: ForeignFileError(f"{path} cannot be read as a CSV table: {why}. Download it again.")),
+        convert_errors(
+            lambda why: InvalidFileError(f"{path} cannot be read as a CSV table: {why}. Download it again.")
+        ),
         warnings.catch_warnings(action="error", category=pd.errors.ParserWarning),  # for lines longer than the first
     ):
         table = pd.read_csv(io.BytesIO(raw), index_col=False).dropna()
     if LABEL not in table or AREA not in table:
-        raise ForeignFileError(f"Expected the columns {LABEL!r} and {AREA!r} in {path}, found {list(table)}.")
+        raise InvalidFileError(f"Expected the columns {LABEL!r} and {AREA!r} in {path}, found {list(table)}.")
     near = (table.pop(AREA) == TARGET_AREA).to_numpy()
     texts = [name for name in table if not pd.api.types.is_numeric_dtype(table[name])]
     if texts or near.all() or not near.any():
         found = f"text in {texts}" if texts else f"{near.sum()} of {len(near)} rows with {AREA} {TARGET_AREA!r}"
-        raise ForeignFileError(
+        raise InvalidFileError(
             f"Expected numbers and rows of both domains in {path}, found {found}. Download it again."
         )
     source = table[~near]

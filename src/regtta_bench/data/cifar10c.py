@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from regtta.errors import ForeignFileError, OptionError
-from regtta.persistence import clear_errors
+from regtta.errors import InvalidFileError, OptionError
+from regtta.persistence import convert_errors
 from regtta_bench.data.catalogue import DATASETS, missing
 from regtta_bench.data.digit_images import rgb_domain
 from regtta_bench.data.domains import Domain
@@ -90,10 +90,12 @@ def _made(folder: Path, corruption: str, severity: int, make: Make) -> Corrupted
 
 def _mapped(path: Path, shape: tuple[int, ...], kinds: tuple[str, ...]) -> np.ndarray:
     """Memory-map a .npy file read-only; numpy never unpickles a memory-mapped file."""
-    with clear_errors(lambda why: ForeignFileError(f"{path} is not a complete array file: {why}. Download it again.")):
+    with convert_errors(
+        lambda why: InvalidFileError(f"{path} is not a complete array file: {why}. Download it again.")
+    ):
         array = np.lib.format.open_memmap(path, mode="r")
     if array.shape != shape or array.dtype.name not in kinds:
-        raise ForeignFileError(
+        raise InvalidFileError(
             f"Expected an array {shape} of {' or '.join(kinds)} in {path}, found {array.shape} of {array.dtype}."
         )
     return array

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regtta.errors import BatchError, ForeignFileError
-from regtta.models import windows
-from regtta.persistence import clear_errors
+from regtta.errors import BatchError, InvalidFileError
+from regtta.models import crop_windows
+from regtta.persistence import convert_errors
 from regtta_bench.data.domains import Domain
 
 RESIZED = 256
@@ -84,9 +84,9 @@ def decode(name: str, raw: bytes, *, square: bool = False) -> np.ndarray:
     from PIL import Image, UnidentifiedImageError
 
     if len(raw) > MOST_BYTES:
-        raise ForeignFileError(f"{name} has {len(raw)} bytes; at most {MOST_BYTES} are read as an image.")
-    with clear_errors(
-        lambda why: ForeignFileError(
+        raise InvalidFileError(f"{name} has {len(raw)} bytes; at most {MOST_BYTES} are read as an image.")
+    with convert_errors(
+        lambda why: InvalidFileError(
             f"{name} cannot be read as a JPEG or PNG image: {why}. Download it again, or remove it."
         )
     ):
@@ -97,7 +97,7 @@ def decode(name: str, raw: bytes, *, square: bool = False) -> np.ndarray:
         with opened:
             width, height = opened.size
             if width * height > MOST_PIXELS:
-                raise ForeignFileError(f"{name} is {width}×{height}; at most {MOST_PIXELS} pixels are read.")
+                raise InvalidFileError(f"{name} is {width}×{height}; at most {MOST_PIXELS} pixels are read.")
             image = opened.convert("RGB")
         if square:
             side = min(width, height)
@@ -169,7 +169,7 @@ def crop_and_flip(images: Tensor, generator: torch.Generator, side: int = CROPPE
     mirrored = torch.rand(count, 1, generator=generator) < 0.5
     along = torch.arange(side)
     columns = left + torch.where(mirrored, along.flip(0), along)
-    return windows(images, top + along, columns).contiguous()
+    return crop_windows(images, top + along, columns).contiguous()
 
 
 def colour_jitter(images: Tensor, generator: torch.Generator, strength: float = JITTER) -> Tensor:

@@ -9,9 +9,9 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from regtta.errors import FileError, ForeignFileError, OptionError
+from regtta.errors import FileError, InvalidFileError, OptionError
 from regtta.optional_imports import import_optional
-from regtta.persistence import clear_errors, read_whole
+from regtta.persistence import convert_errors, read_bounded
 from regtta_bench.data.catalogue import DATASETS, missing
 from regtta_bench.data.digit_images import mnist_domain, rgb_domain
 from regtta_bench.data.domains import Domain, Shift
@@ -130,10 +130,10 @@ def read_batch(path: Path, md5: str | None = None) -> tuple[np.ndarray, np.ndarr
         path: file of the batch.
         md5: expected checksum; not verified by default.
     """
-    raw = read_whole(path, MOST_BATCH_BYTES)
+    raw = read_bounded(path, MOST_BATCH_BYTES)
     if md5 is not None and hashlib.md5(raw, usedforsecurity=False).hexdigest() != md5:
-        raise ForeignFileError(f"The checksum of {path} differs from that of the published file. Download it again.")
-    with clear_errors(lambda why: ForeignFileError(f"{path} is not a CIFAR-10 batch: {why}. Download it again.")):
+        raise InvalidFileError(f"The checksum of {path} differs from that of the published file. Download it again.")
+    with convert_errors(lambda why: InvalidFileError(f"{path} is not a CIFAR-10 batch: {why}. Download it again.")):
         return _batch(_content(raw))
 
 
@@ -240,7 +240,7 @@ def _opened(name: str, folder: Path, files: list[Path], build: Callable[[Any], A
             raise FileError(f"{what} could not be downloaded to {place}, or is damaged: {error}.") from error
         if not all(file.exists() for file in files):
             raise missing(name, folder, place) from error
-        raise ForeignFileError(
+        raise InvalidFileError(
             f"{what} in {place} is incomplete or not as published ({error}). Remove it and get it again from "
             f"{DATASETS[name].origin}."
         ) from error

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from regtta.errors import FileError, ForeignFileError
+from regtta.errors import FileError, InvalidFileError
 from regtta_bench.data.catalogue import find_place, missing
 from regtta_bench.data.domains import held_out_rows
 from regtta_bench.data.pictures import CROPPED, MOST_BYTES, RESIZED, Pictures, stack
@@ -77,7 +77,7 @@ def utkface_files(folder: Path) -> FaceFiles:
     """Index the faces in the folder of data sets, without reading the images."""
     place = find_place(folder, "utkface")
     if not place.is_dir():
-        raise ForeignFileError(f"Expected a folder of images at {place}, found a file. Unpack it there.")
+        raise InvalidFileError(f"Expected a folder of images at {place}, found a file. Unpack it there.")
     files, ages, skipped = [], [], []
     for path in sorted(place.iterdir()):
         match = _NAME.fullmatch(path.name)

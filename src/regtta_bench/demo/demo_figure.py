@@ -9,7 +9,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from regtta.methods import SSA, BNAdapt, FeatureAlignment, Method, Source
+from regtta.methods import SSA, BNAdapt, FeatureAlignment, Method, NoAdaptation
 from regtta.report.formatting import number
 from regtta_bench.demo.demo_recipe import CLEAN, SOURCE, Arm
 from regtta_bench.demo.demo_study import SourceModel, scene_images
@@ -32,7 +32,7 @@ class Look:
 
 # Colours of Okabe and Ito, chosen for colour blindness.
 _LOOKS: dict[type[Method], Look] = {
-    Source: Look("X", "#000000", 8),
+    NoAdaptation: Look("X", "#000000", 8),
     BNAdapt: Look("s", "#D55E00", 6.5),
     FeatureAlignment: Look("^", "#56B4E9", 7.5),
     SSA: Look("o", "#0072B2", 7.5),

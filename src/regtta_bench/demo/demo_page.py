@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from regtta.errors import FileError, ForeignFileError, OptionError
-from regtta.persistence import MOST_JSON_BYTES, parse_json, read_whole
+from regtta.errors import FileError, InvalidFileError, OptionError
+from regtta.persistence import MAX_JSON_BYTES, parse_json, read_bounded
 from regtta.report.adaptation_figures import (
     assumption_pictures,
     prediction_pictures,
@@ -75,13 +75,13 @@ def _made_by(results: Results, detail: Results, folder: Path) -> str:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        content = parse_json(read_whole(path, MOST_JSON_BYTES).decode("utf-8"))
+        content = parse_json(read_bounded(path, MAX_JSON_BYTES).decode("utf-8"))
     except (FileError, ValueError) as error:
-        raise ForeignFileError(
+        raise InvalidFileError(
             f"{path} is not a valid file of regtta demo ({error}). Run regtta demo again."
         ) from error
     if not isinstance(content, dict) or not _KEYS[path.name] <= content.keys():
-        raise ForeignFileError(
+        raise InvalidFileError(
             f"{path} is not a valid file of regtta demo: expected an object with the keys {sorted(_KEYS[path.name])}. "
             "Run regtta demo again."
         )
@@ -227,7 +227,7 @@ def _clouds(detail: Results) -> tuple[Picture, ...]:
         ("umap", "UMAP", "The map was learned on the source's features before adapting."),
     ):
         if key in detail:
-            figure = cloud_panels(Clouds.from_plain(detail[key]))
+            figure = cloud_panels(Clouds.from_dict(detail[key]))
             alt = f"A panel for each method: source points and target points, {title}."
             made.append(Picture(f"{title} of the features", alt, caption, figure))
     return tuple(made)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from regtta.errors import OptionError
-from regtta.methods import SSA, BNAdapt, FeatureAlignment, Method, Source
+from regtta.methods import SSA, BNAdapt, FeatureAlignment, Method, NoAdaptation
 from regtta_bench.demo.demo_data import DEGRADATIONS, Degradation
 from regtta_bench.demo.demo_model import Training
 
@@ -31,7 +31,7 @@ class Arm:
 
 
 ARMS: tuple[Arm, ...] = (
-    Arm(SOURCE, "Source", Source()),
+    Arm(SOURCE, "Source", NoAdaptation()),
     Arm("bn_adapt", "BN-adapt", BNAdapt(), SOURCE),
     Arm("feature_alignment", "Alignment", FeatureAlignment(), "bn_adapt"),
     Arm("ssa", "SSA", SSA(), "bn_adapt"),

@@ -10,7 +10,7 @@ from torch import Tensor
 from regtta.adapter import Adapter
 from regtta.errors import BatchError, MissingExtraError
 from regtta.models import FeatureModel
-from regtta.persistence import described, versions
+from regtta.persistence import software_versions, to_dict
 from regtta.report.analysis import (
     feature_histograms,
     features_of,
@@ -36,7 +36,7 @@ from regtta_bench.paper import PROTOCOLS
 def results_json(study: Study, words: tuple[str, ...]) -> str:
     """Return the JSON text; without dates or durations, so that it is reproducible on one machine."""
     content = {
-        "versions": versions(),
+        "versions": software_versions(),
         "device": "cpu",
         "recipe": _recipe(study.recipe),
         "seeds": list(study.seeds),
@@ -56,9 +56,9 @@ def run_records(recipe: Recipe, run: Run) -> list[dict[str, object]]:
         {
             "source_seed": run.seed,
             "scene": run.scene,
-            "degradation": None if degradation is None else described(degradation),
+            "degradation": None if degradation is None else to_dict(degradation),
             "arm": run.arm,
-            "method": described(recipe.arm(run.arm).method),
+            "method": to_dict(recipe.arm(run.arm).method),
             "protocol": protocol,
             "scores": run.outcome.scores[protocol],
             "diverged": run.outcome.diverged or None,
@@ -74,7 +74,7 @@ def _recipe(recipe: Recipe) -> dict[str, object]:
         "target_digits": recipe.target_digits,
         "batch_size": recipe.batch_size,
         "channels": list(CHANNELS),
-        "training": described(recipe.training),
+        "training": to_dict(recipe.training),
     }
 
 
@@ -133,13 +133,13 @@ def detail(recipe: Recipe, source: SourceModel, *, umap: bool = False) -> dict[s
         "scene": scene,
         "source_seed": source.seed,
         "method": recipe.arm(CHOSEN).label,
-        "subspace": subspace_report(statistics, head.weight).plain(),
-        "gradients": gradient_norms(statistics).plain(),
-        "reconstruction": reconstruction(statistics, features).plain(),
-        "normality": normality_report(statistics, before).plain(),
-        "histograms": feature_histograms(statistics, before, seed=source.seed).plain(),
+        "subspace": subspace_report(statistics, head.weight).to_dict(),
+        "gradients": gradient_norms(statistics).to_dict(),
+        "reconstruction": reconstruction(statistics, features).to_dict(),
+        "normality": normality_report(statistics, before).to_dict(),
+        "histograms": feature_histograms(statistics, before, seed=source.seed).to_dict(),
         "predictions": {
-            key: prediction_report(predictions[name], source.target.targets).plain()
+            key: prediction_report(predictions[name], source.target.targets).to_dict()
             for key, name in (("before", SOURCE), ("after", CHOSEN))
         },
         "stream": _stream(recipe, source, images),
@@ -153,8 +153,8 @@ def _compared(source: SourceModel, features: Mapping[str, Tensor], predictions: 
     head = FeatureModel(source.model, source.statistics.head).head
     try:
         return {
-            "shift": shift_report(source.statistics, features).plain(),
-            "outputs": output_report(source.statistics, head, predictions).plain(),
+            "shift": shift_report(source.statistics, features).to_dict(),
+            "outputs": output_report(source.statistics, head, predictions).to_dict(),
         }
     except BatchError as error:
         return {"unmeasured": str(error)}
@@ -173,7 +173,7 @@ def _adapted(recipe: Recipe, source: SourceModel, images: Tensor) -> Iterator[tu
 def _stream(recipe: Recipe, source: SourceModel, images: Tensor) -> dict[str, Any]:
     adapter = Adapter(source.model, recipe.arm(CHOSEN).method, source.statistics)
     labels = torch.split(source.target.targets, recipe.batch_size)
-    return record_stream(adapter, torch.split(images, recipe.batch_size), labels).plain()
+    return record_stream(adapter, torch.split(images, recipe.batch_size), labels).to_dict()
 
 
 def _clouds(
@@ -183,9 +183,9 @@ def _clouds(
     finite = {name: rows for name, rows in features.items() if bool(torch.isfinite(rows).all())}
     made: dict[str, Any] = {}
     try:
-        made["clouds"] = principal_clouds(source.statistics, source_features, finite, seed=source.seed).plain()
+        made["clouds"] = principal_clouds(source.statistics, source_features, finite, seed=source.seed).to_dict()
     except MissingExtraError as error:
         made["missing"] = str(error)
     if umap:
-        made["umap"] = umap_clouds(source.statistics, source_features, finite, seed=source.seed).plain()
+        made["umap"] = umap_clouds(source.statistics, source_features, finite, seed=source.seed).to_dict()
     return made

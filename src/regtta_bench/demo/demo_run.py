@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from regtta.errors import FileError
-from regtta.options import check_count
+from regtta.options import check_positive_int
 from regtta.report import write_page
 from regtta.report.formatting import number
 from regtta_bench.demo.demo_figure import draw
@@ -144,7 +144,7 @@ def run_demo(
         recipe: configuration of the demo; the full demo by default.
         umap: include UMAP embeddings in the report, which take longer.
     """
-    check_count("sources", sources)
+    check_positive_int("sources", sources)
     recipe = recipe or Recipe()
     _make_folder(out)
     seeds = tuple(range(seed, seed + sources))

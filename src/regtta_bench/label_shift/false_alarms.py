@@ -37,7 +37,7 @@ def arms_of(k: int) -> Mapping[str, Arm]:
     free: Any = {"k": k, "free_output": True}
     return MappingProxyType(
         {
-            "Source": Arm(regtta.Source()),
+            "Source": Arm(regtta.NoAdaptation()),
             "SSA, BN batch": Arm(regtta.SSA(k=k)),
             "SSA, BN blended": Arm(regtta.SSA(k=k, batch_norm="blended")),
             "SSA, BN source": Arm(regtta.SSA(k=k, batch_norm="source")),

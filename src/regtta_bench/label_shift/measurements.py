@@ -13,7 +13,7 @@ from regtta.adapter import Adapter
 from regtta.guards import DEFAULT, Guard
 from regtta.methods import Method
 from regtta.models import FeatureModel
-from regtta.statistics import LabelShiftEvidence, SourceStatistics, Whitening, evidence_of
+from regtta.statistics import LabelShiftEvidence, SourceStatistics, Whitening, evidence_from_coordinates
 from regtta_bench.demo.demo_data import generator
 from regtta_bench.label_shift.cases import COUNTS, Case, cases_of
 from regtta_bench.label_shift.label_shift_testbeds import Bench
@@ -50,7 +50,7 @@ class Profile:
     """
 
     def __init__(self, statistics: SourceStatistics, head: nn.Linear, features: Tensor) -> None:
-        self.whitening = Whitening.of(statistics, head)
+        self.whitening = Whitening.from_statistics(statistics, head)
         self.count = statistics.count
         self._weight = head.weight.detach().double()[0]
         self._mean = statistics.mean
@@ -73,7 +73,7 @@ class Profile:
 
     def evidence(self, features: Tensor) -> LabelShiftEvidence:
         """Return the library's evidence of label shift for target features ``(B, D)``."""
-        return evidence_of(self.whitening(features), self.whitening, self.count)
+        return evidence_from_coordinates(self.whitening(features), self.whitening, self.count)
 
     def signals(self, features: Tensor) -> dict[str, float]:
         """Compute all signals for target features ``(B, D)``."""
@@ -159,7 +159,7 @@ def measured(
 
 def _gains(bench: Bench, inputs: Tensor, targets: Tensor) -> dict[str, float]:
     """Return the score gain of unguarded alignment, with BatchNorm statistics of the batch and of the source."""
-    before = score(bench, regtta.Source(), inputs, targets)
+    before = score(bench, regtta.NoAdaptation(), inputs, targets)
     arms = {"ssa": regtta.SSA(k=bench.k), "ssa, BN source": regtta.SSA(k=bench.k, batch_norm="source")}
     return {name: short(score(bench, method, inputs, targets) - before) for name, method in arms.items()}
 

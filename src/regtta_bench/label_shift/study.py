@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from regtta.errors import ForeignFileError
-from regtta.persistence import device_name, versions, written_whole
+from regtta.errors import InvalidFileError
+from regtta.persistence import atomic_write, device_name, software_versions
 from regtta_bench.demo.demo_study import one_thread
 from regtta_bench.label_shift.cases import COUNTS
 from regtta_bench.label_shift.false_alarms import COUNT, compared
@@ -58,7 +58,7 @@ def study_lines(
         "data": data,
         "seeds": list(seeds),
         "quick": quick,
-        "versions": versions(),
+        "versions": software_versions(),
         "device": device_name("cpu"),
         "fingerprints": fingerprints,
     }
@@ -68,7 +68,7 @@ def study_lines(
 def write_lines(path: Path, lines: Sequence[dict[str, Any]]) -> None:
     """Write one JSON object per line, atomically."""
     text = "".join(json.dumps(line, allow_nan=False, ensure_ascii=False) + "\n" for line in lines)
-    with written_whole(path) as draft:
+    with atomic_write(path) as draft:
         draft.write_text(text, encoding="utf-8")
 
 
@@ -79,5 +79,5 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
         if lines[0]["record"] != ABOUT:
             raise ValueError("the first line is not a description of the study")
     except (ValueError, KeyError, IndexError, TypeError) as error:
-        raise ForeignFileError(f"{path} is not a file of regtta label-shift: {error}.") from error
+        raise InvalidFileError(f"{path} is not a file of regtta label-shift: {error}.") from error
     return lines

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from regtta.errors import OptionError
-from regtta.methods import Source
+from regtta.methods import NoAdaptation
 from regtta.options import did_you_mean
 from regtta_bench.paper.latex_tables import LABELS, paper_table
 from regtta_bench.paper.method_configs import READINGS, Arm, ArmMaker, arm_of
@@ -127,7 +127,9 @@ def _more(
         for reading, options in list(READINGS.items())[1:]:
             rows[f"ssa, {reading}"] = {s.name: arm_of(s, "ssa", options) for s in every if s.name == "california"}
         rows["feature_alignment"] = {s.name: arm_of(s, "feature_alignment") for s in every}
-        rows["ttt: its source"] = {s.name: Arm(Source(), "rotation") for s in every if _has_ttt(label) and s.images}
+        rows["ttt: its source"] = {
+            s.name: Arm(NoAdaptation(), "rotation") for s in every if _has_ttt(label) and s.images
+        }
     rows["ssa, clipped at the rank"] = {s.name: arm_of(s, "ssa", {"clip": True}, task=task) for s in every}
     rows["oracle, all parameters"] = {s.name: arm_of(s, "oracle", {"trainable": "all"}, task=task) for s in every}
     added = {name: {s.name: arm for s in every if (arm := make(s, task)) is not None} for name, make in extra.items()}

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from regtta.methods import METHODS, Method, Source, Sum, method
-from regtta.options import check_choice, check_count, field_types
+from regtta.methods import METHODS, Method, NoAdaptation, Sum, create_method
+from regtta.options import check_choice, check_positive_int, field_types
 from regtta.options import replace as with_options
 from regtta_bench.paper.protocol import Task
 from regtta_bench.paper.settings import Setting
@@ -66,7 +66,7 @@ def arm_of(
     chosen = dict(options or {})
     size = _batch_size(chosen.pop("batch_size", BATCH_SIZE))
     if name == "dann":
-        return Arm(Source(), "dann", size)
+        return Arm(NoAdaptation(), "dann", size)
     for part in parts_of(name):
         check_choice("the method", part, METHODS.keys())
     known = {option for part in parts_of(name) for option in field_types(METHODS[part])}
@@ -75,13 +75,13 @@ def arm_of(
         defaults |= {"weighting": False, "task": "classification"}
     if name == "rsd":
         del defaults["k"]  # RSD uses as many bases as the batch has samples
-    made = method(name, **{key: value for key, value in defaults.items() if key in known} | chosen)
+    made = create_method(name, **{key: value for key, value in defaults.items() if key in known} | chosen)
     objective = "rotation" if name == "ttt" else task
     return Arm(made, objective, size)
 
 
 def _batch_size(value: object) -> int:
-    check_count("the batch size", value)
+    check_positive_int("the batch size", value)
     return value if isinstance(value, int) else BATCH_SIZE
 
 

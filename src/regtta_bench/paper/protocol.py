@@ -39,7 +39,7 @@ def scores_of(predictions: Tensor, targets: Tensor, task: Task = "regression") -
     if task == "regression":
         metrics = RegressionMetrics()
         metrics.update(predictions, targets)
-        return metrics.compute().plain()
+        return metrics.compute().to_dict()
     if not bool(predictions.isfinite().all()):
         return {"accuracy": None, "count": len(targets)}
     right = predictions.argmax(dim=1).cpu() == targets.squeeze(1).long().cpu()

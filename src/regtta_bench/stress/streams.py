@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from regtta.errors import OptionError
-from regtta.options import check_choice, check_count
+from regtta.options import check_choice, check_positive_int
 from regtta_bench.data import Domain
 
 BLOCK = 64  # samples per block of an alternating stream
@@ -205,7 +205,7 @@ def draw(kind: str, pool: Pool, part: str, length: int, generator: torch.Generat
     about = _DRAWABLE[kind]
     domains = pool.domains(about.which, part)
     if kind == REDRAWN:
-        check_count("the length", length)
+        check_positive_int("the length", length)
         return about.draw(domains, pool.paired, length, generator)
     there = min(map(len, domains))
     if there == 0:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from regtta.adapter import Adapter
-from regtta.persistence import device_name, versions
+from regtta.persistence import device_name, software_versions
 from regtta.types import Step
 from regtta_bench.demo.demo_data import generator
 from regtta_bench.paper import not_finite, scores_of
@@ -85,7 +85,7 @@ class StressWorkshop:
             found = evaluated(adapter, stream_of(spec, ground), ground, batch_size=spec.batch_size)
         return found | {
             "source_fingerprint": ground.fingerprint,
-            "versions": versions(),
+            "versions": software_versions(),
             "device": device_name(self._tools.device),
         }
 
@@ -93,7 +93,7 @@ class StressWorkshop:
         """Train the source model that all of the runs share, and collect the statistics that their methods need."""
         with quiet():
             # Extended statistics first: they also serve the methods that need the moments only.
-            for spec in sorted(specs, key=lambda spec: not spec.method.gatherers()):
+            for spec in sorted(specs, key=lambda spec: not spec.method.statistics_collectors()):
                 self._ground_of(spec).statistics(spec.method)
 
     def _ground_of(self, spec: StressSpec) -> Ground:

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
 
 from regtta.guards import DEFAULT, SAFE, Gate, Guard
-from regtta.methods import Method, method
+from regtta.methods import Method, create_method
 from regtta_bench.demo.demo_data import DEGRADATIONS
 from regtta_bench.demo.demo_model import Training
 from regtta_bench.paper import SETTINGS as OF_THE_PAPER
@@ -37,7 +37,7 @@ def method_by_default(name: str) -> Method:
         >>> method_by_default("ssa_window").window
         64
     """
-    return method(_named(name), **_OPTIONS.get(name, {}))
+    return create_method(_named(name), **_OPTIONS.get(name, {}))
 
 
 def method_in(setting: Setting, name: str) -> Method | None:

@@ -7,7 +7,7 @@ from typing import Any, TypedDict, Unpack
 
 from regtta.guards import Guard, OutlierRows
 from regtta.methods import Method
-from regtta.persistence import described
+from regtta.persistence import to_dict
 from regtta_bench.stress.streams import KINDS, REDRAWN
 from regtta_bench.stress.stress_settings import (
     ADAPTING,
@@ -190,7 +190,7 @@ _CAME_LATER = tuple(OutlierRows(factor=2.0, least=100.0, most=0.25, features=loo
 
 @lru_cache
 def _mark(guards: tuple[Guard, ...]) -> str:
-    return key_of({"guards": [described(guard) for guard in guards if guard not in _CAME_LATER]})
+    return key_of({"guards": [to_dict(guard) for guard in guards if guard not in _CAME_LATER]})
 
 
 def is_run(specification: Mapping[str, Any]) -> bool:

@@ -71,7 +71,7 @@ def digits_ground(spec: DigitsSource, models: SourceModels, device: str, progres
     return Ground(
         model=model,
         head=_DIGITS_HEAD,
-        statistics=lambda method: collected((method,) if method.gatherers() else ()),
+        statistics=lambda method: collected((method,) if method.statistics_collectors() else ()),
         pool=Pool(clean.to(device), shifted, paired=True),
         view=lambda inputs: inputs,
         fingerprint=fingerprint(model),

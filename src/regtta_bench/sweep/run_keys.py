@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from regtta.methods import Method, Sum
-from regtta.persistence import described
+from regtta.persistence import to_dict
 
 # Options added after results were committed. At these values a method behaves as before, so they are left out and the
 # keys of earlier runs stay valid.
@@ -21,7 +21,7 @@ def specified(method: Method) -> dict[str, object]:
         >>> "revision" in specified(SSA()), specified(RSD())["revision"]
         (False, 1)
     """
-    options = _without_later(described(method))
+    options = _without_later(to_dict(method))
     if isinstance(method, Sum):
         options["terms"] = [specified(term) for term in method.terms]
     return revised(options, method.revision)

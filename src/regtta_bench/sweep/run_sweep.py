@@ -8,12 +8,12 @@ from pathlib import Path
 from regtta.errors import (
     ExistingFileError,
     FileError,
-    ForeignFileError,
+    InvalidFileError,
     MissingFileError,
     ModelMismatchError,
     OptionError,
 )
-from regtta.persistence import clear_errors
+from regtta.persistence import convert_errors
 from regtta_bench.sweep.executors.local import Here
 from regtta_bench.sweep.interfaces import Crew, Kit, Listener, S, Spec
 from regtta_bench.sweep.store import RunStore, key_of
@@ -32,7 +32,7 @@ def sweep(specs: Sequence[S], store: RunStore, tools: Kit[S], listener: Listener
         crew: executor of the runs; by default this process, sequentially.
 
     Raises:
-        ForeignFileError: if the store holds a damaged run or one of another version.
+        InvalidFileError: if the store holds a damaged run or one of another version.
         ModelMismatchError: if runs of one source model were made on different trainings of it.
     """
     missing = [spec for spec in specs if spec.plain() not in store]
@@ -49,8 +49,8 @@ def sweep(specs: Sequence[S], store: RunStore, tools: Kit[S], listener: Listener
 
 def _trained(store: RunStore) -> dict[str, str]:
     """Return the fingerprint of the training behind the stored runs, by key of the source model."""
-    with clear_errors(
-        lambda why: ForeignFileError(
+    with convert_errors(
+        lambda why: InvalidFileError(
             f"{store.path} holds a run that is damaged or was made by another version ({why}). Choose a new folder "
             "with --out."
         )

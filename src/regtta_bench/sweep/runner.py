@@ -11,9 +11,9 @@ from torch import nn
 
 from regtta.adapter import Adapter
 from regtta.errors import FileError
-from regtta.methods import TTT, Method, Source
+from regtta.methods import TTT, Method, NoAdaptation
 from regtta.models import FeatureModel, fingerprint
-from regtta.persistence import described, device_name, versions
+from regtta.persistence import device_name, software_versions, to_dict
 from regtta.report.analysis import weight_correlation
 from regtta.statistics import SourceStatistics, collect
 from regtta_bench.data import BINS, LOADERS, Domain, Loaded, Place, check_there
@@ -123,7 +123,7 @@ class Workshop:
             found = self._measured(spec, prepared) if spec.arm is None else self._adapted(spec, spec.arm, prepared)
         return found | {
             "source_fingerprint": prepared.fingerprint,
-            "versions": versions(),
+            "versions": software_versions(),
             "device": device_name(self.tools.device),
         }
 
@@ -190,7 +190,7 @@ class Workshop:
 
     def _statistics(self, spec: SourceSpec, model: nn.Module, method: Method | None) -> SourceStatistics:
         gathers = () if method is None or not gathers_more(method) else (method,)
-        mark = key_of({"gathers": [described(method) for method in gathers]}) if gathers else MOMENTS
+        mark = key_of({"gathers": [to_dict(method) for method in gathers]}) if gathers else MOMENTS
         path = self._models.statistics_path(spec, mark)
         if not gathers and not path.exists():
             # Extended statistics hold the same moments.
@@ -249,7 +249,7 @@ class Workshop:
         head = FeatureModel(prepared.model, HEADS[spec.source.model]).head
         correlation = weight_correlation(statistics, head.weight)
         held_out = self.data(spec.source).validation.to(self.tools.device)
-        found = self._evaluated(Adapter(prepared.model, Source()), held_out, spec, BATCH)
+        found = self._evaluated(Adapter(prepared.model, NoAdaptation()), held_out, spec, BATCH)
         return {
             "rank": statistics.rank,
             "valid": statistics.valid_dimensions,
@@ -272,7 +272,7 @@ def _gathered(spec: RunSpec) -> Method | None:
 
 def gathers_more(method: Method) -> bool:
     """Return True if a method needs source statistics beyond the moments."""
-    return not isinstance(method, TTT) and bool(method.gatherers())
+    return not isinstance(method, TTT) and bool(method.statistics_collectors())
 
 
 def quiet() -> AbstractContextManager[None]:

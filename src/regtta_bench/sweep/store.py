@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from regtta.errors import FileError, ForeignFileError
-from regtta.persistence import MOST_JSON_BYTES, parse_json, read_whole
+from regtta.errors import FileError, InvalidFileError
+from regtta.persistence import MAX_JSON_BYTES, parse_json, read_bounded
 
 _KINDS = {"key": str, "specification": dict, "result": dict}
 _BEGINNING = '{"key": "'  # of every record; a last line that begins otherwise is not an interrupted write
@@ -56,20 +56,20 @@ class RunStore:
                 record = parse_json(line)
             except ValueError as error:
                 if number < len(lines) or not line.startswith(_BEGINNING[: len(line)]):
-                    raise ForeignFileError(
+                    raise InvalidFileError(
                         f"{self.path}, line {number}, is not JSON: {error}. Choose another file."
                     ) from error
                 logger.warning("%s ends in an incomplete line; its run will be repeated.", self.path)
                 return
             if not isinstance(record, dict) or not all(isinstance(record.get(key), k) for key, k in _KINDS.items()):
-                raise ForeignFileError(f"{self.path}, line {number}, is not a record of a run. Choose another file.")
+                raise InvalidFileError(f"{self.path}, line {number}, is not a record of a run. Choose another file.")
             yield record
 
     def _lines(self) -> list[str]:
         try:
-            return read_whole(self.path, MOST_JSON_BYTES).decode("utf-8").splitlines()
+            return read_bounded(self.path, MAX_JSON_BYTES).decode("utf-8").splitlines()
         except UnicodeDecodeError as error:
-            raise ForeignFileError(f"{self.path} is not a file of runs: {error}. Choose another file.") from error
+            raise InvalidFileError(f"{self.path} is not a file of runs: {error}. Choose another file.") from error
 
     def add(self, specification: Mapping[str, object], result: Mapping[str, object]) -> None:
         """Append a run and sync it to disk."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from regtta.methods import SSA
-from regtta.persistence import described
+from regtta.persistence import to_dict
 from regtta_bench.paper import SMALLER_IS_BETTER, Cell, Layout, Part
 from regtta_bench.sweep.run_keys import without_revisions
 from regtta_bench.sweep.run_specs import Plan, RunSpec, references
@@ -228,7 +228,7 @@ def _ssa(cell: Cell) -> str:
     reference = references(cell)[0].arm
     if reference is None:
         return ""
-    defaults, chosen = described(SSA()), described(reference.method)
+    defaults, chosen = to_dict(SSA()), to_dict(reference.method)
     changed = {name: value for name, value in chosen.items() if value != defaults.get(name)}
     options = {"k": chosen["k"]} | changed
     return f"SSA({', '.join(f'{name}={value!r}' for name, value in options.items())})"

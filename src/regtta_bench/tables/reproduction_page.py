@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from regtta.errors import ForeignFileError
-from regtta.persistence import read_whole
+from regtta.errors import InvalidFileError
+from regtta.persistence import read_bounded
 from regtta.report.content import Entry, Grid, Page, Picture, Section, Tone
 from regtta.report.figures import figure_of, new_figure
 from regtta.report.formatting import number, source_models
@@ -55,13 +55,13 @@ def reproduction_page(tables: Sequence[Path], command: str) -> Page:
 
 
 def _read(path: Path) -> list[Line]:
-    raw = read_whole(path, _MOST_BYTES)
+    raw = read_bounded(path, _MOST_BYTES)
     try:
         lines: list[Line] = list(csv.DictReader(io.StringIO(raw.decode("utf-8"), newline="")))
     except (UnicodeDecodeError, csv.Error) as error:
-        raise ForeignFileError(f"{path} cannot be read as a table: {error}.") from error
+        raise InvalidFileError(f"{path} cannot be read as a table: {error}.") from error
     if not lines or not lines[0].keys() >= _COLUMNS:
-        raise ForeignFileError(
+        raise InvalidFileError(
             f"{path} is not a table of regtta reproduce. Pass its output folder or one of its CSV files."
         )
     _check_numbers(path, lines)
@@ -71,7 +71,7 @@ def _read(path: Path) -> list[Line]:
 def _check_numbers(path: Path, lines: Sequence[Line]) -> None:
     for line_number, line in enumerate(lines, start=2):
         if len(line) != len(lines[0]) or None in line.values():
-            raise ForeignFileError(
+            raise InvalidFileError(
                 f"Expected {len(lines[0])} cells in each line of {path}, found fewer or more in line {line_number}. "
                 "Run regtta reproduce again."
             )
@@ -79,7 +79,7 @@ def _check_numbers(path: Path, lines: Sequence[Line]) -> None:
             try:
                 _number(line[name])
             except (TypeError, ValueError) as error:  # a missing cell is None
-                raise ForeignFileError(
+                raise InvalidFileError(
                     f"Expected a number as {name} in line {line_number} of {path}, found {line[name]!r}."
                 ) from error
 
@@ -87,7 +87,7 @@ def _check_numbers(path: Path, lines: Sequence[Line]) -> None:
 def _made_by(path: Path) -> tuple[str, str]:
     """Return the command and the environment of a table, as stated in the Markdown file beside it."""
     beside = path.with_suffix(".md")
-    text = read_whole(beside, _MOST_BYTES).decode("utf-8", errors="replace") if beside.is_file() else ""
+    text = read_bounded(beside, _MOST_BYTES).decode("utf-8", errors="replace") if beside.is_file() else ""
     found = _MADE_BY.search(text)
     return (found["command"], found["behind"]) if found else ("", "")
 

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LRScheduler, OneCycleLR
 
-from regtta.errors import ForeignFileError, OptionError
-from regtta.persistence import clear_errors, load_tensors, written_whole
+from regtta.errors import InvalidFileError, OptionError
+from regtta.persistence import atomic_write, convert_errors, load_tensors
 from regtta_bench.data import Domain
 from regtta_bench.training.recipe import Recipe, Regression, training_view
 
@@ -80,8 +80,8 @@ class Checkpoint:
         if self.path is None or not self.path.exists():
             return 0
         path = self.path
-        with clear_errors(
-            lambda why: ForeignFileError(
+        with convert_errors(
+            lambda why: InvalidFileError(
                 f"{path} is not a checkpoint of this training ({why}). Remove it to train from the start."
             )
         ):
@@ -93,7 +93,7 @@ class Checkpoint:
         """Write the state after ``epochs`` epochs, unless the last write is too recent."""
         if self.path is None or time.monotonic() - self._last < self._every:
             return
-        with written_whole(self.path) as draft:
+        with atomic_write(self.path) as draft:
             torch.save({"epochs": epochs, "trained": trained.state()}, draft)
         self._last = time.monotonic()
 

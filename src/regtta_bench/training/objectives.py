@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from regtta.methods import ROTATIONS, rotated
+from regtta.methods import ROTATIONS, rotate_images
 from regtta.models import FeatureModel
 from regtta_bench.training.recipe import Recipe, plain_view, seeded
 
@@ -28,7 +28,7 @@ class RotationObjective:
     def loss(self, model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
         """Return the sum of both losses, from one forward pass over the images and their rotated copies."""
         turns = torch.randint(ROTATIONS, (len(inputs),), device=inputs.device)
-        forward = FeatureModel(model, self._head)(torch.cat([inputs, rotated(inputs, turns)]))
+        forward = FeatureModel(model, self._head)(torch.cat([inputs, rotate_images(inputs, turns)]))
         regression = functional.mse_loss(forward.outputs[: len(inputs)], targets)
         return regression + functional.cross_entropy(self.branch(forward.features[len(inputs) :]), turns)
 

@@ -9,8 +9,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from regtta.models import windows
-from regtta.options import check_bool, check_choice, check_count, check_not_negative, check_positive, check_whole
+from regtta.models import crop_windows
+from regtta.options import (
+    check_bool,
+    check_choice,
+    check_non_negative,
+    check_non_negative_int,
+    check_positive,
+    check_positive_int,
+)
 from regtta_bench.data import centre_window, colour_jitter, crop_and_flip, normalise
 
 
@@ -79,14 +86,14 @@ class Recipe:
 
     def __post_init__(self) -> None:
         """Validate the fields."""
-        check_count("epochs", self.epochs)
-        check_count("batch_size", self.batch_size)
+        check_positive_int("epochs", self.epochs)
+        check_positive_int("batch_size", self.batch_size)
         check_positive("lr", self.lr)
         check_bool("mixed_precision", self.mixed_precision)
         for name in ("weight_decay", "colour_jitter"):
-            check_not_negative(name, getattr(self, name))
+            check_non_negative(name, getattr(self, name))
         for name in ("crop_padding", "photo_side", "resized"):
-            check_whole(name, getattr(self, name))
+            check_non_negative_int(name, getattr(self, name))
         check_choice("the optimizer", self.optimizer, get_args(Optimizer))
         check_choice("the schedule", self.schedule, get_args(LearningRate))
 
@@ -137,7 +144,7 @@ def random_crop(images: Tensor, padding: int, generator: torch.Generator) -> Ten
     count, _, height, width = images.shape
     padded = functional.pad(images, (padding,) * 4)
     corner = torch.randint(2 * padding + 1, (2, count, 1), generator=generator)
-    return windows(padded, torch.arange(height) + corner[0], torch.arange(width) + corner[1])
+    return crop_windows(padded, torch.arange(height) + corner[0], torch.arange(width) + corner[1])
 
 
 def _resized(images: Tensor, recipe: Recipe) -> Tensor:

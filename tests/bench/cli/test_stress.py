@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from helpers.published_datasets import write_california
 from regtta.cli.app import app
 from regtta.cli.shared_options import numbers
-from regtta.errors import ExistingFileError, ForeignFileError, OptionError
+from regtta.errors import ExistingFileError, InvalidFileError, OptionError
 from regtta_bench.cli.bench_options import StressOptions
 from regtta_bench.cli.stress import plan_of, stress
 from regtta_bench.data.loading import Place
@@ -225,7 +225,7 @@ def test_another_ones_folder_is_left_alone(tmp_path):
     with pytest.raises(ExistingFileError, match="holds other files"):
         stress(options(tmp_path), Silent())
     (tmp_path / "runs.jsonl").write_text('{"key": "0", "specification": {"source": {}}, "result": {}}\n')
-    with pytest.raises(ForeignFileError, match="holds runs of another command"):
+    with pytest.raises(InvalidFileError, match="holds runs of another command"):
         stress(options(tmp_path), Silent())
 
 

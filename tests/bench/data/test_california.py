@@ -9,7 +9,7 @@ import torch
 
 from helpers.published_datasets import CALIFORNIA_COLUMNS, write_california
 from helpers.real_data import FOLDER, needs_real_data
-from regtta.errors import ExistingFileError, ForeignFileError, MissingFileError
+from regtta.errors import ExistingFileError, InvalidFileError, MissingFileError
 from regtta_bench.data import california as module
 from regtta_bench.data.california import california, fetch_california
 from regtta_bench.data.domains import Domain, held_out
@@ -55,10 +55,10 @@ def test_a_missing_or_foreign_file_says_what_to_get(tmp_path, folder):
         california(tmp_path / "california_housing", seed=0)
     half = pd.DataFrame({"median_house_value": [1.0, 2.0]})
     half.to_csv(folder / "california_housing" / "housing.csv.gz", index=False)
-    with pytest.raises(ForeignFileError, match="'ocean_proximity'"):
+    with pytest.raises(InvalidFileError, match="'ocean_proximity'"):
         california(folder, seed=0)
     pd.DataFrame({"a": [1.0]}).to_csv(folder / "california_housing" / "housing.csv.gz", index=False)
-    with pytest.raises(ForeignFileError, match="'median_house_value' and 'ocean_proximity'"):
+    with pytest.raises(InvalidFileError, match="'median_house_value' and 'ocean_proximity'"):
         california(folder, seed=0)
 
 
@@ -67,11 +67,11 @@ def test_what_is_no_table_is_refused(folder):
     whole = path.read_bytes()
     for raw in (b"not gzip", whole[:-20], whole[:50]):
         path.write_bytes(raw)
-        with pytest.raises(ForeignFileError, match="is not a complete gzip file"):
+        with pytest.raises(InvalidFileError, match="is not a complete gzip file"):
             california(folder, seed=0)
     for text in (b"", b"a,b\n1,2,3\n4,5,6,7\n", b"\xff\xfe"):
         path.write_bytes(gzip.compress(text))
-        with pytest.raises(ForeignFileError, match="cannot be read as a CSV table"):
+        with pytest.raises(InvalidFileError, match="cannot be read as a CSV table"):
             california(folder, seed=0)
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from helpers.published_datasets import write_cifar10
-from regtta.errors import ForeignFileError, MissingFileError, OptionError
+from regtta.errors import InvalidFileError, MissingFileError, OptionError
 from regtta_bench.data.cifar10c import cifar10c
 
 
@@ -76,22 +76,22 @@ def test_pickles_and_cut_or_foreign_arrays_are_refused(folder):
         lambda: path.write_bytes(b""),
     ):
         write()
-        with pytest.raises(ForeignFileError, match=r"fog\.npy is not a complete array file"):
+        with pytest.raises(InvalidFileError, match=r"fog\.npy is not a complete array file"):
             cifar10c(folder, "fog", 1)
     np.lib.format.open_memmap(path, "w+", np.uint8, (50_000, 32, 32, 3))
     with path.open("r+b") as file:
         file.truncate(1_000_000)
-    with pytest.raises(ForeignFileError, match="not a complete array file"):
+    with pytest.raises(InvalidFileError, match="not a complete array file"):
         cifar10c(folder, "fog", 1)
     for shape, kind in (((10_000, 32, 32, 3), np.uint8), ((50_000, 32, 32, 3), np.int8)):
         np.lib.format.open_memmap(path, "w+", kind, shape)
-        with pytest.raises(ForeignFileError, match=r"Expected an array \(50000, 32, 32, 3\) of uint8"):
+        with pytest.raises(InvalidFileError, match=r"Expected an array \(50000, 32, 32, 3\) of uint8"):
             cifar10c(folder, "fog", 1)
 
 
 def test_labels_that_are_no_whole_numbers_are_refused(folder):
     np.save(folder / "CIFAR-10-C" / "labels.npy", np.zeros(50_000))
-    with pytest.raises(ForeignFileError, match=r"\(50000,\) of uint8 or int32 or int64 .*found \(50000,\) of float64"):
+    with pytest.raises(InvalidFileError, match=r"\(50000,\) of uint8 or int32 or int64 .*found \(50000,\) of float64"):
         cifar10c(folder, "fog", 1)
 
 

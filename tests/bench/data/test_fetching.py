@@ -4,7 +4,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from regtta.errors import ExistingFileError, FileError, ForeignFileError, MissingFileError
+from regtta.errors import ExistingFileError, FileError, InvalidFileError, MissingFileError
 from regtta_bench.data import archives as fetching
 from regtta_bench.data.archives import fetch
 
@@ -71,7 +71,7 @@ def test_a_redirection_is_followed_but_not_to_another_scheme(server, tmp_path):
     [
         ("/cut", 10**6, FileError, "Nothing was written"),
         ("/absent", 10**6, FileError, "Could not fetch .*/absent to .*404.*Check the network"),
-        ("/whole", 1000, ForeignFileError, "at most 1000 bytes"),
+        ("/whole", 1000, InvalidFileError, "at most 1000 bytes"),
         ("/a b", 10**6, FileError, "Could not fetch"),
     ],
 )
@@ -82,7 +82,7 @@ def test_what_goes_wrong_leaves_nothing_behind(server, tmp_path, address, limit,
 
 
 def test_a_wrong_checksum_is_told_with_both(server, tmp_path):
-    with pytest.raises(ForeignFileError, match=f"sha256 {SHA256}, expected {'0' * 64}"):
+    with pytest.raises(InvalidFileError, match=f"sha256 {SHA256}, expected {'0' * 64}"):
         fetch(f"{server}/whole", tmp_path / "a", sha256="0" * 64, limit=10**6)
     assert not list(tmp_path.iterdir())
 

@@ -1,6 +1,6 @@
 import pytest
 
-from regtta.errors import FileError, ForeignFileError, MissingFileError, OptionError
+from regtta.errors import FileError, InvalidFileError, MissingFileError, OptionError
 from regtta_bench.data.biwi import other, read_genders
 
 
@@ -27,7 +27,7 @@ def test_genders_are_read_and_folders_that_are_not_there_do_no_harm(tmp_path):
 def test_what_is_wrong_with_the_file_is_said(tmp_path, text, message):
     path = tmp_path / "genders.json"
     path.write_bytes(text.encode("latin-1"))
-    with pytest.raises(ForeignFileError, match=message):
+    with pytest.raises(InvalidFileError, match=message):
         read_genders(path, ["01", "03", "02"])
 
 

@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 from torchvision import transforms
 
-from regtta.errors import BatchError, ForeignFileError
+from regtta.errors import BatchError, InvalidFileError
 from regtta_bench.data import pictures
 from regtta_bench.data.pictures import Pictures, decode, stack
 
@@ -70,15 +70,15 @@ def png_of_claimed_size(width, height):
     ids=["empty", "text", "cut JPEG", "cut PNG", "cut header", "another format", "a bomb"],
 )
 def test_what_is_no_whole_image_is_named(raw):
-    with pytest.raises(ForeignFileError, match=r"faces/7\.jpg cannot be read as a JPEG or PNG image"):
+    with pytest.raises(InvalidFileError, match=r"faces/7\.jpg cannot be read as a JPEG or PNG image"):
         stack([(0, "faces/7.jpg", raw)], 1, side=224)
 
 
 def test_too_many_bytes_or_pixels_are_refused(monkeypatch):
-    with pytest.raises(ForeignFileError, match=r"8000×8000; at most 50000000 pixels"):
+    with pytest.raises(InvalidFileError, match=r"8000×8000; at most 50000000 pixels"):
         decode("x", png_of_claimed_size(8000, 8000))
     monkeypatch.setattr(pictures, "MOST_BYTES", 10)
-    with pytest.raises(ForeignFileError, match="x has 11 bytes; at most 10"):
+    with pytest.raises(InvalidFileError, match="x has 11 bytes; at most 10"):
         decode("x", b"0" * 11)
 
 

@@ -5,7 +5,7 @@ from PIL import Image
 from torchvision import transforms
 
 from helpers.published_datasets import face_names, write_utkface
-from regtta.errors import FileError, ForeignFileError, MissingFileError
+from regtta.errors import FileError, InvalidFileError, MissingFileError
 from regtta_bench.data.utkface import utkface, utkface_files
 
 MALFORMED = ("61_1_20170109142408075.jpg.chip.jpg", "53__0_20170116184028385.jpg.chip.jpg", "44_1_4_2_2017.jpg")
@@ -63,7 +63,7 @@ def test_the_split_is_the_seeds(folder):
 def test_a_damaged_image_is_named(folder):
     path = folder / "UTKFace" / MALFORMED[0]
     path.write_bytes(path.read_bytes()[:3000])
-    with pytest.raises(ForeignFileError, match=r"UTKFace/61_1_20170109142408075\.jpg\.chip\.jpg cannot be read"):
+    with pytest.raises(InvalidFileError, match=r"UTKFace/61_1_20170109142408075\.jpg\.chip\.jpg cannot be read"):
         utkface(folder, seed=0)
 
 
@@ -83,5 +83,5 @@ def test_without_faces_the_error_says_what_to_get(tmp_path):
         utkface_files(tmp_path)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "UTKFace").write_bytes(b"")
-    with pytest.raises(ForeignFileError, match="Expected a folder of images"):
+    with pytest.raises(InvalidFileError, match="Expected a folder of images"):
         utkface_files(tmp_path / "other")

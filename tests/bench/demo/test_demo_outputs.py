@@ -8,7 +8,7 @@ from matplotlib.image import imread
 from rich.console import Console
 
 from regtta.errors import FileError, OptionError
-from regtta.methods import SSA, Source
+from regtta.methods import SSA, NoAdaptation
 from regtta_bench.demo import run_demo
 from regtta_bench.demo.demo_figure import FLOOR, draw
 from regtta_bench.demo.demo_recipe import Arm, Recipe
@@ -144,7 +144,7 @@ def test_diverged_runs_are_shown_as_diverged(toy, tmp_path):
         target_digits=65,
         training=toy.training,
         degradations=toy.degradations,
-        arms=(Arm("source", "Source", Source()), Arm("ssa", "SSA", SSA(lr=1e30), "source")),
+        arms=(Arm("source", "Source", NoAdaptation()), Arm("ssa", "SSA", SSA(lr=1e30), "source")),
     )
     console = Console(width=120, file=io.StringIO())
     result = run_demo(out=tmp_path, console=console, sources=1, recipe=wild)

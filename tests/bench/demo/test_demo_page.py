@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from regtta.errors import ForeignFileError
+from regtta.errors import InvalidFileError
 from regtta_bench.demo.demo_data import Contrast, Noise
 from regtta_bench.demo.demo_model import Training
 from regtta_bench.demo.demo_page import demonstration_page
@@ -232,5 +232,5 @@ def test_nothing_is_claimed_where_every_run_diverged(folder):
 def test_files_that_the_demo_did_not_write_are_refused_by_name(folder, name, text):
     path = folder()
     (path / name).unlink() if text is None else (path / name).write_text(text)
-    with pytest.raises(ForeignFileError, match=f"{name} is not a valid file of regtta demo"):
+    with pytest.raises(InvalidFileError, match=f"{name} is not a valid file of regtta demo"):
         page_of(path)

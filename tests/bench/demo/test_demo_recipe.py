@@ -1,7 +1,7 @@
 import pytest
 
 from regtta.errors import OptionError
-from regtta.methods import SSA, BNAdapt, FeatureAlignment, Source
+from regtta.methods import SSA, BNAdapt, FeatureAlignment, NoAdaptation
 from regtta_bench.demo.demo_data import Darken
 from regtta_bench.demo.demo_recipe import ARMS, Arm, Recipe
 
@@ -9,7 +9,7 @@ from regtta_bench.demo.demo_recipe import ARMS, Arm, Recipe
 def test_methods_run_with_their_defaults():
     plain = {arm.name: arm.method for arm in ARMS if not arm.name.endswith("debiased")}
     assert plain == {
-        "source": Source(),
+        "source": NoAdaptation(),
         "bn_adapt": BNAdapt(),
         "feature_alignment": FeatureAlignment(),
         "ssa": SSA(),
@@ -19,7 +19,7 @@ def test_methods_run_with_their_defaults():
 def test_rivals_keep_the_same_running_statistics():
     recipe = Recipe()
     for arm in recipe.arms:
-        if not isinstance(arm.method, Source | BNAdapt):
+        if not isinstance(arm.method, NoAdaptation | BNAdapt):
             rival = recipe.arm(arm.rival).method
             assert isinstance(rival, BNAdapt)
             assert rival.batch_norm == arm.method.batch_norm

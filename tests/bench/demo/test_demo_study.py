@@ -6,7 +6,7 @@ import torch
 from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_error
 
 import regtta
-from regtta.methods import SSA, Source
+from regtta.methods import SSA, NoAdaptation
 from regtta_bench.data import Domain
 from regtta_bench.demo.demo_recipe import Arm
 from regtta_bench.demo.demo_study import make_source, one_thread, run_arm, run_scenes, scene_images
@@ -43,7 +43,7 @@ def test_verdicts_are_counted(toy, toy_source):
 
 
 def test_source_scores_the_same_online_and_offline(toy, toy_source):
-    run = run_arm(Arm("source", "Source", Source()), toy_source, toy_source.target, scene="", batch_size=32)
+    run = run_arm(Arm("source", "Source", NoAdaptation()), toy_source, toy_source.target, scene="", batch_size=32)
     assert run.outcome.scores["online"]["r2"] == pytest.approx(run.outcome.scores["offline"]["r2"], abs=1e-6)
     assert run.outcome.diverged == ""
 

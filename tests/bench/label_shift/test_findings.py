@@ -10,8 +10,8 @@ import pytest
 import torch
 from sklearn.metrics import roc_auc_score
 
-from regtta.errors import ForeignFileError
-from regtta.methods import Source
+from regtta.errors import InvalidFileError
+from regtta.methods import NoAdaptation
 from regtta.models.features import FeatureModel
 from regtta_bench.label_shift.false_alarms import BY_VERDICT
 from regtta_bench.label_shift.label_shift_findings import (
@@ -69,7 +69,7 @@ def test_the_score_is_r2_but_for_the_sources_variance(bench):
     with torch.no_grad():
         error = float(((bench.model(inputs) - targets) ** 2).mean())
     expected = 1 - error / float(bench.train.targets.var())
-    assert score(bench, Source(), inputs, targets) == pytest.approx(expected, rel=1e-4)
+    assert score(bench, NoAdaptation(), inputs, targets) == pytest.approx(expected, rel=1e-4)
 
 
 def test_short_numbers():
@@ -174,7 +174,7 @@ def test_tables_say_what_the_rows_say(lines):
 def test_another_file_is_not_read(tmp_path, content):
     path = tmp_path / "demo.jsonl"
     path.write_text(content)
-    with pytest.raises(ForeignFileError, match="is not a file of regtta label-shift"):
+    with pytest.raises(InvalidFileError, match="is not a file of regtta label-shift"):
         read_lines(path)
     path.write_text(json.dumps({"record": "about"}) + "\n")
     assert read_lines(path) == [{"record": "about"}]

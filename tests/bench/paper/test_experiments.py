@@ -3,7 +3,7 @@ from dataclasses import dataclass
 import pytest
 
 from regtta.errors import OptionError
-from regtta.methods import SSA, Source
+from regtta.methods import SSA, NoAdaptation
 from regtta_bench.paper import LABELS, NAMES, paper_table
 from regtta_bench.paper.experiments import EXPERIMENTS, experiment
 from regtta_bench.paper.method_configs import Arm
@@ -92,7 +92,7 @@ def test_what_tables_of_regression_have_beside_the_papers_rows():
     assert rows["ssa, clipped at the rank"].cells[0].arm.method == SSA(k=100, clip=True)
     assert rows["oracle, all parameters"].cells[0].arm.method.trainable == "all"
     its_source = rows["ttt: its source"].cells[0].arm
-    assert (its_source.method, its_source.objective, its_source.paired) == (Source(), "rotation", False)
+    assert (its_source.method, its_source.objective, its_source.paired) == (NoAdaptation(), "rotation", False)
 
 
 def test_what_california_has_beside_them():

@@ -6,7 +6,7 @@ from torch import nn
 
 from regtta import Adapter, collect
 from regtta.errors import OptionError, RegttaError
-from regtta.methods import METHODS, Source, Sum, VarianceMinimization
+from regtta.methods import METHODS, NoAdaptation, Sum, VarianceMinimization
 from regtta_bench.paper import LABELS, numbers_of, paper_table
 from regtta_bench.paper.method_configs import READINGS, Arm, arm_of, follows_order, seeded_arm
 from regtta_bench.paper.settings import SETTINGS
@@ -93,7 +93,7 @@ def test_ttt_and_dann_have_source_models_of_their_own_and_all_others_share_one()
 
 
 def test_dann_does_nothing_at_test_time():
-    assert arm_of(SVHN, "dann") == Arm(Source(), "dann", 64)
+    assert arm_of(SVHN, "dann") == Arm(NoAdaptation(), "dann", 64)
 
 
 def test_the_batch_size_is_the_arms_and_64_by_default():

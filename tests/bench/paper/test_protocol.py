@@ -32,7 +32,7 @@ def test_labels_reach_the_oracle_alone():
     outcome = evaluate(
         regtta.Adapter(model, regtta.Oracle(lr=0.02, trainable="all", batch_norm="source")), target, batch_size=10
     )
-    plain = evaluate(regtta.Adapter(model, regtta.Source()), target, batch_size=10)
+    plain = evaluate(regtta.Adapter(model, regtta.NoAdaptation()), target, batch_size=10)
     assert outcome.scores["offline"]["r2"] > plain.scores["offline"]["r2"]
     assert plain.diverged == ""  # it takes no step, and has nothing to train
 
@@ -56,13 +56,15 @@ def test_what_counts_as_diverged():
 def test_several_outputs_are_scored_one_by_one_too():
     model, inputs = small_models.mlp(outputs=2), small_models.table(60)
     targets = torch.stack([inputs.sum(1), inputs[:, 0]], dim=1)
-    outcome = evaluate(regtta.Adapter(model, regtta.Source()), Domain(inputs, targets), batch_size=20)
+    outcome = evaluate(regtta.Adapter(model, regtta.NoAdaptation()), Domain(inputs, targets), batch_size=20)
     predictions = model(inputs)
     for protocol in ("offline", "online"):
         each = [scores["r2"] for scores in outcome.outputs[protocol]]
         expected = r2_score(targets, predictions.detach(), multioutput="raw_values")
         assert each == pytest.approx(expected.tolist(), abs=1e-5)
-    assert evaluate(regtta.Adapter(small_models.mlp(), regtta.Source()), problem()[2], batch_size=20).outputs == {}
+    assert (
+        evaluate(regtta.Adapter(small_models.mlp(), regtta.NoAdaptation()), problem()[2], batch_size=20).outputs == {}
+    )
 
 
 def test_classes_are_scored_by_accuracy_and_reach_the_oracle_as_numbers():
@@ -70,7 +72,7 @@ def test_classes_are_scored_by_accuracy_and_reach_the_oracle_as_numbers():
     target = Domain(inputs, (inputs[:, :1] > 0).float())
     oracle = regtta.Oracle(task="classification", trainable="all", lr=0.05, batch_norm="source", steps=5)
     learned = evaluate(regtta.Adapter(model, oracle), target, batch_size=30, task="classification")
-    plain = evaluate(regtta.Adapter(model, regtta.Source()), target, batch_size=30, task="classification")
+    plain = evaluate(regtta.Adapter(model, regtta.NoAdaptation()), target, batch_size=30, task="classification")
     right = (model(inputs).argmax(1) == target.targets[:, 0]).float().mean().item()
     assert plain.scores["offline"]["accuracy"] == pytest.approx(right)
     assert learned.scores["offline"]["accuracy"] > max(right, 0.8)

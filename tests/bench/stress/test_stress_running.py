@@ -108,7 +108,7 @@ def test_what_is_lost_is_called_diverged(ground):
             return self.model(images) * torch.nan
 
     stream = stream_of(spec(), ground)
-    found = evaluated(regtta.Adapter(Breaking(ground.model), regtta.Source()), stream, ground, batch_size=64)
+    found = evaluated(regtta.Adapter(Breaking(ground.model), regtta.NoAdaptation()), stream, ground, batch_size=64)
     assert (found["r2"], found["slices"], found["diverged"]) == (None, [None] * 20, "predictions")
 
 

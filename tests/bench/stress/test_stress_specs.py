@@ -4,7 +4,7 @@ import pytest
 
 from helpers.stress_lines import line
 from regtta.guards import SAFE, Gate
-from regtta.methods import SSA, Source
+from regtta.methods import SSA, NoAdaptation
 from regtta_bench.paper.method_configs import arm_of
 from regtta_bench.paper.settings import SETTINGS as OF_THE_PAPER
 from regtta_bench.stress import stress_settings as arms
@@ -28,7 +28,7 @@ def test_the_whole_benchmark_is_every_method_on_every_kind_with_and_without_guar
 def test_source_runs_once_on_each_stream():
     sources = [spec for spec in runs(source_models=1) if spec.arm == "source"]
     assert len(sources) == 6 * 5 + 3
-    assert {type(spec.method) for spec in sources} == {Source}
+    assert {type(spec.method) for spec in sources} == {NoAdaptation}
 
 
 def test_the_gate_is_tried_on_clean_data_and_on_every_shift():

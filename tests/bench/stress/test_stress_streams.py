@@ -30,7 +30,7 @@ def pools(draw_):
     return Pool(clean, dict(zip(("first", "second"), shifted, strict=True)), paired)
 
 
-def inputs_of(stream, size=7):
+def extract_inputs(stream, size=7):
     return torch.cat(list(stream.batches(size)))
 
 
@@ -46,7 +46,7 @@ def drawn(kind, pool, part="second", length=0, seed=0):
 @given(pools(), st.sampled_from(sorted(KINDS)), st.integers(0, 200), st.integers(0, 5))
 def test_no_sample_comes_twice_and_each_is_from_where_it_may_be(pool, kind, length, seed):
     stream = drawn(kind, pool, length=length, seed=seed)
-    inputs = inputs_of(stream)
+    inputs = extract_inputs(stream)
     allowed = {"shifted": {2}, "clean": {0}, "both": {0, 2}, "all": {0, 1, 2}}[KINDS[kind].which]
     assert set(inputs[:, 0].int().tolist()) <= allowed
     rows = inputs[:, 1].tolist() if pool.paired else [tuple(pair) for pair in inputs.tolist()]
@@ -61,14 +61,14 @@ def test_no_sample_comes_twice_and_each_is_from_where_it_may_be(pool, kind, leng
 def test_labels_travel_with_their_samples(pool, kind):
     stream = drawn(kind, pool)
     domains = [pool.clean, *pool.shifted.values()]
-    for (number, row), label in zip(inputs_of(stream).int().tolist(), stream.targets, strict=True):
+    for (number, row), label in zip(extract_inputs(stream).int().tolist(), stream.targets, strict=True):
         assert torch.equal(label, domains[number].targets[row])
 
 
 @settings(max_examples=30, deadline=None)
 @given(pools(), st.sampled_from(sorted(KINDS)), st.integers(0, 100))
 def test_the_same_seed_gives_the_same_stream(pool, kind, seed):
-    first, again = (inputs_of(drawn(kind, pool, seed=seed), size) for size in (7, 64))
+    first, again = (extract_inputs(drawn(kind, pool, seed=seed), size) for size in (7, 64))
     assert torch.equal(first, again)
 
 
@@ -82,7 +82,7 @@ def test_sorted_is_sorted_by_the_mean_label(pool, kind):
 @settings(max_examples=30, deadline=None)
 @given(pools())
 def test_back_has_three_thirds(pool):
-    shifted = (inputs_of(drawn("back", pool))[:, 0] == 2).tolist()
+    shifted = (extract_inputs(drawn("back", pool))[:, 0] == 2).tolist()
     begin, end = shifted.index(True), len(shifted) - shifted[::-1].index(True)
     assert all(shifted[begin:end])
     for third in (begin, end - begin, len(shifted) - end):
@@ -92,7 +92,7 @@ def test_back_has_three_thirds(pool):
 @settings(max_examples=30, deadline=None)
 @given(pools())
 def test_alternating_changes_sides_every_64_samples(pool):
-    origins = inputs_of(drawn("alternating", pool))[:, 0]
+    origins = extract_inputs(drawn("alternating", pool))[:, 0]
     for place, block in enumerate(origins.split(BLOCK)):
         assert set(block.tolist()) == {2.0 if place % 2 else 0.0}
 
@@ -102,13 +102,13 @@ def whole(rows=9000):
 
 
 def test_the_share_of_shifted_samples_rises_evenly():
-    shifted = (inputs_of(drawn("gradual", whole()), 1000)[:, 0] == 2).float()
+    shifted = (extract_inputs(drawn("gradual", whole()), 1000)[:, 0] == 2).float()
     shares = [float(part.mean()) for part in shifted.split(1800)]
     assert shares == pytest.approx([0.1, 0.3, 0.5, 0.7, 0.9], abs=0.04)  # four standard deviations of a share
 
 
 def test_mixed_takes_every_domain_alike():
-    origins = inputs_of(drawn("mixed", whole()), 1000)[:, 0]
+    origins = extract_inputs(drawn("mixed", whole()), 1000)[:, 0]
     assert [float((origins == number).float().mean()) for number in range(3)] == pytest.approx([1 / 3] * 3, abs=0.02)
 
 
@@ -123,12 +123,12 @@ def test_bursts_are_runs_of_a_sorted_stream_of_about_48():
 
 def test_samples_within_a_label_and_orders_of_streams_follow_the_seed():
     for kind in KINDS:
-        assert not torch.equal(*(inputs_of(drawn(kind, whole(600), seed=seed)) for seed in (0, 1)))
+        assert not torch.equal(*(extract_inputs(drawn(kind, whole(600), seed=seed)) for seed in (0, 1)))
 
 
 def test_redrawn_is_as_long_as_asked_and_clean():
     stream = drawn("redrawn", whole(50), length=1000)
-    inputs = inputs_of(stream)
+    inputs = extract_inputs(stream)
     assert len(stream) == 1000
     assert set(inputs[:, 0].tolist()) == {0.0}
     assert len(set(inputs[:, 1].tolist())) == 50  # each of 50 is missed with probability 1e-9

@@ -6,7 +6,7 @@ import pickle
 import pytest
 
 from regtta.errors import FileError
-from regtta.methods import METHODS, SSA, Source, method
+from regtta.methods import METHODS, SSA, NoAdaptation, create_method
 from regtta_bench.paper.experiments import EXPERIMENTS
 from regtta_bench.paper.method_configs import Arm, arm_of
 from regtta_bench.paper.settings import SETTINGS
@@ -138,7 +138,7 @@ def test_everything_that_a_run_is_specified_by_changes_its_key():
             replace(SPEC, arm=replace(arm, method=replace(arm.method, **{name: value})))
             for name, value in METHOD_CHANGES.items()
         ),
-        replace(SPEC, arm=replace(arm, method=Source())),
+        replace(SPEC, arm=replace(arm, method=NoAdaptation())),
         RunSpec(source),
     ]
     assert len({key_of(spec.plain()) for spec in changed}) == len(changed)
@@ -169,19 +169,19 @@ def method_key(method):
 
 
 def test_a_revision_changes_the_keys_of_its_method_alone(monkeypatch):
-    several = method("ssa+0.5*feature_alignment")
-    before = {name: method_key(method(name)) for name in METHODS}
+    several = create_method("ssa+0.5*feature_alignment")
+    before = {name: method_key(create_method(name)) for name in METHODS}
     of_sum = method_key(several)
     assert "revision" not in json.dumps(SPEC.plain())
     monkeypatch.setattr(SSA, "revision", 2)
-    after = {name: method_key(method(name)) for name in METHODS}
+    after = {name: method_key(create_method(name)) for name in METHODS}
     assert {name for name in METHODS if after[name] != before[name]} == {"ssa"}
     assert SPEC.plain()["method"]["revision"] == 2
     assert method_key(several) != of_sum
     described = dataclasses.replace(SPEC, arm=dataclasses.replace(SPEC.arm, method=several)).plain()["method"]
     assert [term.get("revision") for term in described["terms"]] == [2, None]
     monkeypatch.setattr(SSA, "revision", 0)
-    assert {name: method_key(method(name)) for name in METHODS} == before
+    assert {name: method_key(create_method(name)) for name in METHODS} == before
 
 
 def test_what_was_corrected_has_a_revision():
@@ -276,7 +276,7 @@ def test_methods_are_compared_with_ssa_as_the_paper_has_it_and_with_the_source_m
     cell = paper_cell("atab:bs_variation_svhn", "R2", "batch_size=8")
     ssa, source = references(cell)
     assert ssa == dataclasses.replace(cell, arm=Arm(SSA(k=100, clip=False)), paper=None)
-    assert source == dataclasses.replace(cell, arm=Arm(Source()), paper=None)
+    assert source == dataclasses.replace(cell, arm=Arm(NoAdaptation()), paper=None)
     assert {reference.group for reference in (ssa, source)} == {cell.group}
     classifiers = references(paper_cell("atab:classification_accuracy_mnist", "tent", "accuracy"))
     assert [reference.arm.objective for reference in classifiers] == ["classification"] * 2

@@ -80,7 +80,7 @@ def test_source_models_and_statistics_are_kept_and_found_again(tools):
 
 
 def test_no_statistics_are_collected_for_who_does_not_look_at_them(tools):
-    for arm in (Arm(regtta.BNAdapt()), Arm(regtta.Source())):
+    for arm in (Arm(regtta.BNAdapt()), Arm(regtta.NoAdaptation())):
         Workshop(tools).run(spec_of("california", arm))
     assert [path.name for path in tools.models.glob("*statistics*")] == []
     Workshop(tools).run(spec_of("california", Arm(regtta.FeatureRestoration(batch_norm="source"))))

@@ -3,7 +3,7 @@ import logging
 
 import pytest
 
-from regtta.errors import FileError, ForeignFileError
+from regtta.errors import FileError, InvalidFileError
 from regtta_bench.sweep.store import RunStore, key_of
 
 SPEC = {"data": "california", "method": {"type": "SSA", "k": 10}, "seed": 0}
@@ -50,10 +50,10 @@ def test_a_file_cut_at_any_byte_of_its_last_line_loses_that_run_alone(tmp_path, 
 def test_files_that_are_none(tmp_path):
     path = tmp_path / "runs.jsonl"
     path.write_text('{"a": 1}\n')
-    with pytest.raises(ForeignFileError, match="line 1, is not a record of a run"):
+    with pytest.raises(InvalidFileError, match="line 1, is not a record of a run"):
         RunStore(path)
     path.write_text("what\n" + json.dumps({"key": 1}) + "\n")
-    with pytest.raises(ForeignFileError, match="line 1, is not JSON"):
+    with pytest.raises(InvalidFileError, match="line 1, is not JSON"):
         RunStore(path)
     store = RunStore(tmp_path / "absent" / "runs.jsonl")
     with pytest.raises(FileError, match="Could not write"):

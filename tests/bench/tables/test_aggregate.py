@@ -5,7 +5,7 @@ import statistics
 import numpy as np
 import pytest
 
-from regtta.methods import Source
+from regtta.methods import NoAdaptation
 from regtta_bench.paper.method_configs import Arm, arm_of
 from regtta_bench.paper.settings import SETTINGS
 from regtta_bench.paper.table_specs import Cell, Layout, Row, layout_of
@@ -420,7 +420,9 @@ def test_ssa_with_other_options_is_compared_with_ssa_as_the_paper_has_it():
 
 
 def test_what_has_its_own_source_models_is_not_paired():
-    its_source = Cell(SETTINGS["svhn"], SETTINGS["svhn"].parts_of("mean"), "R2", "offline", Arm(Source(), "rotation"))
+    its_source = Cell(
+        SETTINGS["svhn"], SETTINGS["svhn"].parts_of("mean"), "R2", "offline", Arm(NoAdaptation(), "rotation")
+    )
     layout = layout_with(("ttt", cell_of("svhn", "ttt")), ("its source", its_source), ("ssa", cell_of("svhn", "ssa")))
     filled = filled_by(layout, Plan(3, 1), ahead_tied_and_behind)
     for row in ("ttt", "its source"):

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from regtta.errors import ForeignFileError
+from regtta.errors import InvalidFileError
 from regtta_bench.tables.reproduction_page import reproduction_page
 
 RESULTS = Path(__file__).parents[3] / "results"
@@ -276,26 +276,26 @@ def test_few_rows_are_not_worth_a_figure(edited):
 def test_a_foreign_csv_is_refused_by_name(tmp_path, text):
     path = tmp_path / "foreign.csv"
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(ForeignFileError, match="foreign.csv"):
+    with pytest.raises(InvalidFileError, match="foreign.csv"):
         page_of(path)
 
 
 def test_bytes_that_are_no_text_are_refused(tmp_path):
     (tmp_path / "foreign.csv").write_bytes(b"\xff\xfe\x00table")
-    with pytest.raises(ForeignFileError, match="cannot be read as a table"):
+    with pytest.raises(InvalidFileError, match="cannot be read as a table"):
         page_of(tmp_path / "foreign.csv")
 
 
 @pytest.mark.parametrize("column", ["smoke", "missing", "source_models", "mean"])
 def test_a_table_that_lacks_a_column_is_refused(edited, column):
     path = edited(lambda line: {name: value for name, value in line.items() if name != column})
-    with pytest.raises(ForeignFileError, match="is not a table of regtta reproduce"):
+    with pytest.raises(InvalidFileError, match="is not a table of regtta reproduce"):
         page_of(path)
 
 
 @pytest.mark.parametrize("column", ["mean", "source_models"])
 def test_a_number_that_is_none_is_refused(edited, column):
-    with pytest.raises(ForeignFileError, match="california.csv"):
+    with pytest.raises(InvalidFileError, match="california.csv"):
         page_of(edited(lambda line: line | {column: "many"}))
 
 

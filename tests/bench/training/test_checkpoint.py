@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from helpers import small_models
-from regtta.errors import ForeignFileError
+from regtta.errors import InvalidFileError
 from regtta_bench.data import Domain
 from regtta_bench.training import Checkpoint, Recipe, train
 from regtta_bench.training.loop import Trained
@@ -78,10 +78,10 @@ def test_nothing_is_written_before_its_time(tmp_path):
 def test_a_file_that_is_no_state_of_this_training_is_refused(tmp_path):
     path = tmp_path / "partial.pt"
     path.write_bytes(b"not a state")
-    with pytest.raises(ForeignFileError, match="Remove it to train from the start"):
+    with pytest.raises(InvalidFileError, match="Remove it to train from the start"):
         trained("regression", Checkpoint(path))
     torch.save({"epochs": 2, "trained": {"modules": [small_models.mlp().state_dict()]}}, path)
-    with pytest.raises(ForeignFileError, match="Remove it to train from the start"):
+    with pytest.raises(InvalidFileError, match="Remove it to train from the start"):
         trained("regression", Checkpoint(path))
 
 
@@ -93,7 +93,7 @@ class Runs:
 def test_a_pickle_in_its_place_is_refused_and_never_run(tmp_path):
     path = tmp_path / "partial.pt"
     torch.save({"epochs": 2, "trained": Runs()}, path)
-    with pytest.raises(ForeignFileError, match="Remove it to train from the start"):
+    with pytest.raises(InvalidFileError, match="Remove it to train from the start"):
         trained("regression", Checkpoint(path))
 
 

@@ -13,11 +13,11 @@ def test_features_are_the_inputs_of_the_head_in_eval_mode():
     x = small_models.table(70)
     expected = model.eval()[:-1](x)
     model.train()
-    before = small_models.frozen_view(model)
+    before = small_models.model_snapshot(model)
     found = features_of(model, [(part, torch.zeros(len(part))) for part in x.split(32)], "6")
     assert torch.allclose(found, expected)
     assert not found.requires_grad
-    small_models.assert_untouched(before, model)
+    small_models.assert_unchanged(before, model)
 
 
 def test_a_bound_stops_reading():

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields, is_dataclass
 import numpy as np
 import pytest
 
-from regtta.errors import ForeignFileError
+from regtta.errors import InvalidFileError
 from regtta.metrics import Scores
 from regtta.report import analysis
 from regtta.report.analysis.base import Array, Report
@@ -69,9 +69,9 @@ def test_no_class_is_left_out(made):
 @pytest.mark.parametrize("name", sorted(kind.__name__ for kind in report_classes()))
 def test_every_report_comes_back_from_json_as_it_was(made, name):
     (report,) = (report for kind, report in made.items() if kind.__name__ == name)
-    back = type(report).from_plain(through_json(report.plain()))
+    back = type(report).from_dict(through_json(report.to_dict()))
     assert_same(report, back)
-    assert back.plain() == report.plain()
+    assert back.to_dict() == report.to_dict()
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,33 +87,33 @@ class Everything(Report):
 def test_null_is_nan_where_a_number_belongs_and_nothing_where_there_may_be_none():
     scores = Scores(r2=float("nan"), rmse=1.0, mae=float("inf"), pearson=0.0, count=4)
     report = Everything(np.array([[np.nan, 1.0], [-np.inf, 2.0]]), scores, float("nan"), None, ("x", 3))
-    back = Everything.from_plain(through_json(report.plain()))
+    back = Everything.from_dict(through_json(report.to_dict()))
     np.testing.assert_array_equal(back.numbers, [[np.nan, 1.0], [np.nan, 2.0]])
     assert np.isnan([back.alone, back.scores.r2, back.scores.mae]).all()
     assert (back.maybe, back.words, back.scores.count) == (None, ("x", 3), 4)
 
 
 def test_clouds_without_distances_come_back_without(reports):
-    plain = through_json(reports.clouds.plain()) | {"transport": None}
-    assert analysis.Clouds.from_plain(plain).transport is None
+    plain = through_json(reports.clouds.to_dict()) | {"transport": None}
+    assert analysis.Clouds.from_dict(plain).transport is None
 
 
 def test_what_a_newer_version_added_is_passed_over(made):
     report = made[analysis.GradientNorms]
-    assert_same(report, analysis.GradientNorms.from_plain(report.plain() | {"colour": "red"}))
+    assert_same(report, analysis.GradientNorms.from_dict(report.to_dict() | {"colour": "red"}))
 
 
 @pytest.mark.parametrize("foreign", [[], None, 3, "text", {}])
 def test_what_has_not_the_fields_is_refused(foreign):
-    with pytest.raises(ForeignFileError, match="Expected the fields of ShiftReport"):
-        analysis.ShiftReport.from_plain(foreign)
+    with pytest.raises(InvalidFileError, match="Expected the fields of ShiftReport"):
+        analysis.ShiftReport.from_dict(foreign)
 
 
 def test_a_field_that_is_missing_further_down_is_told_too(made):
-    plain = made[analysis.PredictionReport].plain()
+    plain = made[analysis.PredictionReport].to_dict()
     del plain["scores"]["rmse"]
-    with pytest.raises(ForeignFileError, match=r"fields of Scores, found \['count', 'mae', 'pearson', 'r2'\]"):
-        analysis.PredictionReport.from_plain(plain)
+    with pytest.raises(InvalidFileError, match=r"fields of Scores, found \['count', 'mae', 'pearson', 'r2'\]"):
+        analysis.PredictionReport.from_dict(plain)
 
 
 @pytest.mark.parametrize(
@@ -127,13 +127,13 @@ def test_a_field_that_is_missing_further_down_is_told_too(made):
     ],
 )
 def test_fields_that_hold_something_else_are_refused(made, field, value):
-    plain = made[analysis.ShiftReport].plain() | {field: value}
-    with pytest.raises(ForeignFileError):
-        analysis.ShiftReport.from_plain(plain)
+    plain = made[analysis.ShiftReport].to_dict() | {field: value}
+    with pytest.raises(InvalidFileError):
+        analysis.ShiftReport.from_dict(plain)
 
 
 @pytest.mark.parametrize(("field", "value"), [("sizes", [None]), ("reasons", None), ("learned", ["x", [1]])])
 def test_lists_that_hold_something_else_are_refused(made, field, value):
-    plain = made[analysis.StreamRecord].plain() | {field: value}
-    with pytest.raises(ForeignFileError):
-        analysis.StreamRecord.from_plain(plain)
+    plain = made[analysis.StreamRecord].to_dict() | {field: value}
+    with pytest.raises(InvalidFileError):
+        analysis.StreamRecord.from_dict(plain)

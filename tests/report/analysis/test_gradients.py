@@ -36,7 +36,7 @@ def test_the_histogram_counts_every_dimension_once():
     assert report.norms == pytest.approx([1, 1, 1, 0, 0])
     assert report.counts.tolist() == [2, 0, 0, 3]
     assert report.edges.tolist() == [0, 0.25, 0.5, 0.75, 1]
-    assert json.loads(json.dumps(report.plain(), allow_nan=False))["k"] == 3
+    assert json.loads(json.dumps(report.to_dict(), allow_nan=False))["k"] == 3
 
 
 def test_without_clipping_all_directions_are_taken_as_the_paper_does():

@@ -33,7 +33,7 @@ def test_histograms_are_of_the_dimensions_they_name(case):
             expected = stats.kstest(x, "norm", args=(x.mean(), x.std(ddof=1))).statistic
             assert histogram.distance == pytest.approx(expected)
     assert (report.count, report.seed) == (200, 5)
-    json.dumps(report.plain(), allow_nan=False)
+    json.dumps(report.to_dict(), allow_nan=False)
 
 
 def test_the_draw_follows_the_seed_and_stays_within_k(case):

@@ -74,7 +74,7 @@ def test_report_compares_raw_with_projected_dimensions(case):
     assert report.critical == pytest.approx(0.886 / math.sqrt(200))
     assert report.projected_summary.gaussian_share == np.mean(np.array(distances[1]) <= report.critical)
     assert (report.raw_summary.dimensions, report.projected_summary.dimensions) == (raw.shape[1], 5)
-    json.dumps(report.plain(), allow_nan=False)
+    json.dumps(report.to_dict(), allow_nan=False)
 
 
 def test_samples_of_a_gaussian_exceed_the_critical_distance_about_once_in_twenty():
@@ -94,8 +94,8 @@ def test_the_claim_can_come_out_either_way(case):
 def test_features_without_any_that_vary_have_no_verdict(case):
     report = normality_report(case.source, case.before[:1].repeat(3, 1))
     assert report.raw_summary.dimensions == 0
-    assert report.plain()["nearer"] is None
-    assert report.plain()["raw_summary"]["gaussian_share"] is None
+    assert report.to_dict()["nearer"] is None
+    assert report.to_dict()["raw_summary"]["gaussian_share"] is None
 
 
 @pytest.mark.parametrize("spoil", [torch.inf, torch.nan])

@@ -67,8 +67,8 @@ def test_predictions_that_are_not_finite_are_left_out(two):
     spoilt = torch.cat([on_target, torch.tensor([[torch.nan, 1.0], [torch.inf, 0.0]])])
     spoilt, whole = (output_report(source, head, {"after": rows}) for rows in (spoilt, on_target))
     assert spoilt.counts == {"after": 120}
-    assert spoilt.plain() == whole.plain()
-    json.dumps(spoilt.plain(), allow_nan=False)
+    assert spoilt.to_dict() == whole.to_dict()
+    json.dumps(spoilt.to_dict(), allow_nan=False)
 
 
 def test_one_output_may_come_flat_and_a_head_may_have_no_bias():
@@ -76,7 +76,7 @@ def test_one_output_may_come_flat_and_a_head_may_have_no_bias():
     head = nn.Linear(3, 1, bias=False)
     source = regtta.collect(nn.Sequential(head), [rows])
     flat, tall = (output_report(source, head, {"x": head(rows).reshape(shape)}) for shape in ((-1,), (-1, 1)))
-    assert flat.plain() == tall.plain()
+    assert flat.to_dict() == tall.to_dict()
     assert flat.source_means == pytest.approx(small_models.numpy64(head.weight) @ small_models.numpy64(source.mean))
 
 

@@ -18,7 +18,7 @@ def test_scores_agree_with_scikit_learn():
     assert report.scores.rmse == pytest.approx(root_mean_squared_error(labels, predictions))
     assert report.predictions.tolist() == predictions.tolist()
     assert report.labels.tolist() == labels.tolist()
-    json.dumps(report.plain(), allow_nan=False)
+    json.dumps(report.to_dict(), allow_nan=False)
 
 
 def test_single_outputs_become_columns():
@@ -42,9 +42,9 @@ def test_an_adapter_is_taken_as_it_stands():
 
 def test_the_model_given_stays_as_it_is():
     model = small_models.mlp().train()
-    before = small_models.frozen_view(model)
+    before = small_models.model_snapshot(model)
     predictions_over(model, [(small_models.table(8), small_models.table(8, inputs=1))])
-    small_models.assert_untouched(before, model)
+    small_models.assert_unchanged(before, model)
 
 
 @pytest.mark.parametrize("batch", [torch.zeros(4, 5), (torch.zeros(4, 5),), {"x": torch.zeros(4, 5)}])

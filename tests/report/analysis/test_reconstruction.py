@@ -33,7 +33,7 @@ def test_agrees_with_the_papers_formula_sample_by_sample(case):
         assert report.errors[name] == pytest.approx(expected, rel=1e-8, abs=1e-9)
         assert report.counts[name] == 200
     assert report.rank == case.source.rank
-    json.dumps(report.plain(), allow_nan=False)
+    json.dumps(report.to_dict(), allow_nan=False)
 
 
 def test_many_rows_are_taken_in_parts(case):
@@ -57,7 +57,7 @@ def test_chosen_numbers_of_directions_and_features_that_diverged(case):
     assert report.errors["fine"] == pytest.approx(
         [by_the_papers_formula(case.source, case.before, n) for n in (0, 5)], rel=1e-8
     )
-    assert report.plain()["errors"]["broken"] == [None, None]
+    assert report.to_dict()["errors"]["broken"] == [None, None]
 
 
 @pytest.mark.parametrize("bases", [[], [-1], [13]])

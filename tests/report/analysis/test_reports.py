@@ -27,7 +27,7 @@ def test_everything_becomes_json_and_what_is_not_finite_none():
         words=("x", "y"),
         alone=float("inf"),
     )
-    assert json.loads(json.dumps(report.plain(), allow_nan=False)) == {
+    assert json.loads(json.dumps(report.to_dict(), allow_nan=False)) == {
         "numbers": [[1.0, None], [None, 2.0]],
         "flags": [True, False],
         "by_name": {"a": None, "b": 3},

@@ -61,7 +61,7 @@ def test_a_direction_that_never_varies_is_infinitely_far_and_null_in_json(case):
     report = shift_report(case.source, {"still": case.before[:1].repeat(4, 1)}, k=2)
     assert report.spreads["still"].tolist() == [0, 0]
     assert report.total("still") == np.inf
-    assert json.loads(json.dumps(report.plain(), allow_nan=False))["divergences"] == {"still": [None, None]}
+    assert json.loads(json.dumps(report.to_dict(), allow_nan=False))["divergences"] == {"still": [None, None]}
 
 
 @pytest.mark.parametrize("k", [0, -3, 2.0])

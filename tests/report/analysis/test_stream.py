@@ -37,7 +37,7 @@ def test_steps_are_those_of_the_adapter(case, batches):
     assert record.sizes.tolist() == [40, 40, 40, 10]
     assert record.method == "ssa"
     assert np.isnan(record.online_r2).all()
-    json.dumps(record.plain(), allow_nan=False)
+    json.dumps(record.to_dict(), allow_nan=False)
 
 
 def test_moments_are_of_the_model_before_each_step(case, batches):
@@ -55,7 +55,7 @@ def test_moments_are_of_the_model_before_each_step(case, batches):
 
 
 def test_the_source_itself_has_no_shift_and_its_own_spread(case):
-    adapter = regtta.Adapter(case.model, regtta.Source(), case.source)
+    adapter = regtta.Adapter(case.model, regtta.NoAdaptation(), case.source)
     record = record_stream(adapter, [small_models.table(300)])
     assert record.shift == pytest.approx(np.zeros((1, 5)), abs=1e-5)
     assert record.spread == pytest.approx(np.ones((1, 5)), abs=1e-5)
@@ -73,7 +73,7 @@ def test_online_r2_is_over_all_finite_predictions_so_far(case, batches, labels):
 
 
 def test_nothing_to_score_yet_is_not_scored(case, labels):
-    adapter = regtta.Adapter(case.model, regtta.Source(), case.source)
+    adapter = regtta.Adapter(case.model, regtta.NoAdaptation(), case.source)
     lost = torch.full((40, 5), torch.nan)
     record = record_stream(adapter, [lost, small_models.table(40)], labels[:2])
     assert np.isnan(record.online_r2[0])
@@ -107,26 +107,26 @@ def test_nothing_is_watched_without_source_or_wish(case):
 
 def test_no_more_directions_are_watched_than_there_are(case):
     record = record_stream(
-        regtta.Adapter(case.model, regtta.Source(), case.source), [small_models.table(40)], directions=99
+        regtta.Adapter(case.model, regtta.NoAdaptation(), case.source), [small_models.table(40)], directions=99
     )
     assert record.shift.shape == (1, case.source.rank)
 
 
 def test_batches_may_be_dicts(case):
-    adapter = regtta.Adapter(case.model, regtta.Source(), case.source)
+    adapter = regtta.Adapter(case.model, regtta.NoAdaptation(), case.source)
     record = record_stream(adapter, [{"image": small_models.table(40), "age": torch.zeros(40)}], inputs="image")
     assert record.sizes.tolist() == [40]
 
 
 @pytest.mark.parametrize(("count", "labelled"), [(2, 1), (1, 2)])
 def test_labels_that_do_not_pair_are_refused(case, labels, count, labelled):
-    adapter = regtta.Adapter(case.model, regtta.Source(), case.source)
+    adapter = regtta.Adapter(case.model, regtta.NoAdaptation(), case.source)
     with pytest.raises(BatchError, match="one tensor of targets for each batch"):
         record_stream(adapter, small_models.table(80).split(40)[:count], labels[:labelled])
 
 
 def test_what_cannot_be_meant_is_refused(case):
-    adapter = regtta.Adapter(case.model, regtta.Source(), case.source)
+    adapter = regtta.Adapter(case.model, regtta.NoAdaptation(), case.source)
     with pytest.raises(BatchError, match="no batches"):
         record_stream(adapter, [])
     with pytest.raises(OptionError, match="directions"):

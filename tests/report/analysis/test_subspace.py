@@ -28,7 +28,7 @@ def test_agrees_with_numpy_on_the_features_themselves(case):
     assert report.correlation == weight_correlation(case.source, case.weight, k=4)
     assert (report.count, report.dimensions, report.k) == (300, 12, 4)
     assert (report.rank, report.valid_dimensions) == (case.source.rank, case.source.valid_dimensions)
-    json.dumps(report.plain(), allow_nan=False)
+    json.dumps(report.to_dict(), allow_nan=False)
 
 
 def test_shares_of_the_output_are_those_of_the_outputs_own_variance(case):
@@ -53,10 +53,10 @@ def test_the_carrying_directions_are_the_fewest_that_have_the_share(case, share)
 
 
 def test_features_that_never_vary_carry_nothing():
-    source = SourceStatistics.from_moments(Moments.of(torch.ones(10, 12)), head="6", fingerprint="")
+    source = SourceStatistics.from_moments(Moments.from_features(torch.ones(10, 12)), head="6", fingerprint="")
     report = subspace_report(source, torch.zeros(1, 12))
     assert report.carrying == ()
-    assert report.plain()["output_shares"] == [None] * 12
+    assert report.to_dict()["output_shares"] == [None] * 12
     assert math.isnan(report.correlation)
 
 

@@ -37,7 +37,7 @@ def test_there_is_a_panel_for_each_kind_and_one_legend(count):
 
 
 def test_scores_travel_as_json():
-    again = RunningScores.from_plain(scores().plain())
+    again = RunningScores.from_dict(scores().to_dict())
     np.testing.assert_allclose(again.lines["Source"], scores().lines["Source"])
 
 

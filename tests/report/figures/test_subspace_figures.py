@@ -42,7 +42,7 @@ def test_rounding_beyond_the_rank_does_not_stretch_the_spectrum(shallow):
 
 
 def test_a_spectrum_without_any_variance_is_drawn():
-    source = SourceStatistics.from_moments(Moments.of(torch.ones(5, 12)), head="6", fingerprint="")
+    source = SourceStatistics.from_moments(Moments.from_features(torch.ones(5, 12)), head="6", fingerprint="")
     report = subspace_report(source, small_models.mlp()[6].weight)
     axes = draw_spectrum(report)
     axes.figure.canvas.draw()

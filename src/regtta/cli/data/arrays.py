@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from regtta.cli.data.labelled_batches import ALL, Deal, LabelledBatch
 from regtta.errors import BatchError, FileError, OptionError
 from regtta.options import did_you_mean
-from regtta.persistence import clear_errors, npz_array, npz_names
+from regtta.persistence import convert_errors, npz_array, npz_names
 
 DEFAULT_INPUTS = "x"
 
@@ -65,7 +65,9 @@ class Arrays:
 def open_arrays(path: Path, *, inputs: str | None, target: str | None, batch_size: int, dtype: torch.dtype) -> Arrays:
     """Open the array ``inputs`` (default ``x``) of an archive as batches, with the array ``target`` as labels."""
     with (
-        clear_errors(lambda why: FileError(f"Could not read {path} as plain arrays: {why}. Save it with numpy.savez.")),
+        convert_errors(
+            lambda why: FileError(f"Could not read {path} as plain arrays: {why}. Save it with numpy.savez.")
+        ),
         zipfile.ZipFile(path) as archive,
     ):
         x = _array(archive, inputs or DEFAULT_INPUTS, path, "--inputs")

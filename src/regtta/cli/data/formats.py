@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from regtta.errors import BatchError, FileError
-from regtta.persistence import BoundedFile, clear_errors
+from regtta.persistence import BoundedFile, convert_errors
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -152,7 +152,7 @@ def _fewer(rows: int, columns: int) -> int:
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    with clear_errors(
+    with convert_errors(
         lambda why: FileError(f"Could not read {path}: {why}. Check that its contents match its suffix.")
     ):
         yield

@@ -9,7 +9,7 @@ from torch import Tensor
 from regtta.cli.data.labelled_batches import ALL, Deal, LabelledBatch, dealt_loader
 from regtta.cli.user_code import explaining, import_name
 from regtta.errors import BatchError, OptionError
-from regtta.models import inputs_of
+from regtta.models import extract_inputs
 
 _END = object()
 
@@ -60,7 +60,7 @@ class Loader:
             if batch is _END:
                 return
             if deal.takes(index):
-                yield LabelledBatch(inputs_of(batch, self.inputs), self._targets(batch))
+                yield LabelledBatch(extract_inputs(batch, self.inputs), self._targets(batch))
 
     def _source(self) -> Iterable[object]:
         source: object = self.source

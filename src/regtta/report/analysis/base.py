@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regtta.errors import ForeignFileError
+from regtta.errors import InvalidFileError
 
 Array = NDArray[np.float64]
 
@@ -19,33 +19,33 @@ Array = NDArray[np.float64]
 class Report:
     """Immutable result of one analysis. Figures are drawn from it alone, so that they can be redrawn from its JSON."""
 
-    def plain(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return a JSON-serialisable dict: arrays become lists, non-finite numbers ``None``.
 
         Example:
             >>> @dataclass(frozen=True, eq=False)
             ... class Means(Report):
             ...     means: Array
-            >>> Means(np.array([1.5, np.nan])).plain()
+            >>> Means(np.array([1.5, np.nan])).to_dict()
             {'means': [1.5, None]}
         """
         return cast(dict[str, Any], plain_of(self))
 
     @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> Self:
+    def from_dict(cls, plain: Mapping[str, Any]) -> Self:
         """Restore a report from the dict that :meth:`plain` returned.
 
         Example:
             >>> @dataclass(frozen=True, eq=False)
             ... class Means(Report):
             ...     means: Array
-            >>> Means.from_plain({"means": [1.5, None]}).means
+            >>> Means.from_dict({"means": [1.5, None]}).means
             array([1.5, nan])
         """
         try:
             return cast(Self, _rebuilt(cls, plain))
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-            raise ForeignFileError(
+            raise InvalidFileError(
                 f"Expected a valid {cls.__name__}, found one that cannot be read: {error}."
             ) from error
 
@@ -59,7 +59,7 @@ def _rebuilt(kind: Any, value: Any) -> Any:
     """Convert ``value``, as parsed from JSON, to the type ``kind``."""
     if is_dataclass(kind) and isinstance(kind, type):
         if not isinstance(value, Mapping) or {item.name for item in fields(kind)} - value.keys():
-            raise ForeignFileError(f"Expected the fields of {kind.__name__}, found {_shown(value)}.")
+            raise InvalidFileError(f"Expected the fields of {kind.__name__}, found {_shown(value)}.")
         hints = get_type_hints(kind)
         return kind(**{item.name: _rebuilt(hints[item.name], value[item.name]) for item in fields(kind)})
     origin, inner = get_origin(kind), get_args(kind)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from regtta.errors import BatchError, OptionError
 from regtta.optional_imports import import_optional
-from regtta.options import check_choice, check_count
+from regtta.options import check_choice, check_positive_int
 from regtta.report.analysis.base import Array, Report, array
 from regtta.report.analysis.feature_passes import checked_features, drawn, finite_features
 from regtta.statistics import SourceStatistics
@@ -178,7 +178,7 @@ def umap_clouds(
         most: maximum number of points per cloud.
         seed: seed of the subsampling and of UMAP.
     """
-    check_count("neighbours", neighbours)
+    check_positive_int("neighbours", neighbours)
     subspace = source.top(min(k, source.rank))
     # UMAP does not accept non-finite values.
     whole = {name: finite_features(source, rows, f"the features of {name!r}") for name, rows in targets.items()}

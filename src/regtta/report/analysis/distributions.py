@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regtta.options import check_count
+from regtta.options import check_positive_int
 from regtta.report.analysis.base import Array, Report, array
 from regtta.report.analysis.feature_passes import drawn, finite_features, varying
 from regtta.statistics import SourceStatistics
@@ -210,7 +210,7 @@ def feature_histograms(
         >>> [histogram.name for histogram in feature_histograms(source, rows, shown=2).raw]
         ['raw dimension 0', 'raw dimension 4']
     """
-    check_count("bins", bins)
+    check_positive_int("bins", bins)
     rows = finite_features(source, features)
     projected = source.top(min(k, source.rank)).project(rows)
     raw_chosen = drawn(varying(rows).nonzero().flatten(), shown, seed).sort().values.tolist()

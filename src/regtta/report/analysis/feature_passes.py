@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from regtta.errors import BatchError
-from regtta.models import FeatureModel, inputs_of, model_device, private_copy
-from regtta.options import check_count
+from regtta.models import FeatureModel, extract_inputs, model_device, private_copy
+from regtta.options import check_positive_int
 from regtta.statistics import VALID_TOLERANCE, SourceStatistics
 
 
@@ -33,13 +33,13 @@ def features_of(
         torch.Size([25, 8])
     """
     if most is not None:
-        check_count("most", most)
+        check_positive_int("most", most)
     forward = FeatureModel(private_copy(model).eval(), head)
     device = model_device(forward.model)
     rows: list[Tensor] = []
     count = 0
     for batch in loader:
-        rows.append(forward(inputs_of(batch, inputs).to(device)).features.cpu())
+        rows.append(forward(extract_inputs(batch, inputs).to(device)).features.cpu())
         count += len(rows[-1])
         if most is not None and count >= most:
             break
@@ -86,7 +86,7 @@ def drawn(rows: Tensor, most: int, seed: int) -> Tensor:
         >>> len(drawn(torch.arange(10), 4, seed=0)), drawn(torch.arange(3), 4, seed=0)
         (4, tensor([0, 1, 2]))
     """
-    check_count("most", most)
+    check_positive_int("most", most)
     if len(rows) <= most:
         return rows
     return rows[torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))[:most]]

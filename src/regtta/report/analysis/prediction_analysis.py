@@ -11,7 +11,7 @@ from regtta.adapter import Adapter
 from regtta.errors import BatchError, HeadMismatchError
 from regtta.metrics import RegressionMetrics, Scores
 from regtta.models import model_device, private_copy, run_model
-from regtta.options import check_count
+from regtta.options import check_positive_int
 from regtta.report.analysis.base import Array, Report, array
 from regtta.statistics import SourceStatistics
 
@@ -58,7 +58,7 @@ def output_report(
         >>> bool(abs(report.means["source"] - report.source_means) < 1e-5)
         True
     """
-    check_count("bins", bins)
+    check_positive_int("bins", bins)
     weight = head.weight.detach().cpu().double()
     if weight.shape[1] != source.dimensions:
         raise HeadMismatchError(

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from regtta.methods import symmetric_kl
-from regtta.options import check_count
+from regtta.options import check_positive_int
 from regtta.report.analysis.base import Array, Report, array
 from regtta.report.analysis.feature_passes import finite_features
 from regtta.statistics import SourceStatistics
@@ -50,7 +50,7 @@ def shift_report(source: SourceStatistics, features: Mapping[str, Tensor], *, k:
         >>> round(report.total("same"), 3), report.spreads["wider"].round(2).tolist()
         (0.0, [2.0, 2.0])
     """
-    check_count("k", k)
+    check_positive_int("k", k)
     subspace = source.top(min(k, source.rank))
     found = {}
     for name, rows in features.items():

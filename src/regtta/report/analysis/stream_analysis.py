@@ -12,7 +12,7 @@ from torch import Tensor
 from regtta.adapter import Adapter
 from regtta.errors import BatchError, OptionError
 from regtta.metrics import RegressionMetrics
-from regtta.models import inputs_of
+from regtta.models import extract_inputs
 from regtta.report.analysis.base import Array, Report, array
 from regtta.types import Callback, Step
 
@@ -79,7 +79,7 @@ def record_stream(
     """
     recorder = StreamRecorder(directions=directions)
     for batch, labels in _pairs(batches, targets):
-        x = inputs_of(batch, inputs)
+        x = extract_inputs(batch, inputs)
         recorder.labels = labels
         recorder.before_step(adapter, x)
         recorder.on_step(adapter, adapter.adapt(x, labels if adapter.method.takes_targets else None))

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from regtta.errors import HeadMismatchError, OptionError
 from regtta.methods import significance
-from regtta.options import check_count
+from regtta.options import check_positive_int
 from regtta.report.analysis.base import Array, Report, array
 from regtta.report.analysis.feature_passes import checked_features
 from regtta.statistics import SourceStatistics
@@ -102,7 +102,7 @@ def subspace_report(source: SourceStatistics, weight: Tensor, *, k: int = 100, s
         >>> report.rank, report.carrying
         (3, (1,))
     """
-    check_count("k", k)
+    check_positive_int("k", k)
     if not 0 < share <= 1:
         raise OptionError(f"Expected share above 0 and at most 1, found {share!r}.")
     if weight.ndim != 2 or weight.shape[1] != source.dimensions:
@@ -241,7 +241,7 @@ def gradient_norms(
         >>> gradient_norms(source, k="auto").norms
         array([1., 0.])
     """
-    check_count("bins", bins)
+    check_positive_int("bins", bins)
     wanted = min(k, source.rank) if clip and k != "auto" else k
     basis = source.top(wanted, clip=clip).basis
     norms = array(torch.linalg.vector_norm(basis, dim=1))

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from regtta.errors import OptionError
-from regtta.persistence import refuse_existing, written_whole
+from regtta.persistence import atomic_write, check_not_existing
 
 SMALL, NORMAL = 8.0, 9.0  # points
 GREY = "#555555"
@@ -127,7 +127,7 @@ def save_figure(figure: Figure, path: str | Path, *, overwrite: bool = False) ->
     kind = Path(path).suffix.lower()
     if kind not in FORMATS:
         raise OptionError(f"Expected a path that ends in .png, .svg or .pdf, found {str(path)!r}.")
-    path = refuse_existing(path, overwrite=overwrite)
-    with written_whole(path) as draft:
+    path = check_not_existing(path, overwrite=overwrite)
+    with atomic_write(path) as draft:
         figure.savefig(draft, format=kind.removeprefix("."))
     return path

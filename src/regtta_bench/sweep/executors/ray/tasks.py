@@ -14,7 +14,7 @@ import torch
 
 from regtta._version import __version__
 from regtta.errors import FileError, MismatchError
-from regtta.persistence import written_whole
+from regtta.persistence import atomic_write
 from regtta_bench.sweep.executors.base import Task
 from regtta_bench.sweep.interfaces import Kit, Result, S, Worker
 from regtta_bench.sweep.source_models import KeptSource, SourceModels
@@ -69,7 +69,7 @@ def fetch(sent: Sent, folder: Path) -> None:
 
 def _write(path: Path, content: bytes) -> None:
     if not path.exists():
-        with written_whole(path) as draft:
+        with atomic_write(path) as draft:
             draft.write_bytes(content)
 
 

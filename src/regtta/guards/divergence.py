@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from regtta.guards.base import Guard, GuardContext, GuardState, Rollback, StepStats
-from regtta.options import check_count, check_positive
+from regtta.options import check_positive, check_positive_int
 from regtta.persistence import require_count, require_mapping, require_tensor
-from regtta.statistics import SHARE, SourceStatistics
+from regtta.statistics import EXPLAINED_VARIANCE, SourceStatistics
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class SubspaceEnergy(Guard):
     def __post_init__(self) -> None:
         """Validate fields."""
         check_positive("factor", self.factor)
-        check_count("first", self.first)
+        check_positive_int("first", self.first)
 
     def start(self, context: GuardContext) -> GuardState:
         """Return an empty state."""
@@ -63,7 +63,7 @@ class OutputRange(Guard):
         """Validate fields."""
         check_positive("distance", self.distance)
         check_positive("ratio", self.ratio)
-        check_count("first", self.first)
+        check_positive_int("first", self.first)
 
     def start(self, context: GuardContext) -> GuardState:
         """Return an empty state."""
@@ -88,7 +88,7 @@ class _FirstSteps(GuardState):
         """Return the measured quantity for features ``(B, D)``."""
 
     @abstractmethod
-    def runaway(self, now: Tensor, began: Tensor) -> str | None:
+    def diverged(self, now: Tensor, began: Tensor) -> str | None:
         """Return the reason if ``now`` is too far from the source and from ``began``, else ``None``."""
 
     def after_step(self, stats: StepStats) -> Rollback | None:
@@ -101,7 +101,7 @@ class _FirstSteps(GuardState):
         if self.steps < self.first:
             self.began = now if self.began is None else self.began + (now - self.began) / (self.steps + 1)
             self.steps += 1
-        reason = None if self.began is None else self.runaway(now, self.began)
+        reason = None if self.began is None else self.diverged(now, self.began)
         return None if reason is None else Rollback(reason, "good")
 
     def state_dict(self) -> dict[str, Any]:
@@ -109,7 +109,7 @@ class _FirstSteps(GuardState):
 
     def validate_state(self, state: object, path: str) -> None:
         found = require_mapping(path, state, ("steps", "began"))
-        if require_count(f"{path}/steps", found["steps"], most=self.first):
+        if require_count(f"{path}/steps", found["steps"], maximum=self.first):
             require_tensor(f"{path}/began", found["began"], self.shape, torch.float64)
         else:
             require_tensor(f"{path}/began", found["began"], (0,), torch.float32)
@@ -123,10 +123,10 @@ class _EnergyState(_FirstSteps):
     def __init__(self, guard: SubspaceEnergy, source: SourceStatistics, head: nn.Linear) -> None:
         super().__init__(guard.first)
         self.factor = guard.factor
-        subspace = source.leading()
+        subspace = source.leading_subspace()
         self.mean, self.basis = (values.to(head.weight.device) for values in (subspace.mean, subspace.basis))
         total = float(source.variances.sum())
-        self.usual = max(total - float(subspace.variances.sum()), total * (1 - SHARE))
+        self.usual = max(total - float(subspace.variances.sum()), total * (1 - EXPLAINED_VARIANCE))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -138,7 +138,7 @@ class _EnergyState(_FirstSteps):
         centred = features - self.mean
         return ((centred**2).sum(dim=1) - ((centred @ self.basis) ** 2).sum(dim=1)).mean().clamp_min(0)
 
-    def runaway(self, now: Tensor, began: Tensor) -> str | None:
+    def diverged(self, now: Tensor, began: Tensor) -> str | None:
         if float(now) <= self.factor * max(self.usual, float(began)):
             return None
         return f"features left the source's subspace: more than {self.factor:g} times the energy outside it"
@@ -162,7 +162,7 @@ class _RangeState(_FirstSteps):
         spread = outputs.var(dim=0) if len(outputs) > 1 else torch.zeros_like(outputs[0])
         return torch.stack([outputs.mean(dim=0), spread])
 
-    def runaway(self, now: Tensor, began: Tensor) -> str | None:
+    def diverged(self, now: Tensor, began: Tensor) -> str | None:
         widest = torch.maximum(self.usual[1], began[1]).clamp_min(1e-300)
         if bool((now[1] > self.guard.ratio * widest).any()):
             return f"outputs run away: more than {self.guard.ratio:g} times the variance they began with"

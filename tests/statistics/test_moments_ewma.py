@@ -7,18 +7,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers import small_models
-from regtta.statistics.moments import RecentMoments
+from regtta.statistics.moments import EwmaMoments
 
 
 def filled(batches, memory):
-    recent = RecentMoments(memory)
+    recent = EwmaMoments(memory)
     for batch in batches:
-        recent.add(batch)
+        recent.update(batch)
     return recent
 
 
 def by_hand(batches, memory):
-    """Weights of every sample, newest batch 1, and the moments that they give, in numpy."""
+    """Compute the weight of every sample, 1 for the newest batch, and the weighted moments with numpy."""
     sizes = [len(batch) for batch in batches]
     ages = [sum(sizes[i + 1 :]) for i in range(len(sizes))]
     weights = np.concatenate([np.full(size, math.exp(-age / memory)) for size, age in zip(sizes, ages, strict=True)])
@@ -42,13 +42,13 @@ def assert_agree(recent, expected):
 
 @settings(deadline=None, max_examples=40)
 @given(st.lists(st.integers(1, 70), min_size=1, max_size=12), st.floats(1, 500), st.integers(0, 2**31))
-def test_they_are_the_weighted_sums_written_out(sizes, memory, seed):
+def test_moments_equal_weighted_sums_of_numpy(sizes, memory, seed):
     values = small_models.table(sum(sizes), shift=0.5, scale=2.0, inputs=3, seed=seed)
     batches = values.split(sizes)
     assert_agree(filled(batches, memory), by_hand(batches, memory))
 
 
-def test_one_batch_is_its_plain_moments_whatever_the_memory():
+def test_moments_of_one_batch_do_not_depend_on_the_memory():
     values = small_models.table(1000, inputs=4)
     recent = filled([values], memory=10)
     np.testing.assert_allclose(recent.mean, small_models.numpy64(values).mean(0), rtol=1e-12)
@@ -57,7 +57,7 @@ def test_one_batch_is_its_plain_moments_whatever_the_memory():
 
 
 @pytest.mark.parametrize(("size", "memory"), [(1, 50), (5, 100), (32, 128), (128, 128)])
-def test_the_count_settles_at_its_closed_form(size, memory):
+def test_the_count_converges_to_its_closed_form(size, memory):
     """``B / tanh(B / 2m)``: 2m for batches far smaller than the memory, B for those far larger."""
     recent = filled([torch.zeros(size, 1)] * (12 * memory // size + 12), memory)
     assert recent.count == pytest.approx(size / math.tanh(size / (2 * memory)), rel=1e-3)
@@ -68,7 +68,7 @@ def test_the_count_settles_at_its_closed_form(size, memory):
 @settings(deadline=None, max_examples=40)
 @given(st.integers(1, 32), st.integers(2, 20), st.floats(64, 500), st.integers(0, 2**31))
 def test_splitting_batches_in_two_changes_weights_by_the_age_of_half_a_batch(half, batches, memory, seed):
-    """The older half of every batch weighs ``exp(−half/memory)`` of what it weighs in the whole batch, no less."""
+    """The weight of the older half of every batch is reduced by at most ``exp(−half/memory)``."""
     values = small_models.table(2 * half * batches, inputs=2, seed=seed)
     whole, split = filled(values.split(2 * half), memory), filled(values.split(half), memory)
     assert_agree(split, by_hand(values.split(half), memory))
@@ -81,50 +81,50 @@ def test_splitting_batches_in_two_changes_weights_by_the_age_of_half_a_batch(hal
 
 
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])
-def test_samples_that_are_not_finite_are_as_if_they_had_not_come(bad):
+def test_non_finite_samples_are_ignored(bad):
     values = small_models.table(30, inputs=3)
     spoiled = torch.cat([values[:10], torch.full((1, 3), 1.0), values[10:]])
     spoiled[10, 1] = bad
     assert_agree(filled([spoiled], 50), by_hand([values], 50))
     untouched = filled([values], 50)
-    untouched.add(torch.full((4, 3), bad))
-    untouched.add(torch.empty(0, 3))
+    untouched.update(torch.full((4, 3), bad))
+    untouched.update(torch.empty(0, 3))
     assert_agree(untouched, by_hand([values], 50))
 
 
-def test_nothing_yet_and_nothing_any_more():
-    recent = RecentMoments(10)
+def test_empty_and_reset_moments():
+    recent = EwmaMoments(10)
     assert recent.count == 0
     with pytest.raises(ValueError, match="Nothing has been added"):
         _ = recent.mean
     first, second = small_models.table(20), small_models.table(20, seed=5)
-    recent.add(first)
-    recent.forget()
+    recent.update(first)
+    recent.reset()
     assert recent.count == 0
-    recent.add(second)
+    recent.update(second)
     assert_agree(recent, by_hand([second], 10))
 
 
-def test_a_state_goes_on_and_is_a_copy():
+def test_a_restored_state_continues_and_is_a_copy():
     batches = small_models.table(60, inputs=3).split(7)
-    first, second = filled(batches[:4], 20), RecentMoments(20)
+    first, second = filled(batches[:4], 20), EwmaMoments(20)
     state = first.state_dict()
     second.load_state_dict(state)
     for batch in batches[4:]:
-        first.add(batch)
-        second.add(batch)
+        first.update(batch)
+        second.update(batch)
     assert torch.equal(first.mean, second.mean)
     assert torch.equal(first.covariance_of_squares, second.covariance_of_squares)
     assert first.count == second.count
-    third = RecentMoments(20)
-    third.load_state_dict(state)  # unchanged by what the first two did after it
+    third = EwmaMoments(20)
+    third.load_state_dict(state)  # a copy, which the first two have not changed
     assert_agree(third, by_hand(batches[:4], 20))
-    third.load_state_dict(RecentMoments(20).state_dict())
+    third.load_state_dict(EwmaMoments(20).state_dict())
     assert third.count == 0
     assert not first.mean.requires_grad
 
 
-def test_values_with_a_graph_leave_none():
+def test_no_autograd_graph_is_kept():
     values = small_models.table(5).requires_grad_()
     recent = filled([values * 2], 10)
     assert not recent.mean.requires_grad

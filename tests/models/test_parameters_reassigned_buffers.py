@@ -1,4 +1,4 @@
-"""Models that assign new tensors to their buffers in ``forward``: reset, restored, undone and exported exactly."""
+"""Models that assign new tensors to their buffers in ``forward``: reset, rollback, resume and export are exact."""
 
 import copy
 
@@ -7,13 +7,13 @@ import torch
 from torch import nn
 
 import regtta
-from engine.test_learner import assert_same
 from helpers import small_models
+from helpers.states import assert_same
 from regtta.guards import DEFAULT, Guard
 
 
 class MovingMean(nn.Module):
-    """Subtracts a moving mean that it assigns anew at every pass, in whatever mode."""
+    """Layer that subtracts a moving mean, to which it assigns a new tensor in every pass and mode."""
 
     def __init__(self, width, *, in_place=False):
         super().__init__()
@@ -48,7 +48,7 @@ def adapter_of(method=METHODS[0], **options):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_reset_is_exactly_a_new_adapter(method):
+def test_reset_equals_a_new_adapter(method):
     adapter, fresh = adapter_of(method), adapter_of(method)
     for x in (*stream(3), torch.full((16, 5), torch.nan)):
         adapter.adapt(x)
@@ -59,8 +59,8 @@ def test_a_reset_is_exactly_a_new_adapter(method):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_pass_that_learns_moves_the_buffer_as_the_model_says(method):
-    """Against the model by itself, whose first layer does not move."""
+def test_an_adaptation_pass_updates_the_buffer_as_the_model_does(method):
+    """The expected buffer is computed with the model alone, whose first layer does not change."""
     adapter, plain = adapter_of(method), model()
     for x in stream(3):
         adapter.adapt(x)
@@ -81,7 +81,7 @@ def test_predictions_change_nothing():
     assert_same(adapter.state_dict(), state)
 
 
-def test_predictions_before_the_first_batch_change_nothing_either():
+def test_predictions_before_the_first_batch_change_nothing():
     net = model()
     adapter = regtta.Adapter(net, regtta.BNAdapt())
     x = stream(1)[0]
@@ -101,7 +101,7 @@ def test_a_vetoed_step_is_undone_exactly():
         assert_same(adapter.state_dict(), state | {"index": index + 1})
 
 
-def test_bad_batches_leave_nothing_behind():
+def test_rejected_batches_leave_the_state_unchanged():
     struck, spared = adapter_of(), adapter_of()
     for x in stream(4):
         for bad in (torch.full_like(x, torch.nan), x * 3e38, x[:1]):
@@ -109,7 +109,7 @@ def test_bad_batches_leave_nothing_behind():
         assert torch.equal(struck.adapt(x).predictions, spared.adapt(x).predictions)
 
 
-def test_a_stopped_stream_goes_on_exactly():
+def test_a_resumed_stream_continues_exactly():
     whole, second = adapter_of(), adapter_of()
     batches = stream(6)
     steps = [whole.adapt(x) for x in batches[:3]]
@@ -119,22 +119,22 @@ def test_a_stopped_stream_goes_on_exactly():
     assert len(steps) == 3
 
 
-def test_assigning_and_writing_in_place_are_the_same_where_no_batch_is_refused():
-    """In place every pass moves the buffer; assigned, only passes that learn do: DEFAULT makes no other."""
+def test_assignment_and_in_place_update_are_equal_if_no_batch_is_rejected():
+    """In-place updates happen in every pass, assignments only in adaptation passes; DEFAULT guards run no others."""
     assigned, written = adapter_of(), adapter_of(net=model(in_place=True), allow_mismatch=True)
     for x in stream(4):
         assert torch.equal(assigned.adapt(x).predictions, written.adapt(x).predictions)
 
 
 class Remembering(MovingMean):
-    """Keeps the last batch in a buffer that had no shape when the adapter was made."""
+    """Layer that stores the last batch in a buffer which is initially empty."""
 
     def forward(self, x):
         self.last = x.detach()
         return super().forward(x)
 
 
-def test_a_buffer_of_another_shape_is_put_back_and_told_once(caplog):
+def test_a_buffer_of_another_shape_is_restored_with_one_warning(caplog):
     net = small_models.mlp()
     net = nn.Sequential(net[0], Remembering(12), *net[1:])
     adapter = adapter_of(net=net)
@@ -146,7 +146,7 @@ def test_a_buffer_of_another_shape_is_put_back_and_told_once(caplog):
     assert adapter.export()[1].last is None
 
 
-def test_the_users_model_stays_as_it_was():
+def test_the_model_of_the_user_is_unchanged():
     net = model()
     before = copy.deepcopy(net.state_dict())
     adapter = adapter_of(net=net)

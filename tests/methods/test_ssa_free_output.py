@@ -1,4 +1,4 @@
-"""SSA(free_output=True): aligned is what is uncorrelated with the output on the source, and nothing else."""
+"""SSA(free_output=True), which aligns only directions that are uncorrelated with the output on the source."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from torch import nn
 
 import regtta
 from helpers import small_models
-from helpers.method_inputs import batch_of, stage_of
+from helpers.method_inputs import batch_of, context_of
 from regtta.errors import OptionError
 from regtta.statistics.moments import Moments
 from regtta.statistics.source import SourceStatistics
@@ -27,8 +27,8 @@ def head_of(outputs, seed=3):
 
 
 def rule_of(head, z, **options):
-    source = SourceStatistics.from_moments(Moments.of(z), head="", fingerprint="")
-    return regtta.SSA(free_output=True, **({"k": "auto"} | options)).start(stage_of(head, source))
+    source = SourceStatistics.from_moments(Moments.from_features(z), head="", fingerprint="")
+    return regtta.SSA(free_output=True, **({"k": "auto"} | options)).start(context_of(head, source))
 
 
 @pytest.mark.parametrize("outputs", [1, 2, 3])
@@ -45,7 +45,7 @@ def test_aligned_directions_are_uncorrelated_with_every_output_and_of_unit_varia
 
 
 @pytest.mark.parametrize("rows", [[[1.0] * WIDTH, [1.0] * WIDTH], [[0.0] * WIDTH, [1.0] * WIDTH]])
-def test_heads_with_rows_that_say_the_same_leave_more_free(rows):
+def test_linearly_dependent_outputs_leave_more_directions(rows):
     head = head_of(2)
     with torch.no_grad():
         head.weight.copy_(torch.tensor(rows))
@@ -53,8 +53,8 @@ def test_heads_with_rows_that_say_the_same_leave_more_free(rows):
 
 
 @pytest.mark.parametrize("outputs", [1, 2])
-def test_a_shift_along_the_outputs_own_line_costs_nothing_and_any_other_does(outputs):
-    """The line is the regression of features on outputs: where labels that move would take the features."""
+def test_only_shifts_off_the_regression_line_of_the_outputs_are_penalised(outputs):
+    """The line is the regression of features on outputs, along which a label shift moves the features."""
     z, head = source_features(), head_of(outputs)
     rule = rule_of(head, z, unbiased=True)
     covariance = torch.from_numpy(np.cov(z.numpy().T))
@@ -68,10 +68,10 @@ def test_a_shift_along_the_outputs_own_line_costs_nothing_and_any_other_does(out
         (gradient,) = torch.autograd.grad(loss, moved)
         assert gradient.abs().max() < 1e-9
         plain = regtta.SSA(k="auto").start(
-            stage_of(head, SourceStatistics.from_moments(Moments.of(z), head="", fingerprint=""))
+            context_of(head, SourceStatistics.from_moments(Moments.from_features(z), head="", fingerprint=""))
         )
         assert plain.update(batch_of(moved)).item() > 0.1
-    # A shift that leaves every output where it is.
+    # A shift that changes no output.
     orthogonal = torch.linalg.svd(head.weight.detach(), full_matrices=True)[2][-1]
     moved = (z + 3 * orthogonal).requires_grad_()
     torch.testing.assert_close(head(moved), head(z))
@@ -81,8 +81,8 @@ def test_a_shift_along_the_outputs_own_line_costs_nothing_and_any_other_does(out
     assert gradient.abs().max() > 1e-4
 
 
-def test_the_loss_written_out():
-    """Whitened, without the outputs' directions, every dimension weighs alike: Σ ½((m²+1)/s + m² + s − 2)."""
+def test_loss_in_closed_form():
+    """All whitened directions have weight 1: Σ ½((m²+1)/s + m² + s − 2)."""
     z, head = source_features(), head_of(2)
     rule = rule_of(head, z)
     x = source_features(50, seed=9) + 0.3
@@ -92,7 +92,7 @@ def test_the_loss_written_out():
     projector = np.eye(WIDTH) - np.linalg.pinv(effect) @ effect
     free = np.linalg.eigh(projector)[1][:, 2:]
     y = (x.numpy() - z.numpy().mean(0)) @ whiten @ free
-    # The loss of a sum over dimensions depends on the basis, so compare in the rule's own.
+    # The loss depends on the basis, so that of the rule is used.
     turn = np.linalg.lstsq(y, small_models.numpy64(rule.view(x)), rcond=None)[0]
     np.testing.assert_allclose(turn.T @ turn, np.eye(WIDTH - 2), atol=1e-8)
     y = y @ turn
@@ -101,13 +101,13 @@ def test_the_loss_written_out():
 
 
 @pytest.mark.parametrize(("outputs", "k"), [(1, 1), (2, 2), (3, 2)])
-def test_a_k_that_leaves_nothing_free(outputs, k):
+def test_k_without_free_directions_raises(outputs, k):
     with pytest.raises(OptionError, match=f"along which the outputs vary.*found k={k}. Pass a larger k"):
         rule_of(head_of(outputs), source_features(), k=k)
 
 
-def test_an_adapter_leaves_the_outputs_of_a_label_shift_alone():
-    """Source samples with large outputs only: plain SSA pulls their mean back, the free one hardly."""
+def test_outputs_under_a_label_shift_are_preserved():
+    """On source samples with large outputs, plain SSA reduces their mean, SSA with a free output hardly does."""
     model = small_models.mlp()
     inputs = small_models.table(4000)
     source = regtta.collect(model, inputs.split(500))
