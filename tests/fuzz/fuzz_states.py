@@ -19,6 +19,7 @@ sys.path[:0] = [str(TESTS.parent / "src"), str(TESTS)]
 
 with atheris.instrument_imports(include=["regtta"]):
     import regtta
+    from helpers.attaching import attach
     from regtta.errors import RegttaError
     from regtta.persistence.state_files import write_state
     from security.hostile_states import CHANGES, STREAM, STREAMS, changed, kept, nodes
