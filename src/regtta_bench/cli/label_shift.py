@@ -10,7 +10,7 @@ from regtta.errors import MissingFileError
 from regtta.options import check_choice
 from regtta.persistence import written_whole
 from regtta.report.figures import save_figure
-from regtta_bench.data import Place, check_there, data_folder
+from regtta_bench.data import DataLocation, check_available, resolve_data_folder
 from regtta_bench.label_shift.label_shift_findings import ALL, cases_in, curves, roc_rows
 from regtta_bench.label_shift.label_shift_tables import tables_of
 from regtta_bench.label_shift.label_shift_testbeds import DATA, Bench, Told, california_bench, demo_bench
@@ -88,7 +88,7 @@ def study_label_shift(
     else:
         check_folder(options.out, force=options.force)
         if options.name == "california":
-            check_there("california", Place(data_folder(options.data)))
+            check_available("california", DataLocation(resolve_data_folder(options.data)))
         options.out.mkdir(parents=True, exist_ok=True)
         seeds = range(options.source_seeds)
         lines = study_lines(options.name, seeds, make or _maker(options, training), quick=options.quick, told=told)

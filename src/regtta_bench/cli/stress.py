@@ -10,7 +10,7 @@ from regtta.options import check_choice, check_count
 from regtta.persistence import written_whole
 from regtta.report.formatting import source_models
 from regtta_bench.cli.bench_options import StressOptions
-from regtta_bench.data import Place
+from regtta_bench.data import DataLocation
 from regtta_bench.stress.findings import curves_of, shown_batch_size
 from regtta_bench.stress.results import Results, results_of
 from regtta_bench.stress.streams import KINDS
@@ -103,7 +103,7 @@ def _run(options: StressOptions, plan: Plan, listener: Listener) -> None:
     with hired(options.jobs, options.ray) as crew:
         tools = StressTools(
             Tools(
-                place=Place(absolute(options.data)),
+                place=DataLocation(absolute(options.data)),
                 models=models_folder(options.out, options.models),
                 device=options.device or crew.best_device(),
             )

@@ -9,7 +9,7 @@ from torch import nn
 from regtta_bench import training as loop
 from regtta_bench.data import Domain
 from regtta_bench.demo.demo_data import number_of
-from regtta_bench.training import seeded_globally
+from regtta_bench.training import global_seed
 
 CHANNELS = (8, 16, 32, 128)
 
@@ -23,7 +23,7 @@ def digit_regressor(seed: int) -> nn.Sequential:
         >>> model(torch.zeros(5, 1, 32, 32)).shape, model.head.in_features
         (torch.Size([5, 1]), 128)
     """
-    with seeded_globally(number_of(seed, "weights")):
+    with global_seed(number_of(seed, "weights")):
         blocks = [
             (f"block{index}", _block(narrow, wide))
             for index, (narrow, wide) in enumerate(zip((1, *CHANNELS), CHANNELS, strict=False), start=1)
@@ -83,7 +83,7 @@ def train(
     seed: int,
     training: Training,
     *,
-    advance: Callable[[], None] | None = None,
+    on_epoch: Callable[[], None] | None = None,
 ) -> nn.Module:
     """Return a regressor trained on ``source``, in eval mode.
 
@@ -91,12 +91,12 @@ def train(
         source: training data, with targets ``(N,)``.
         seed: seed of the initial weights and of the sample order.
         training: hyperparameters.
-        advance: callback after each epoch.
+        on_epoch: callback after each epoch.
     """
     return loop.train(
         digit_regressor(seed),
         Domain(source.inputs, source.targets[:, None]),
         training.recipe(),
         seed=number_of(seed, "training order"),
-        advance=None if advance is None else lambda *_: advance(),
+        on_epoch=None if on_epoch is None else lambda *_: on_epoch(),
     )

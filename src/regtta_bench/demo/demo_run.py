@@ -172,7 +172,7 @@ def run_demo(
 def _train(recipe: Recipe, seeds: tuple[int, ...], progress: Progress) -> tuple[list[SourceModel], float]:
     started = time.perf_counter()
     advance = _task(progress, f"Training {_sources(len(seeds))}", len(seeds) * recipe.training.epochs)
-    return [make_source(recipe, seed, advance=advance) for seed in seeds], time.perf_counter() - started
+    return [make_source(recipe, seed, on_epoch=advance) for seed in seeds], time.perf_counter() - started
 
 
 def _adapt(recipe: Recipe, models: list[SourceModel], progress: Progress) -> tuple[list[Run], float]:

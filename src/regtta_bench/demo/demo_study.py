@@ -49,10 +49,10 @@ class Run:
     outcome: Outcome
 
 
-def make_source(recipe: Recipe, seed: int, *, advance: Callable[[], None] | None = None) -> SourceModel:
+def make_source(recipe: Recipe, seed: int, *, on_epoch: Callable[[], None] | None = None) -> SourceModel:
     """Split the digits, train on the source part, and collect its statistics."""
     parts = split(uci_digits(), seed, source=recipe.source_digits, target=recipe.target_digits)
-    model = train(parts.source, seed, recipe.training, advance=advance)
+    model = train(parts.source, seed, recipe.training, on_epoch=on_epoch)
     statistics = collect(model, torch.split(parts.source.inputs, _PREDICT_BATCH), head="head")
     return SourceModel(seed, model, statistics, parts.target)
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from regtta.models import fingerprint
 from regtta.statistics import SourceStatistics
-from regtta_bench.data import LOADERS, Domain, Place, check_there, data_folder
+from regtta_bench.data import LOADERS, DataLocation, Domain, check_available, resolve_data_folder
 from regtta_bench.demo.demo_data import Blur, Brighten, Contrast, Darken, Degradation, Noise, split, uci_digits
 from regtta_bench.demo.demo_recipe import Recipe
 from regtta_bench.demo.demo_study import make_source
@@ -147,12 +147,12 @@ def demo_bench(seed: int, recipe: Recipe | None = None, told: Told | None = None
     recipe = recipe or Recipe()
     done = [0]
 
-    def advance() -> None:
+    def on_epoch() -> None:
         done[0] += 1
         if told:
             told(f"demo-{seed}", done[0], recipe.training.epochs)
 
-    source = make_source(recipe, seed, advance=advance)
+    source = make_source(recipe, seed, on_epoch=on_epoch)
     parts = split(uci_digits(), seed, source=recipe.source_digits, target=recipe.target_digits)
     train, held_out = (Domain(part.inputs, part.targets[:, None]) for part in (parts.source, parts.target))
     return Bench(
@@ -172,8 +172,8 @@ def demo_bench(seed: int, recipe: Recipe | None = None, told: Told | None = None
 def california_bench(seed: int, *, data: Path | None, models: Path, told: Told | None = None) -> Bench:
     """Return a source model of California Housing, trained as by ``regtta reproduce california``."""
     setting = SETTINGS["california"]
-    place = Place(data_folder(data))
-    check_there(setting.data, place)
+    place = DataLocation(resolve_data_folder(data))
+    check_available(setting.data, place)
     workshop = Workshop(Tools(place, models), told)
     prepared = workshop.prepare(SourceSpec(setting.data, setting.model, "regression", setting.recipe, seed))
     loaded = LOADERS[setting.data](place, "", seed)

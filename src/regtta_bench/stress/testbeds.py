@@ -18,7 +18,7 @@ from regtta_bench.stress.stress_settings import DigitsSource
 from regtta_bench.sweep.interfaces import Told
 from regtta_bench.sweep.runner import Workshop
 from regtta_bench.sweep.source_models import SourceModels, SourceSpec
-from regtta_bench.training import HEADS, plain_view
+from regtta_bench.training import HEADS, eval_transform
 
 _BATCH = 256  # batch size of forward passes without learning
 _DIGITS_HEAD = "head"
@@ -81,12 +81,12 @@ def digits_ground(spec: DigitsSource, models: SourceModels, device: str, progres
 def _train_digits(spec: DigitsSource, model: nn.Module, digits: Domain, progress: Told) -> None:
     done, total = 0, spec.training.epochs
 
-    def advance() -> None:
+    def on_epoch() -> None:
         nonlocal done
         done += 1
         progress(spec.name, done, total)
 
-    model.load_state_dict(train(digits, spec.seed, spec.training, advance=advance).state_dict())
+    model.load_state_dict(train(digits, spec.seed, spec.training, on_epoch=on_epoch).state_dict())
 
 
 def paper_ground(spec: SourceSpec, parts: tuple[str, ...], workshop: Workshop) -> Ground:
@@ -98,6 +98,6 @@ def paper_ground(spec: SourceSpec, parts: tuple[str, ...], workshop: Workshop) -
         head=HEADS[spec.model],
         statistics=prepared.statistics,
         pool=Pool(data.validation.to(device), shifted),
-        view=lambda inputs: plain_view(inputs, spec.recipe),
+        view=lambda inputs: eval_transform(inputs, spec.recipe),
         fingerprint=prepared.fingerprint,
     )

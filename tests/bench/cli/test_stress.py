@@ -14,7 +14,7 @@ from regtta.cli.shared_options import numbers
 from regtta.errors import ExistingFileError, ForeignFileError, OptionError
 from regtta_bench.cli.bench_options import StressOptions
 from regtta_bench.cli.stress import plan_of, stress
-from regtta_bench.data.loading import Place
+from regtta_bench.data.loading import DataLocation
 from regtta_bench.demo.demo_model import Training
 from regtta_bench.stress.streams import KINDS
 from regtta_bench.stress.stress_runner import StressTools
@@ -127,7 +127,7 @@ def test_a_stopped_run_goes_on_where_it_was_and_ends_as_one_never_stopped(tmp_pa
 
 def test_the_tools_and_the_runs_can_be_sent_to_another_process(tmp_path, made):
     runs = plan_of(options(tmp_path), SETTINGS["demo"]).runs()
-    sent = pickle.loads(pickle.dumps((StressTools(Tools(Place(tmp_path), made[1] / "models")), runs)))
+    sent = pickle.loads(pickle.dumps((StressTools(Tools(DataLocation(tmp_path), made[1] / "models")), runs)))
     assert sent[1] == runs
     worker = sent[0].worker(lambda *_: pytest.fail("the model is there"))
     worker.ready(sent[1])

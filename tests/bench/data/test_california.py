@@ -11,8 +11,7 @@ from helpers.published_datasets import CALIFORNIA_COLUMNS, write_california
 from helpers.real_data import FOLDER, needs_real_data
 from regtta.errors import ExistingFileError, ForeignFileError, MissingFileError
 from regtta_bench.data import california as module
-from regtta_bench.data.california import california, fetch_california
-from regtta_bench.data.domains import Domain, held_out
+from regtta_bench.data.california import california, download_california
 
 NUMERIC = list(CALIFORNIA_COLUMNS)
 
@@ -38,16 +37,6 @@ def test_source_and_target_are_standardised_by_the_source(folder):
     age = table["housing_median_age"]
     expected = (age[near] - age[~near].mean()) / age[~near].std(ddof=0)
     np.testing.assert_allclose(shift.target.inputs[:, 2], expected, rtol=1e-5, atol=1e-6)
-
-
-def test_what_is_held_out_is_random_disjoint_and_the_same_for_the_same_seed():
-    domain = Domain(torch.arange(50.0).unsqueeze(1), torch.arange(50.0).unsqueeze(1))
-    train, validation = held_out(domain, 0.1, seed=3)
-    assert (len(train), len(validation)) == (45, 5)
-    assert sorted(torch.cat([train.inputs, validation.inputs])[:, 0].tolist()) == list(range(50))
-    assert torch.equal(train.inputs, train.targets)
-    assert torch.equal(held_out(domain, 0.1, seed=3)[1].inputs, validation.inputs)
-    assert not torch.equal(held_out(domain, 0.1, seed=4)[1].inputs, validation.inputs)
 
 
 def test_a_missing_or_foreign_file_says_what_to_get(tmp_path, folder):
@@ -89,15 +78,15 @@ def test_another_table_than_the_known_one_is_warned_of(folder, caplog, monkeypat
 def test_the_table_is_fetched_to_where_it_is_looked_for(folder, tmp_path, monkeypatch):
     calls = []
 
-    def fetch(url, path, **options):
+    def download_file(url, path, **options):
         calls.append((url, options["sha256"], options["limit"]))
         path.write_bytes(gzip.decompress((folder / "california_housing" / "housing.csv.gz").read_bytes()))
         return path
 
-    monkeypatch.setattr(module, "fetch", fetch)
+    monkeypatch.setattr(module, "download_file", download_file)
     fresh = tmp_path / "fresh"
     fresh.mkdir()
-    path = fetch_california(fresh)
+    path = download_california(fresh)
     assert path == fresh / "california_housing" / "housing.csv"
     url, sha256, limit = calls.pop()
     assert url.startswith("https://raw.githubusercontent.com/ageron/handson-ml/")
@@ -106,9 +95,9 @@ def test_the_table_is_fetched_to_where_it_is_looked_for(folder, tmp_path, monkey
     assert len(california(fresh, seed=0).target) == 19
     for there in (fresh, folder):
         with pytest.raises(ExistingFileError, match="exists. Use it as it is, or remove it first"):
-            fetch_california(there)
+            download_california(there)
     with pytest.raises(MissingFileError, match="There is no folder"):
-        fetch_california(tmp_path / "absent")
+        download_california(tmp_path / "absent")
     assert not calls
 
 

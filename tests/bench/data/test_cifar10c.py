@@ -35,7 +35,7 @@ def test_a_severity_is_its_ten_thousand_rows(folder, severity):
 
 
 def test_as_a_domain_it_is_scaled(folder):
-    domain = cifar10c(folder, "fog", 5).domain()
+    domain = cifar10c(folder, "fog", 5).to_domain()
     assert domain.inputs.shape == (10_000, 3, 32, 32)
     assert domain.targets.shape == (10_000, 1)
     assert domain.inputs[0, 2, 0, 1].item() == pytest.approx(5 / 255)

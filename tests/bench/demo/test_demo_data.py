@@ -5,7 +5,7 @@ from sklearn.datasets import load_digits
 from regtta.errors import OptionError
 from regtta_bench.data import Domain
 from regtta_bench.demo.demo_data import generator, number_of, split, uci_digits
-from regtta_bench.training.recipe import seeded_globally
+from regtta_bench.training.recipe import global_seed
 
 
 def numbered(count: int) -> Domain:
@@ -57,8 +57,8 @@ def test_generators_differ_by_seed_and_purpose():
 
 def test_global_generator_is_put_back():
     before = torch.get_rng_state()
-    with seeded_globally(number_of(0, "weights")):
+    with global_seed(number_of(0, "weights")):
         inside = torch.rand(3)
     assert torch.equal(torch.get_rng_state(), before)
-    with seeded_globally(number_of(0, "weights")):
+    with global_seed(number_of(0, "weights")):
         assert torch.equal(torch.rand(3), inside)

@@ -7,7 +7,7 @@ from torch import nn
 from helpers import small_models
 from regtta.errors import OptionError
 from regtta_bench.data import Domain
-from regtta_bench.training import Checkpoint, Recipe, Regression, train
+from regtta_bench.training import Recipe, Regression, TrainingCheckpoint, train
 
 
 def problem(rows=70):
@@ -67,7 +67,7 @@ def test_epochs_are_told_and_too_little_data_is_refused():
         problem(),
         Recipe(epochs=3, batch_size=16),
         seed=0,
-        advance=lambda *epoch: told.append(epoch),
+        on_epoch=lambda *epoch: told.append(epoch),
     )
     assert told == [(1, 3), (2, 3), (3, 3)]
     with pytest.raises(OptionError, match="at least 64 samples to train on, found 20"):
@@ -142,8 +142,17 @@ def test_a_training_on_a_gpu_goes_on_from_its_checkpoint(tmp_path):
 
     recipe = Recipe(epochs=4, batch_size=64, lr=1e-3)
     with pytest.raises(KeyboardInterrupt):
-        train(small_models.mlp().cuda(), source, recipe, seed=0, advance=stop, checkpoint=Checkpoint(path, every=0))
-    resumed = train(small_models.mlp().cuda(), source, recipe, seed=0, checkpoint=Checkpoint(path, every=0)).cpu()
+        train(
+            small_models.mlp().cuda(),
+            source,
+            recipe,
+            seed=0,
+            on_epoch=stop,
+            checkpoint=TrainingCheckpoint(path, every=0),
+        )
+    resumed = train(
+        small_models.mlp().cuda(), source, recipe, seed=0, checkpoint=TrainingCheckpoint(path, every=0)
+    ).cpu()
     whole = train(small_models.mlp().cuda(), source, recipe, seed=0).cpu()
     for name, value in whole.state_dict().items():
         torch.testing.assert_close(resumed.state_dict()[name], value, rtol=1e-2, atol=1e-3)

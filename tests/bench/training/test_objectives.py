@@ -13,7 +13,7 @@ from regtta_bench.training.objectives import (
     AdversarialObjective,
     ReverseGradient,
     RotationObjective,
-    decayed_rate,
+    decay_learning_rate,
     reversal_scale,
 )
 
@@ -64,7 +64,7 @@ def test_the_gradient_is_reversed_and_scaled():
 
 def test_the_schedules_are_ganins():
     assert reversal_scale(0.5) == pytest.approx(2 / (1 + math.exp(-5)) - 1)
-    assert decayed_rate(0.2, 0.5) == pytest.approx(0.2 / 6**0.75)
+    assert decay_learning_rate(0.2, 0.5) == pytest.approx(0.2 / 6**0.75)
     objective = AdversarialObjective("6", 12, small_models.table(50), recipe=Recipe(lr=0.1), seed=0)
     for rate in (0.1, torch.tensor(0.1)):
         optimizer = torch.optim.Adam([nn.Parameter(torch.zeros(1))], lr=rate)

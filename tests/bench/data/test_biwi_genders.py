@@ -1,7 +1,7 @@
 import pytest
 
 from regtta.errors import FileError, ForeignFileError, MissingFileError, OptionError
-from regtta_bench.data.biwi import other, read_genders
+from regtta_bench.data.biwi import other_gender, read_genders
 
 
 def test_genders_are_read_and_folders_that_are_not_there_do_no_harm(tmp_path):
@@ -39,6 +39,6 @@ def test_an_absent_file_says_what_to_write(tmp_path):
 
 
 def test_the_other_gender():
-    assert (other("female"), other("male")) == ("male", "female")
+    assert (other_gender("female"), other_gender("male")) == ("male", "female")
     with pytest.raises(OptionError, match="'female', 'male'.*found 'women'"):
-        other("women")
+        other_gender("women")

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from regtta_bench.corruptions import CONSTANTS, CORRUPTIONS, SEVERITIES, corrupt
-from regtta_bench.corruptions.apply import generator
+from regtta_bench.corruptions.apply import image_generator
 
 cases = pytest.mark.parametrize(
     ("constants", "severity"), [(constants, severity) for constants in CONSTANTS for severity in SEVERITIES]
@@ -43,7 +43,7 @@ def test_shot_noise_is_poisson(constants, severity):
     levels = np.minimum(photons * 255 // count, 255)
     check_moments(found, levels, stats.poisson.pmf(photons, 0.2 * count))
     # Before clipping and truncation the mean is x and the variance x / c.
-    own = [generator(0, "shot_noise", severity, 0)]
+    own = [image_generator(0, "shot_noise", severity, 0)]
     drawn = CORRUPTIONS["shot_noise"](np.full((1, 200, 200, 3), 0.2, dtype=np.float32), (count,), own).astype(float)
     assert drawn.mean() == pytest.approx(0.2, rel=0.02)
     assert drawn.var() == pytest.approx(0.2 / count, rel=0.03)

@@ -27,7 +27,7 @@ def test_model_has_four_blocks_of_batch_norm():
 def test_training_learns_counts_epochs_and_repeats_bit_for_bit():
     source = split(uci_digits(), 0, source=150).source
     ticks = []
-    first = train(source, 0, Training(epochs=8), advance=lambda: ticks.append(1))
+    first = train(source, 0, Training(epochs=8), on_epoch=lambda: ticks.append(1))
     torch.rand(3)
     assert same(first, train(source, 0, Training(epochs=8)))
     assert len(ticks) == 8

@@ -7,7 +7,7 @@ import pytest
 
 from regtta.errors import BatchError, OptionError
 from regtta_bench.corruptions import CORRUPTIONS, SEVERITIES, corrupt
-from regtta_bench.corruptions.apply import generator
+from regtta_bench.corruptions.apply import image_generator
 from regtta_bench.corruptions.constants import to_bytes, to_floats
 
 DETERMINISTIC = {"defocus_blur", "zoom_blur", "brightness", "contrast", "pixelate", "jpeg_compression"}
@@ -77,13 +77,13 @@ def test_equal_images_with_different_indices_differ(images, name):
 
 
 def test_every_argument_of_the_generator_counts():
-    draws = [generator(*key).random() for key in ((0, "fog", 5, 0), (1, "fog", 5, 0), (0, "snow", 5, 0))]
+    draws = [image_generator(*key).random() for key in ((0, "fog", 5, 0), (1, "fog", 5, 0), (0, "snow", 5, 0))]
     draws += [
-        generator(*key).random()
+        image_generator(*key).random()
         for key in ((0, "fog", 4, 0), (0, "fog", 5, 1), (-1, "fog", 5, 0), (2**70, "fog", 5, 0))
     ]
     assert len(set(draws)) == len(draws)
-    assert generator(1, "fog", 5, 11).random() != generator(11, "fog", 5, 1).random()
+    assert image_generator(1, "fog", 5, 11).random() != image_generator(11, "fog", 5, 1).random()
 
 
 @every

@@ -9,7 +9,7 @@ from sklearn.metrics import r2_score
 
 import regtta
 from regtta.guards import DEFAULT, Gate
-from regtta_bench.data.loading import Place
+from regtta_bench.data.loading import DataLocation
 from regtta_bench.demo.demo_model import Training
 from regtta_bench.stress.stress_runner import StressTools, evaluated, slice_scores, stream_of
 from regtta_bench.stress.stress_settings import ADAPTING, GUARDS, DigitsSource, method_by_default
@@ -28,7 +28,7 @@ def spec(arm="ssa", kind="iid", part="noisy", guards="plain", size=64, length=0)
 def worker(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     told = []
-    made = StressTools(Tools(Place(folder), folder)).worker(lambda *news: told.append(news))
+    made = StressTools(Tools(DataLocation(folder), folder)).worker(lambda *news: told.append(news))
     made.ready([spec("ssa"), spec("feature_restoration"), spec("prototype")])
     assert told == [("demo-digits-5", 1, 1)]
     return made
