@@ -11,8 +11,8 @@ from benchmarks.speed.bench import Bench
 from regtta.methods import SSA, Method
 from regtta.statistics import SourceStatistics
 from regtta_bench.data import DataLocation, Domain, check_available
-from regtta_bench.demo.demo_model import Training
-from regtta_bench.demo.demo_recipe import Recipe
+from regtta_bench.demo.demo_model import DigitTraining
+from regtta_bench.demo.demo_recipe import DemoRecipe
 from regtta_bench.demo.demo_study import make_source, scene_images
 from regtta_bench.paper import SETTINGS, arm_of
 from regtta_bench.sweep.run_specs import FULL, QUICK, Plan
@@ -63,7 +63,7 @@ def trials(name: str, bench: Bench) -> Iterator[Trial]:
 
 def digits(bench: Bench) -> Iterator[Trial]:
     """The demo's network, trained anew, and its darkened digits."""
-    recipe = Recipe(training=Training(epochs=2 if bench.quick else 15))
+    recipe = DemoRecipe(training=DigitTraining(epochs=2 if bench.quick else 15))
     for seed in range(2 if bench.quick else bench.sources):
         source = make_source(recipe, seed)
         target = Domain(scene_images(recipe, SCENE, source), source.target.targets)

@@ -12,8 +12,8 @@ from benchmarks.speed.figures import figures_of
 from benchmarks.speed.rendering import page
 from benchmarks.speed.running import PAGE
 from regtta_bench.cli.reproduce import ReproduceOptions, reproduce
-from regtta_bench.label_shift.label_shift_tables import tables_of
-from regtta_bench.label_shift.study import read_lines
+from regtta_bench.label_shift.label_shift_tables import make_study_tables
+from regtta_bench.label_shift.study import read_records
 from regtta_bench.stress.stress_settings import STRESS_SETTINGS
 from regtta_bench.stress.stress_tables import table_files
 from regtta_bench.sweep.store import RunStore
@@ -118,7 +118,7 @@ STUDIED = ("demo", "california")
 
 @pytest.mark.parametrize("name", STUDIED)
 def test_the_committed_tables_of_label_shift_are_those_of_the_committed_lines(name):
-    for file, text in tables_of(read_lines(LABEL_SHIFT / f"{name}.jsonl")).items():
+    for file, text in make_study_tables(read_records(LABEL_SHIFT / f"{name}.jsonl")).items():
         assert (LABEL_SHIFT / file).read_text(encoding="utf-8") == text, file
 
 

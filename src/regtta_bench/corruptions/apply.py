@@ -39,9 +39,9 @@ def image_generator(seed: int, name: str, severity: int, index: int) -> np.rando
     It depends on nothing else, so an image is corrupted the same way at any position of any batch.
 
     Example:
-        >>> generator(0, "fog", 5, 7).random() == generator(0, "fog", 5, 7).random()
+        >>> image_generator(0, "fog", 5, 7).random() == image_generator(0, "fog", 5, 7).random()
         True
-        >>> generator(0, "fog", 5, 7).random() == generator(0, "fog", 5, 8).random()
+        >>> image_generator(0, "fog", 5, 7).random() == image_generator(0, "fog", 5, 8).random()
         False
     """
     text = f"{seed}/{name}/{severity}/{index}"

@@ -128,9 +128,9 @@ def get_parameters(constants: str, name: str, severity: int) -> Parameters:
     """Return the parameters of a corruption as its function takes them; those of the elastic transform are in pixels.
 
     Example:
-        >>> parameters("imagenet", "fog", 5)
+        >>> get_parameters("imagenet", "fog", 5)
         (3, 1.4)
-        >>> parameters("cifar", "elastic_transform", 5)
+        >>> get_parameters("cifar", "elastic_transform", 5)
         (3.2, 0.96, 0.96)
     """
     check_choice("constants", constants, tuple(CONSTANTS))

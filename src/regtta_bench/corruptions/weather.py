@@ -14,7 +14,7 @@ def plasma_fractal(height: int, width: int, decay: float, generators: Generators
     periodic borders, plus ``w · U(−w, w)``. The amplitude w is divided by ``decay`` at each halving.
 
     Example:
-        >>> fractal = plasma(40, 50, 2.0, [np.random.default_rng(0)])
+        >>> fractal = plasma_fractal(40, 50, 2.0, [np.random.default_rng(0)])
         >>> fractal.shape, bool(fractal.min() >= 0), bool(fractal.max() <= 1)
         ((1, 40, 50), True, True)
     """

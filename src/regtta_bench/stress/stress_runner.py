@@ -12,7 +12,7 @@ from torch import Tensor
 from regtta.adapter import Adapter
 from regtta.persistence import device_name, versions
 from regtta.types import Step
-from regtta_bench.demo.demo_data import generator
+from regtta_bench.demo.demo_data import make_generator
 from regtta_bench.paper import not_finite, scores_of
 from regtta_bench.stress.streams import Stream, draw_stream
 from regtta_bench.stress.stress_settings import GUARDS, STRESS_SETTINGS, DigitsSource, StressSource
@@ -112,7 +112,7 @@ class StressRunner:
 
 def draw_run_stream(spec: StressSpec, testbed: StressTestbed) -> Stream:
     """Draw the stream of a run, which is the same for all methods, guards and batch sizes."""
-    drawn_by = generator(spec.source.seed, f"stress: {spec.target}")
+    drawn_by = make_generator(spec.source.seed, f"stress: {spec.target}")
     return draw_stream(spec.kind, testbed.pool, spec.part, spec.length, drawn_by)
 
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from regtta.guards import DEFAULT, SAFE, Gate, Guard
 from regtta.methods import Method, method
 from regtta_bench.demo.demo_data import DEGRADATIONS
-from regtta_bench.demo.demo_model import Training
+from regtta_bench.demo.demo_model import DigitTraining
 from regtta_bench.paper import SETTINGS as PAPER_SETTINGS
 from regtta_bench.paper import Setting, arm_of, fits
 from regtta_bench.sweep.run_specs import Plan
@@ -75,7 +75,7 @@ class DigitsSource:
     seed: int
     source_digits: int = 900
     target_digits: int | None = None
-    training: Training = field(default_factory=Training)
+    training: DigitTraining = field(default_factory=DigitTraining)
 
     def plain(self) -> dict[str, object]:
         """Return the specification as a JSON-serialisable dict."""

@@ -11,8 +11,8 @@ from regtta.methods import Method
 from regtta.models import fingerprint
 from regtta.statistics import SourceStatistics, collect
 from regtta_bench.data import Domain
-from regtta_bench.demo.demo_data import DEGRADATIONS, generator, split, uci_digits
-from regtta_bench.demo.demo_model import digit_regressor, train
+from regtta_bench.demo.demo_data import DEGRADATIONS, make_generator, split_digits, uci_digits
+from regtta_bench.demo.demo_model import digit_regressor, train_digit_regressor
 from regtta_bench.stress.streams import DomainPool
 from regtta_bench.stress.stress_settings import DigitsSource
 from regtta_bench.sweep.interfaces import Told
@@ -57,7 +57,7 @@ class StressTestbed:
 
 def make_digits_testbed(spec: DigitsSource, models: SourceModels, device: str, progress: Told) -> StressTestbed:
     """Return the context of the demo's digits; clean and degraded domains are paired row by row."""
-    parts = split(uci_digits(), spec.seed, source=spec.source_digits, target=spec.target_digits)
+    parts = split_digits(uci_digits(), spec.seed, source=spec.source_digits, target=spec.target_digits)
     model = digit_regressor(spec.seed)
     models.get(spec, {"model": model}, lambda: _train_digits(spec, model, parts.source, progress))
     model.eval().to(device)
@@ -65,7 +65,7 @@ def make_digits_testbed(spec: DigitsSource, models: SourceModels, device: str, p
     collected = cache(lambda methods: collect(model, batches, head=_DIGITS_HEAD, methods=methods))
     clean, seed = parts.target, spec.seed
     shifted = {
-        name: Domain(degradation.apply(clean.inputs, generator(seed, name)), clean.targets).to(device)
+        name: Domain(degradation.apply(clean.inputs, make_generator(seed, name)), clean.targets).to(device)
         for name, degradation in DEGRADATIONS.items()
     }
     return StressTestbed(
@@ -86,7 +86,7 @@ def _train_digits(spec: DigitsSource, model: nn.Module, digits: Domain, progress
         done += 1
         progress(spec.name, done, total)
 
-    model.load_state_dict(train(digits, spec.seed, spec.training, on_epoch=on_epoch).state_dict())
+    model.load_state_dict(train_digit_regressor(digits, spec.seed, spec.training, on_epoch=on_epoch).state_dict())
 
 
 def make_paper_testbed(spec: SourceSpec, parts: tuple[str, ...], workshop: Workshop) -> StressTestbed:

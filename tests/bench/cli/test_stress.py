@@ -15,7 +15,7 @@ from regtta.errors import ExistingFileError, ForeignFileError, OptionError
 from regtta_bench.cli.bench_options import StressOptions
 from regtta_bench.cli.stress import plan_of, stress
 from regtta_bench.data.loading import DataLocation
-from regtta_bench.demo.demo_model import Training
+from regtta_bench.demo.demo_model import DigitTraining
 from regtta_bench.stress.streams import STREAM_KINDS
 from regtta_bench.stress.stress_runner import StressRunnerConfig
 from regtta_bench.stress.stress_settings import STRESS_SETTINGS, DigitsSetting, DigitsSource, PaperSetting
@@ -33,7 +33,7 @@ RUNS = 2 * (1 + 2 * 2 * 2) + 2  # streams times Source and methods, batch sizes 
 def _tiny():
     """Source models of one epoch on few digits."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(DigitsSetting, "source", lambda _, seed: DigitsSource(seed, 200, 130, Training(epochs=1)))
+        patch.setattr(DigitsSetting, "source", lambda _, seed: DigitsSource(seed, 200, 130, DigitTraining(epochs=1)))
         yield
 
 

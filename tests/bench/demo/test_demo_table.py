@@ -2,13 +2,13 @@ import statistics
 
 import pytest
 
-from regtta_bench.demo.demo_run import closing
+from regtta_bench.demo.demo_run import state_conclusions
 from regtta_bench.demo.demo_table import Spread
 
 
 def duel(study, label: str) -> str:
     """The sentence on what ``label`` does against its rival."""
-    return next(sentence for sentence in closing(study) if sentence.startswith(f"{label} beats"))
+    return next(sentence for sentence in state_conclusions(study) if sentence.startswith(f"{label} beats"))
 
 
 def test_spread_is_mean_and_sample_deviation():
@@ -66,7 +66,7 @@ def test_closing_compares_debiased_with_debiased(study_of):
 def test_closing_names_what_diverged(study_of):
     study = study_of({("noisy", "ssa"): (0.6, None, 0.6), ("clean", "ssa"): (None, 0.5, 0.5)})
     assert "cannot be compared on 1 (noisy)" in duel(study, "SSA")
-    assert "On clean digits a run diverged." in closing(study)
+    assert "On clean digits a run diverged." in state_conclusions(study)
 
 
 def test_closing_tells_the_gain_of_bn_adapt_and_the_harm_on_clean_digits(study_of):
@@ -75,11 +75,11 @@ def test_closing_tells_the_gain_of_bn_adapt_and_the_harm_on_clean_digits(study_o
         ("contrast", "source"): (0.2,) * 3,
         ("clean", "ssa"): (0.4,) * 3,
     }
-    words = closing(study_of(numbers))
+    words = state_conclusions(study_of(numbers))
     assert words[0] == ("BN-adapt takes the mean offline R² over the 2 degradations from −0.400 (Source) to 0.500.")
     assert "On clean digits adapting moves the mean R² by −0.100 to 0.000 offline" in words[-2]
 
 
 @pytest.mark.parametrize(("count", "said"), [(1, "one source model"), (3, "not significance"), (6, "no test")])
 def test_closing_claims_no_more_than_the_count_allows(study_of, count, said):
-    assert said in closing(study_of({}, seeds=tuple(range(count))))[-1]
+    assert said in state_conclusions(study_of({}, seeds=tuple(range(count))))[-1]

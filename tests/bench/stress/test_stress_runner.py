@@ -10,14 +10,14 @@ from sklearn.metrics import r2_score
 import regtta
 from regtta.guards import DEFAULT, Gate
 from regtta_bench.data.loading import DataLocation
-from regtta_bench.demo.demo_model import Training
+from regtta_bench.demo.demo_model import DigitTraining
 from regtta_bench.stress.stress_runner import StressRunnerConfig, draw_run_stream, evaluate_stream, slice_scores
 from regtta_bench.stress.stress_settings import ADAPTATION_METHODS, GUARDS, DigitsSource, default_method
 from regtta_bench.stress.stress_specs import StressSpec
 from regtta_bench.sweep.runner import Tools
 from regtta_bench.sweep.store import key_of
 
-TINY = DigitsSource(5, source_digits=200, target_digits=150, training=Training(epochs=1))
+TINY = DigitsSource(5, source_digits=200, target_digits=150, training=DigitTraining(epochs=1))
 
 
 def spec(method_name="ssa", kind="iid", part="noisy", guards="plain", size=64, length=0):
