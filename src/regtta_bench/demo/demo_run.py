@@ -1,4 +1,4 @@
-"""Running the demo and printing its closing lines."""
+"""Running the demo and stating its conclusions."""
 
 import json
 import shlex

@@ -142,7 +142,7 @@ def score_block(study: DemoStudy, protocol: str, score: str) -> TableBlock:
 
 
 def difference_block(study: DemoStudy, protocol: str, score: str, against: str | None = None) -> TableBlock:
-    """Return one score of every method minus that of ``against`` or of its rival, paired by source model."""
+    """Return one score of every method minus that of ``against`` or of its baseline, paired by source model."""
     rows = []
     for entry in study.recipe.methods:
         other = against or entry.baseline
@@ -158,7 +158,7 @@ def difference_block(study: DemoStudy, protocol: str, score: str, against: str |
 
 
 def terminal_table(study: DemoStudy, width: int) -> Table:
-    """Return a table of all offline scores, online R², and differences to the rivals, ``width`` characters wide.
+    """Return a table of all offline scores, online R², and differences to the baselines, ``width`` characters wide.
 
     If ``mean ±sd`` does not fit on one line, the two are printed on two lines.
     """
@@ -200,7 +200,7 @@ def _fill_table(study: DemoStudy, blocks: Iterable[TableBlock], between: str) ->
 
 
 def markdown(study: DemoStudy, words: tuple[str, ...]) -> str:
-    """Return all scores in both protocols, differences to Source and to the rivals, and the summary sentences."""
+    """Return all scores in both protocols, differences to Source and to the baselines, and the summary sentences."""
     lines = [f"# {heading(study)}", ""]
     for protocol in PROTOCOLS:
         for score in SCORES:

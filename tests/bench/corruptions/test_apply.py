@@ -1,4 +1,4 @@
-"""What holds for every corruption: shapes, seeds, splits, errors, and the order of severities."""
+"""Properties of every corruption: shapes, seeds, splits, errors, and the order of severities."""
 
 from itertools import pairwise
 
@@ -38,7 +38,7 @@ def test_shape_and_dtype_stay_and_the_input_is_left_alone(images, name, constant
 
 @both
 @every
-def test_the_seed_decides(images, name, constants):
+def test_results_depend_on_the_seed(images, name, constants):
     first, again, other = (corrupt(images, name, constants=constants, seed=seed) for seed in (3, 3, 4))
     assert np.array_equal(first, again)
     for one, two in zip(first, other, strict=True):
@@ -160,7 +160,7 @@ GOOD = np.zeros((2, 32, 32, 3), dtype=np.uint8)
         ({"indices": [1, 2.5]}, "each of indices to be a whole number"),
     ],
 )
-def test_options_that_do_not_fit(arguments, message):
+def test_invalid_options(arguments, message):
     with pytest.raises(OptionError, match=message):
         corrupt(**{"images": GOOD, "name": "fog", "seed": 0} | arguments)
 
@@ -176,12 +176,12 @@ def test_options_that_do_not_fit(arguments, message):
         (GOOD[:, :31], "at least 32×32, found 31×32"),
     ],
 )
-def test_images_that_are_none(images, message):
+def test_invalid_images(images, message):
     with pytest.raises(BatchError, match=message):
         corrupt(images, "fog", seed=0)
 
 
-def test_whole_numbers_of_numpy_are_whole_numbers():
+def test_integers_of_numpy_are_accepted():
     expected = corrupt(GOOD, "gaussian_noise", severity=2, seed=3, indices=[4, 5])
     found = corrupt(GOOD, "gaussian_noise", severity=np.int64(2), seed=np.uint8(3), indices=np.array([4, 5]))
     assert np.array_equal(found, expected)

@@ -102,7 +102,7 @@ def test_lines_along_the_axes_are_one_dimensional_correlations(photographs, degr
 
 
 def zoomed(image, factor):
-    """The centre of ``image`` (H, W, C) by scipy's zoom, as the definition has it."""
+    """Return the centre of ``image`` (H, W, C), zoomed by scipy as in the definition."""
     crop = [math.ceil(round(side / factor, 9)) for side in image.shape[:2]]
     top, left = ((side - kept) // 2 for side, kept in zip(image.shape[:2], crop, strict=True))
     large = ndimage.zoom(image[top : top + crop[0], left : left + crop[1]], (factor, factor, 1), order=1)

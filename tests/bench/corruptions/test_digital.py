@@ -118,7 +118,7 @@ def test_three_points_move_as_drawn_and_the_image_with_them(height, width):
             assert ndimage.map_coordinates(moved[..., 1], place, order=1)[0] * 100 == pytest.approx(x, abs=0.01)
 
 
-def test_displacements_are_smoothed_uniform_noise_of_the_asked_size():
+def test_displacements_are_smoothed_uniform_noise_of_the_requested_size():
     own = image_generator(0, "elastic_transform", 1, 0)
     ramp = ramps(200, 200)
     fields = 100 * (CORRUPTIONS["elastic_transform"](ramp, (20.0, 3.0, 0.0), [own]) - ramp)[0, 20:-20, 20:-20, :2]

@@ -26,7 +26,7 @@ def check_moments(found, levels, chances):
 
 
 @cases
-def test_gaussian_noise_is_normal_with_the_asked_sd(constants, severity):
+def test_gaussian_noise_is_normal_with_the_requested_sd(constants, severity):
     sd = CONSTANTS[constants]["gaussian_noise"][severity - 1][0]
     found = corrupt(flat(128), "gaussian_noise", severity=severity, constants=constants, seed=0).astype(float)
     edges = np.concatenate([[-np.inf], np.arange(1, 256) / 255, [np.inf]])  # level k is k/255 up to (k+1)/255

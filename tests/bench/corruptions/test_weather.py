@@ -47,7 +47,7 @@ def test_snow_without_flakes_whitens():
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
-def test_flakes_are_what_the_normal_distribution_leaves_above_the_threshold():
+def test_flakes_are_the_normal_draws_above_the_threshold():
     black = np.zeros((2, 200, 200, 3), dtype=np.float32)
     # No zoom, hardly any blur, no whitening: the layer and its half turn themselves.
     layers = CORRUPTIONS["snow"](black, (0.1, 0.3, 1, 0.5, 10, 1e-3, 1.0), generators(2))[..., 0]

@@ -39,7 +39,7 @@ def test_the_files_of_a_folder_come_sorted(tmp_path):
     assert read == [("top/sub/a", b"23"), ("top/z", b"1")]
 
 
-def test_large_files_are_refused_before_they_are_read(tmp_path):
+def test_large_files_are_rejected_before_they_are_read(tmp_path):
     (tmp_path / "top").mkdir()
     (tmp_path / "top" / "a").write_bytes(b"123")
     path = archive(tmp_path / "a.tgz", member("a", b"123"))
@@ -50,20 +50,20 @@ def test_large_files_are_refused_before_they_are_read(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["/etc/x", "../x", "a/../../x", "a\\..\\x"])
-def test_paths_that_lead_out_of_the_archive_are_refused(tmp_path, name):
+def test_paths_that_lead_out_of_the_archive_are_rejected(tmp_path, name):
     path = archive(tmp_path / "a.tar", member("a/fine", b"1"), member(name, b"2"))
     with pytest.raises(ForeignFileError, match="has a path outside the archive"):
         list(iter_entries(path))
 
 
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE])
-def test_links_and_devices_are_refused(tmp_path, kind):
+def test_links_and_devices_are_rejected(tmp_path, kind):
     path = archive(tmp_path / "a.tgz", member("x", kind=kind, link="../../etc/passwd"))
     with pytest.raises(ForeignFileError, match="'x' is a link or a device"):
         list(iter_entries(path))
 
 
-def test_what_is_no_whole_archive_is_refused(tmp_path):
+def test_incomplete_archives_are_rejected(tmp_path):
     whole = archive(tmp_path / "whole.tar", member("a", b"x" * 5000)).read_bytes()
     packed = gzip.compress(whole)
     flipped = packed[:40] + bytes([packed[40] ^ 255]) + packed[41:]

@@ -33,7 +33,7 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server(monkeypatch):
-    """A server without encryption on this machine; what is said of https then holds of http."""
+    """Start a local server without encryption, with http as the only allowed scheme in place of https."""
     monkeypatch.setattr(fetching, "SCHEME", "http")
     monkeypatch.setenv("no_proxy", "*")
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
@@ -44,7 +44,7 @@ def server(monkeypatch):
         thread.join()
 
 
-def test_a_file_is_fetched_and_its_progress_told(server, tmp_path):
+def test_a_file_is_downloaded_and_progress_reported(server, tmp_path):
     reported = []
     path = download_file(
         f"{server}/whole", tmp_path / "a.csv", sha256=SHA256, limit=10**6, progress=lambda *now: reported.append(now)
@@ -77,13 +77,13 @@ def test_a_redirection_is_followed_but_not_to_another_scheme(server, tmp_path):
         ("/a b", 10**6, FileError, "Could not fetch"),
     ],
 )
-def test_what_goes_wrong_leaves_nothing_behind(server, tmp_path, address, limit, kind, message):
+def test_failures_leave_no_file_behind(server, tmp_path, address, limit, kind, message):
     with pytest.raises(kind, match=message):
         download_file(server + address, tmp_path / "a", sha256=SHA256, limit=limit)
     assert not list(tmp_path.iterdir())
 
 
-def test_a_wrong_checksum_is_told_with_both(server, tmp_path):
+def test_an_error_on_a_wrong_checksum_names_both(server, tmp_path):
     with pytest.raises(ForeignFileError, match=f"sha256 {SHA256}, expected {'0' * 64}"):
         download_file(f"{server}/whole", tmp_path / "a", sha256="0" * 64, limit=10**6)
     assert not list(tmp_path.iterdir())
@@ -104,7 +104,7 @@ def test_no_server_is_a_clear_error(monkeypatch, tmp_path):
         download_file("https://127.0.0.1:9/x", tmp_path / "a", sha256=SHA256, limit=10)
 
 
-def test_what_is_there_stays_and_only_https_is_taken(tmp_path):
+def test_existing_files_stay_and_only_https_is_accepted(tmp_path):
     (tmp_path / "a").write_text("mine")
     with pytest.raises(ExistingFileError, match="a exists"):
         download_file("https://127.0.0.1:9/x", tmp_path / "a", sha256=SHA256, limit=10)

@@ -60,7 +60,7 @@ def test_images_are_the_centre_square_resized(folder):
 
 
 @pytest.mark.parametrize("name", ["faces_0.tar", "faces_0.tar.gz", "faces_0.tgz"])
-def test_an_archive_gives_what_the_folder_gives_and_is_not_unpacked(folder, name):
+def test_an_archive_gives_the_same_as_the_folder_and_is_not_unpacked(folder, name):
     expected = biwi(folder)
     packed(folder, name)
     found = biwi(folder)

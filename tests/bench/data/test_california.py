@@ -51,7 +51,7 @@ def test_a_missing_or_foreign_file_says_what_to_get(tmp_path, folder):
         california(folder, seed=0)
 
 
-def test_what_is_no_table_is_refused(folder):
+def test_files_that_are_not_tables_are_rejected(folder):
     path = folder / "california_housing" / "housing.csv.gz"
     whole = path.read_bytes()
     for raw in (b"not gzip", whole[:-20], whole[:50]):
@@ -64,7 +64,7 @@ def test_what_is_no_table_is_refused(folder):
             california(folder, seed=0)
 
 
-def test_another_table_than_the_known_one_is_warned_of(folder, caplog, monkeypatch):
+def test_an_unknown_table_raises_a_warning(folder, caplog, monkeypatch):
     with caplog.at_level(logging.WARNING):
         california(folder, seed=0)
     assert "is not the California Housing table" in caplog.text
@@ -75,7 +75,7 @@ def test_another_table_than_the_known_one_is_warned_of(folder, caplog, monkeypat
     assert not caplog.records
 
 
-def test_the_table_is_fetched_to_where_it_is_looked_for(folder, tmp_path, monkeypatch):
+def test_the_table_is_downloaded_to_the_path_that_is_searched(folder, tmp_path, monkeypatch):
     calls = []
 
     def download_file(url, path, **options):

@@ -8,7 +8,7 @@ from regtta_bench.data.catalogue import find_file, find_path, missing_dataset_er
 
 
 @pytest.mark.parametrize("name", DATASETS)
-def test_each_data_set_says_what_it_is_and_where_it_goes(name, tmp_path):
+def test_the_error_on_each_missing_data_set_says_where_to_get_and_put_it(name, tmp_path):
     entry = DATASETS[name]
     assert entry.title
     assert entry.origin
@@ -35,7 +35,7 @@ def test_places_are_tried_in_their_order(tmp_path):
     assert find_file(tmp_path, "utkface", ("a", "b")) == tmp_path / "b"
 
 
-def test_an_error_can_say_what_is_wrong_instead():
+def test_the_error_may_describe_another_problem():
     error = missing_dataset_error("mnist", "here", "there", found="It is half eaten.")
     assert str(error).startswith("It is half eaten. Get it from torchvision")
     assert str(error).endswith("put it at there. Or pass download=True; on the command line, --download.")

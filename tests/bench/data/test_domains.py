@@ -38,7 +38,7 @@ def test_labels_beyond_the_sources_range_fall_into_the_last_bins():
     assert discretise(far, edges).targets.tolist() == [[0.0], [3.0]]
 
 
-def test_one_bin_and_labels_that_never_vary_are_refused():
+def test_one_bin_and_labels_that_never_vary_are_rejected():
     with pytest.raises(OptionError, match="at least 2 bins, found 1"):
         bin_edges(torch.tensor([[0.0], [1.0]]), 1)
     with pytest.raises(OptionError, match="labels that vary"):
@@ -53,7 +53,7 @@ def test_a_label_on_an_edge_belongs_to_the_bin_that_it_begins():
     assert made.targets.squeeze(1).tolist() == [0, 1, 2, 3, 3]
 
 
-def test_what_is_held_out_is_random_disjoint_and_the_same_for_the_same_seed():
+def test_splits_are_random_disjoint_and_determined_by_the_seed():
     domain = Domain(torch.arange(50.0).unsqueeze(1), torch.arange(50.0).unsqueeze(1))
     train, validation = split_domain(domain, 0.1, seed=3)
     assert (len(train), len(validation)) == (45, 5)

@@ -35,12 +35,12 @@ def test_every_setting_has_a_loader_and_every_loader_a_setting():
         ("biwi", r"Biwi Kinect is not in"),
     ],
 )
-def test_what_is_missing_is_said_before_any_work(tmp_path, data, said):
+def test_missing_data_is_reported_before_any_work(tmp_path, data, said):
     with pytest.raises(MissingFileError, match=said):
         check_available(data, DataLocation(tmp_path))
 
 
-def test_what_is_there_is_enough(tmp_path, monkeypatch):
+def test_available_data_is_accepted(tmp_path, monkeypatch):
     write_california(tmp_path)
     write_subset(tmp_path)
     write_utkface(tmp_path, face_names([20]))
@@ -106,14 +106,14 @@ def test_biwi_is_read_once_for_all_its_source_domains(tmp_path, monkeypatch):
     loading._frames.cache_clear()
 
 
-def test_a_place_can_be_sent_to_another_process(tmp_path):
+def test_a_location_is_picklable(tmp_path):
     import pickle
 
     place = DataLocation(tmp_path, download=True)
     assert pickle.loads(pickle.dumps(place)) == dataclasses.replace(place)
 
 
-def test_a_place_without_a_name_is_what_the_environment_names_where_it_is_asked(tmp_path, monkeypatch):
+def test_a_location_without_a_root_is_resolved_from_the_environment_on_access(tmp_path, monkeypatch):
     place = DataLocation()
     monkeypatch.setenv("REGTTA_DATA", str(tmp_path))
     assert place.folder == tmp_path
@@ -122,7 +122,7 @@ def test_a_place_without_a_name_is_what_the_environment_names_where_it_is_asked(
         check_available("california", place)
 
 
-def test_what_is_left_out_is_counted_aloud(tmp_path, caplog):
+def test_skipped_files_are_logged(tmp_path, caplog):
     write_utkface(tmp_path, [*face_names(range(20, 30)), "no age.jpg"])
     (tmp_path / "UTKFace" / "readme.txt").write_text("")
     LOADERS["utkface"](DataLocation(tmp_path), "", 0)

@@ -27,7 +27,7 @@ def encoded(image, kind="PNG"):
 
 
 @pytest.mark.parametrize("size", [(200, 200), (640, 480), (333, 500)])
-def test_decoding_is_what_torchvisions_transforms_do(size):
+def test_decoding_agrees_with_torchvision(size):
     image = photo(*size)
     plain = transforms.Resize((256, 256))(image)
     np.testing.assert_array_equal(decode("x", encoded(image)), np.asarray(plain))
@@ -42,7 +42,7 @@ def test_grey_and_transparent_images_get_three_channels():
         assert decode("x", encoded(photo(30, 30).convert(mode))).shape == (256, 256, 3)
 
 
-def test_many_are_put_where_they_belong():
+def test_many_images_are_decoded_in_order():
     colours = [Image.new("RGB", (9, 9), (level, 0, 255 - level)) for level in range(150)]
     files = [(position, str(position), encoded(colour)) for position, colour in enumerate(colours)]
     images = decode_all(reversed(files), 150, side=224)
@@ -69,12 +69,12 @@ def png_of_claimed_size(width, height):
     ],
     ids=["empty", "text", "cut JPEG", "cut PNG", "cut header", "another format", "a bomb"],
 )
-def test_what_is_no_whole_image_is_named(raw):
+def test_the_error_names_an_incomplete_image(raw):
     with pytest.raises(ForeignFileError, match=r"faces/7\.jpg cannot be read as a JPEG or PNG image"):
         decode_all([(0, "faces/7.jpg", raw)], 1, side=224)
 
 
-def test_too_many_bytes_or_pixels_are_refused(monkeypatch):
+def test_too_many_bytes_or_pixels_are_rejected(monkeypatch):
     with pytest.raises(ForeignFileError, match=r"8000×8000; at most 50000000 pixels"):
         decode("x", png_of_claimed_size(8000, 8000))
     monkeypatch.setattr(pictures, "MAX_PICTURE_BYTES", 10)

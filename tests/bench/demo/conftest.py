@@ -1,4 +1,4 @@
-"""A demo small enough for tests, and studies made of chosen numbers."""
+"""A small demo, and studies with chosen scores."""
 
 from collections.abc import Callable, Iterator, Mapping
 
@@ -17,7 +17,7 @@ Numbers = Mapping[tuple[str, str], tuple[float | None, ...]]
 
 @pytest.fixture(scope="module", autouse=True)
 def _one_thread() -> Iterator[None]:
-    """As the demo runs: threads that wait for each other are slow where cores are shared."""
+    """Run on one thread like the demo: waiting for other threads is slow on shared cores."""
     with one_thread():
         yield
 
@@ -39,7 +39,7 @@ def toy_source(toy: DemoRecipe) -> SourceModel:
 
 @pytest.fixture
 def study_of(toy: DemoRecipe) -> Callable[..., DemoStudy]:
-    """A study whose R² is 0.5 everywhere but where ``numbers`` say, by (scene, arm); None diverged."""
+    """Return a study with an R² of 0.5, except for ``numbers`` by (scene, method name); None is a diverged run."""
 
     def build(numbers: Numbers, seeds: tuple[int, ...] = (0, 1, 2)) -> DemoStudy:
         runs = []

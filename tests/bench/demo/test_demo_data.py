@@ -9,7 +9,7 @@ from regtta_bench.training.recipe import global_seed
 
 
 def numbered(count: int) -> Domain:
-    """Digits whose labels are their indices, so that none can hide."""
+    """Return digits whose labels are their indices, which identifies each."""
     return Domain(torch.zeros(count, 1, 2, 2), torch.arange(count).float())
 
 
@@ -23,7 +23,7 @@ def test_digits_are_scaled_images_with_their_labels():
     assert digits.inputs.mean().item() == pytest.approx(raw.images.mean() / 16, abs=0.02)
 
 
-def test_split_is_disjoint_and_whole():
+def test_split_is_disjoint_and_complete():
     parts = split_digits(numbered(20), seed=0, source=12)
     source, target = set(parts.source.targets.tolist()), set(parts.target.targets.tolist())
     assert (len(source), len(target)) == (12, 8)
@@ -39,13 +39,13 @@ def test_split_depends_on_the_seed_and_on_nothing_else():
     assert not torch.equal(first.target.targets, other.target.targets)
 
 
-def test_split_takes_as_many_targets_as_asked():
+def test_split_takes_the_requested_number_of_targets():
     parts = split_digits(numbered(50), seed=5, source=30, target=4)
     assert torch.equal(parts.target.targets, split_digits(numbered(50), seed=5, source=30).target.targets[:4])
 
 
 @pytest.mark.parametrize(("source", "target"), [(0, None), (50, None), (40, 11), (40, 0)])
-def test_split_refuses_what_does_not_fit(source, target):
+def test_split_rejects_counts_that_do_not_fit(source, target):
     with pytest.raises(OptionError, match="sum of at most 50"):
         split_digits(numbered(50), seed=0, source=source, target=target)
 

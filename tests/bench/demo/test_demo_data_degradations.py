@@ -16,7 +16,7 @@ from regtta_bench.demo.demo_data import (
 
 
 def ramp() -> torch.Tensor:
-    """(2, 1, 32, 32) from black to white, and the same at half the range."""
+    """Return images (2, 1, 32, 32): a ramp from black to white, and one of half the range."""
     image = torch.linspace(0, 1, 32 * 32).reshape(1, 1, 32, 32)
     return torch.cat([image, image / 2])
 
@@ -53,7 +53,7 @@ def test_blur_spreads_an_impulse_into_a_gaussian():
     assert (spread[18, 16] / spread[16, 16]).item() == pytest.approx(math.exp(-0.5), rel=1e-4)
 
 
-def test_noise_has_the_standard_deviation_asked_for():
+def test_noise_has_the_requested_standard_deviation():
     grey = torch.full((50, 1, 32, 32), 0.5)
     noise = Noise(0.1).apply(grey, make_generator(0, "noisy")) - grey
     # 51,200 draws: their sd is known to 0.1 / √102,400, taken four times here.

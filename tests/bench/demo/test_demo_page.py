@@ -35,13 +35,13 @@ def analyses():
 
 
 def r2_of(scene, name, seed):
-    """All differ, and SSA is ahead of the source model by more on one degradation than on the other."""
+    """Return distinct scores, with a larger gain of SSA over the source model on one degradation than on the other."""
     base = 0.3 + 0.05 * SCENES.index(scene) + 0.02 * seed + 0.01 * list(LABELS).index(name)
     return base + {"source": -0.4 * (scene == "noisy"), "bn_adapt": -0.05 * (scene == "noisy") * seed}.get(name, 0.0)
 
 
 def results(numbers=None, seeds=(3, 4, 5)):
-    """What the demo writes; ``numbers`` by (scene, arm, seed), None diverged."""
+    """Return results as the demo writes them; ``numbers`` by (scene, method name, seed), None for a diverged run."""
     runs = []
     for seed in seeds:
         for scene in SCENES:
@@ -58,7 +58,7 @@ def results(numbers=None, seeds=(3, 4, 5)):
 
 @pytest.fixture(scope="module")
 def light(analyses):
-    """As little of the closer look as makes a page, quick to draw."""
+    """Minimal analyses for a page, quick to draw."""
     return {name: analyses[name] for name in ("scene", "source_seed", "method", "stream")}
 
 
@@ -93,10 +93,12 @@ def test_the_verdict_is_that_of_the_runs(folder):
     content = results()
     page = page_of(folder(content))
     scenes = SCENES[1:]
-    source, rival, ssa = (offline(content, name, scenes) for name in ("source", "bn_adapt", "ssa"))
+    source, baseline, ssa = (offline(content, name, scenes) for name in ("source", "bn_adapt", "ssa"))
     assert page.headline == (f"SSA takes the mean R² over 2 degradations from {written(source)} to {written(ssa)}.")
     assert page.tone == "better"
-    for sentence, other, mean in zip(page.summary, ("the model as trained", "BN-adapt"), (source, rival), strict=True):
+    for sentence, other, mean in zip(
+        page.summary, ("the model as trained", "BN-adapt"), (source, baseline), strict=True
+    ):
         assert sentence.startswith(f"Over {other} that is {written(ssa - mean, plus=True)}, 95 % interval ")
         assert sentence.endswith(", over 3 source models.")
     gaps = [
@@ -106,7 +108,7 @@ def test_the_verdict_is_that_of_the_runs(folder):
     assert f"{written(min(gaps), plus=True)} to {written(max(gaps), plus=True)}" in page.summary[1]
 
 
-def test_worse_and_undecided_are_told(folder):
+def test_worse_and_undecided_results_set_the_tone(folder):
     seeds = (3, 4, 5)
     lost = {(scene, "ssa", seed): -1.0 - 0.1 * seed for scene in SCENES for seed in seeds}
     assert page_of(folder(results(lost))).tone == "worse"
@@ -165,7 +167,7 @@ def test_sections_facts_and_commands(folder, analyses):
     ]
 
 
-def test_the_closer_look_is_drawn_from_detail(folder, analyses, light):
+def test_analyses_are_drawn_from_detail(folder, analyses, light):
     given = light | {"shift": analyses["shift"]}
     changed = copy.deepcopy(given)
     changed["shift"]["means"]["after"][0] += 1
@@ -175,25 +177,25 @@ def test_the_closer_look_is_drawn_from_detail(folder, analyses, light):
     assert moved[1:].tolist() == [0.0] * (len(moved) - 1)
 
 
-def test_few_source_models_are_warned_of(folder):
+def test_few_source_models_raise_a_warning(folder):
     assert page_of(folder()).warnings == ("3 source models show a direction, not significance.",)
     assert page_of(folder(results(seeds=tuple(range(6))))).warnings == ()
 
 
-def test_a_package_that_was_missing_is_told(folder, light):
+def test_a_missing_package_is_reported(folder, light):
     page = page_of(folder(look=light | {"missing": "Install POT."}))
     assert "A figure is missing. Install POT." in page.warnings
     assert next(s for s in page.sections if s.title == "Features of every method").pictures == ()
 
 
-def test_a_method_that_left_nothing_to_compare_is_told(folder, analyses, light):
+def test_a_diverged_method_without_figures_is_reported(folder, analyses, light):
     rebuilt = {"reconstruction": analyses["reconstruction"]}
     page = page_of(folder(look=light | rebuilt | {"unmeasured": "All NaN."}))
     assert "Figures of SSA are missing: All NaN." in page.warnings
     assert [picture.title for picture in page.sections[1].pictures] == ["Reconstruction from source directions"]
 
 
-def test_the_command_makes_the_umap_again_where_there_is_one(folder, analyses, light):
+def test_the_command_includes_umap_if_the_report_does(folder, analyses, light):
     clouds = analyses["clouds"]
     page = page_of(folder(look=light | {"clouds": clouds, "umap": clouds | {"transport": None}}))
     section = next(s for s in page.sections if s.title == "Features of every method")
@@ -229,7 +231,7 @@ def test_nothing_is_claimed_where_every_run_diverged(folder):
 
 @pytest.mark.parametrize("name", ["results.json", "detail.json"])
 @pytest.mark.parametrize("text", [None, "no json", "[1, 2]", '{"seeds": [1]}', "[" * 100_000])
-def test_files_that_the_demo_did_not_write_are_refused_by_name(folder, name, text):
+def test_foreign_files_are_rejected_by_name(folder, name, text):
     path = folder()
     (path / name).unlink() if text is None else (path / name).write_text(text)
     with pytest.raises(ForeignFileError, match=f"{name} is not a valid file of regtta demo"):

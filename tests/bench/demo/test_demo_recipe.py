@@ -36,6 +36,6 @@ def test_baselines_keep_the_same_running_statistics():
         {"degradations": {"clean": Darken(0.5)}},
     ],
 )
-def test_what_cannot_be_compared_is_refused(changes):
+def test_invalid_recipes_are_rejected(changes):
     with pytest.raises(OptionError):
         DemoRecipe(**changes)

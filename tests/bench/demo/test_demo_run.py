@@ -24,7 +24,7 @@ def shown(study, width: int) -> str:
 
 
 def tables_of(text: str) -> dict[str, dict[str, list[str]]]:
-    """Markdown tables as title → label → cells."""
+    """Return the Markdown tables as title → label → cells."""
     tables = {}
     for part in text.split("\n## ")[1:]:
         title, *lines = part.splitlines()
@@ -51,7 +51,7 @@ def test_demo_shows_and_writes_everything(done):
         "results.json", "results.md", "demo.png", "detail.json", "report.html",
     }  # fmt: skip
     assert json.loads(result.detail_path.read_text(encoding="utf-8"), parse_constant=pytest.fail)["source_seed"] == 4
-    # What closes the demo is also in the files.
+    # The conclusions are also in the files.
     kept = json.loads(result.json_path.read_text(encoding="utf-8"))
     assert tuple(kept["closing"]) == result.conclusions
     assert all(sentence in result.markdown_path.read_text(encoding="utf-8") for sentence in result.conclusions)
@@ -99,7 +99,7 @@ def test_json_and_markdown_agree(done):
                 assert float(gap.replace("−", "-")) == pytest.approx(cell[key]["mean"], abs=5.1e-4)
 
 
-def test_markdown_gives_each_method_less_its_own_rival(study_of):
+def test_markdown_subtracts_the_baseline_of_each_method(study_of):
     study = study_of(
         {
             ("noisy", "source"): (-1.0,) * 3,
@@ -175,7 +175,7 @@ def test_figure_has_a_digit_for_each_stream_and_a_mark_for_each_method(done, toy
     assert len(figure.legends[0].get_texts()) == len(toy.methods)
 
 
-def test_figure_marks_what_is_beyond_its_axis_or_diverged(study_of, toy_source):
+def test_figure_marks_values_beyond_its_axis_and_diverged_runs(study_of, toy_source):
     study = study_of({("noisy", "source"): (-9.0, -8.0, -10.0), ("contrast", "ssa"): (0.5, None, 0.5)})
     scores, gains = draw_demo_figure(study, toy_source).axes[-2:]
     assert "−9.000" in [text.get_text() for text in scores.texts]
@@ -208,7 +208,7 @@ def test_figure_leaves_matplotlib_as_it_was(study_of, toy_source):
 
 
 @pytest.mark.parametrize("sources", [0, -1, 1.5])
-def test_a_senseless_count_of_sources_is_refused(tmp_path, toy, sources):
+def test_an_invalid_number_of_source_models_is_rejected(tmp_path, toy, sources):
     with pytest.raises(OptionError, match="sources"):
         run_demo(out=tmp_path / "new", console=Console(quiet=True), sources=sources, recipe=toy)
     assert not (tmp_path / "new").exists()

@@ -13,7 +13,7 @@ from regtta_bench.demo.demo_study import make_source, one_thread, run_method, ru
 
 
 def by_hand(source, images, method):
-    """Offline and online predictions, with nothing of the demo's own code."""
+    """Return offline and online predictions, computed without the code of the demo."""
     adapter = regtta.Adapter(source.model, method, source.statistics)
     online = torch.cat([adapter.adapt(images[at : at + 32]).predictions for at in range(0, len(images), 32)])
     return adapter.predict(images).squeeze(1), online.squeeze(1)
@@ -48,13 +48,13 @@ def test_source_scores_the_same_online_and_offline(toy, toy_source):
     assert run.outcome.diverged == ""
 
 
-def test_every_arm_meets_every_scene_from_the_same_source(toy, toy_source):
+def test_every_method_runs_on_every_scene_from_the_same_source(toy, toy_source):
     before = regtta.fingerprint(toy_source.model)
     runs = list(run_scenes(toy, toy_source))
     assert [(run.scene, run.method_name) for run in runs] == [(s, a.name) for s in toy.scenes for a in toy.methods]
     assert regtta.fingerprint(toy_source.model) == before
     assert {run.outcome.diverged for run in runs} == {""}
-    # An order of arms that mattered would mean that one left something behind.
+    # The order of methods must not matter, else one of them left state behind.
     turned = dataclasses.replace(toy, methods=(toy.methods[0], *reversed(toy.methods[1:])))
     assert {(r.scene, r.method_name): r.outcome.scores for r in run_scenes(turned, toy_source)} == {
         (r.scene, r.method_name): r.outcome.scores for r in runs

@@ -1,4 +1,4 @@
-"""A source model small enough for tests: digits, two hundred to train on, once."""
+"""Testbed of a small source model, trained on two hundred digits."""
 
 from collections.abc import Iterator
 

@@ -10,7 +10,7 @@ LABELS = torch.randn(3000, generator=torch.Generator().manual_seed(0), dtype=tor
 
 
 @pytest.mark.parametrize("mean", [-1.5, -0.25, 0.5, 1.0])
-def test_a_tilt_has_the_mean_asked_for_and_is_a_gaussians_own_shift(mean):
+def test_a_tilt_has_the_requested_mean_and_shifts_a_gaussian(mean):
     weights = tilted_weights(LABELS, mean)
     assert float(weights @ LABELS) == pytest.approx(mean, abs=1e-9)
     # exp(θt) takes N(0, 1) to N(θ, 1): the spread stays.
@@ -18,7 +18,7 @@ def test_a_tilt_has_the_mean_asked_for_and_is_a_gaussians_own_shift(mean):
         assert float(weights @ (LABELS - mean) ** 2) == pytest.approx(1, abs=0.15)
 
 
-def test_mixes_are_distributions_that_move_what_their_names_say():
+def test_mixes_are_distributions_that_shift_labels_as_named():
     made = label_mixes(LABELS)
     assert all(float(w.sum()) == pytest.approx(1) and bool((w >= 0).all()) for w in made.values())
     means = {name: float(w @ LABELS) for name, w in made.items()}
@@ -73,7 +73,7 @@ def test_changed_tables():
     assert float(missing) == pytest.approx(0.3, abs=0.05)
 
 
-def test_every_kind_is_there_and_labels_move_in_those_alone_that_say_so(testbed):
+def test_all_kinds_occur_and_labels_shift_only_in_label_kinds(testbed):
     labels = testbed.standardised(testbed.held_out)
     cases = list(make_cases(testbed, (16, 32)))
     assert {case.kind for case in cases} == set(CASE_KINDS)

@@ -1,4 +1,4 @@
-"""Signals by hand, and findings from lines made by hand."""
+"""Signals computed by hand, and findings from constructed records."""
 
 import csv
 import io
@@ -43,7 +43,7 @@ def profile(testbed):
     return SourceProfile(testbed.statistics, forward.head, features), features, forward
 
 
-def test_the_sources_own_features_show_no_shift(profile):
+def test_source_features_show_no_shift(profile):
     known, features, _ = profile
     found = known.signals(features)
     assert found.keys() == SIGNALS.keys()
@@ -53,7 +53,7 @@ def test_the_sources_own_features_show_no_shift(profile):
     assert known.evidence(features).verdict == "none"
 
 
-def test_signals_are_what_their_formulas_say(profile):
+def test_signals_match_their_formulas(profile):
     known, features, forward = profile
     rows = features[:80] * 1.3 + 0.2
     found = known.signals(rows)
@@ -78,7 +78,7 @@ def test_the_score_is_r2_but_for_the_sources_variance(testbed):
     assert score_method(testbed, Source(), inputs, targets) == pytest.approx(expected, rel=1e-4)
 
 
-def test_short_numbers():
+def test_rounding_to_significant_digits():
     assert (round_significant(0.123456), round_significant(-123456.0), round_significant(0.0)) == (
         0.1235,
         -123500.0,
@@ -150,7 +150,7 @@ def test_verdicts_are_counted(lines):
     assert rows["covariate", "second half"].shares == (1, 0, 0, 0)
 
 
-def test_who_follows_the_verdict_gets_what_its_arm_got(lines):
+def test_the_row_by_the_verdict_holds_the_scores_of_the_recommended_methods(lines):
     rows = {row.method_name: row for row in caution_rows(lines)}
     arms = ("Source", "SSA, BN batch", "Source")
     assert rows[VERDICT_METHOD].r2 == tuple(len(arm) + seed for seed, arm in enumerate(arms))
@@ -163,7 +163,7 @@ def test_curves_end_in_both_corners(lines):
     assert area == pytest.approx(np.trapezoid(true, false))
 
 
-def test_tables_say_what_the_rows_say(lines):
+def test_tables_agree_with_the_rows(lines):
     texts = make_study_tables(lines)
     assert set(texts) == {"demo.md", "demo-roc.csv", "demo-verdicts.csv", "demo-caution.csv"}
     (row,) = [

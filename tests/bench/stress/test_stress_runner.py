@@ -1,4 +1,4 @@
-"""One run, against the library used by hand and scikit-learn."""
+"""Single runs, compared with the library used by hand and with scikit-learn."""
 
 import json
 
@@ -40,7 +40,7 @@ def testbed(worker):
 
 
 @pytest.mark.parametrize("kind", ["iid", "back"])
-def test_scores_are_those_of_the_library_by_hand(worker, testbed, kind):
+def test_scores_agree_with_the_library_used_by_hand(worker, testbed, kind):
     one = spec(kind=kind)
     stream = draw_run_stream(one, testbed)
     adapter = regtta.Adapter(testbed.model, regtta.SSA(), testbed.statistics(regtta.SSA()), guards=DEFAULT)
@@ -98,7 +98,7 @@ def test_the_gate_is_tried_on_a_stream_longer_than_the_data(worker, testbed):
     assert set(GUARDS["gate"]) - set(GUARDS["plain"]) == {Gate()}
 
 
-def test_what_is_lost_is_called_diverged(testbed):
+def test_predictions_that_are_not_finite_count_as_diverged(testbed):
     class Breaking(torch.nn.Module):
         def __init__(self, model):
             super().__init__()

@@ -15,7 +15,7 @@ def runs(**options):
     return StressPlan(STRESS_SETTINGS["demo"], **options).runs()
 
 
-def test_the_whole_benchmark_is_every_method_on_every_kind_with_and_without_guards():
+def test_the_full_benchmark_runs_every_method_on_every_kind_with_and_without_guards():
     every = runs(source_models=2, gate_batches=0)
     # Six kinds have a stream for each of five degradations, three have one.
     assert len(every) == 2 * (6 * 5 + 3) * (1 + len(ADAPTATION_METHODS) * 3 * 2)
@@ -57,7 +57,7 @@ def test_the_demo_has_the_librarys_defaults():
     assert STRESS_SETTINGS["svhn-subset"].length == 2000
 
 
-def test_a_line_counts_only_while_its_run_would_be_made_so_today(monkeypatch):
+def test_a_record_is_current_only_if_its_run_would_have_the_same_key(monkeypatch):
     safe = line(0.5, guards="safe")
     assert is_current_run(safe)
     assert is_current_run(line(0.5, method_name="rsd"))
@@ -68,7 +68,7 @@ def test_a_line_counts_only_while_its_run_would_be_made_so_today(monkeypatch):
 
 
 @pytest.mark.parametrize(("field", "value"), [("setting", "gone"), ("arm", "gone"), ("guards", "gone")])
-def test_a_line_of_names_that_are_gone_does_not_count(field, value):
+def test_a_record_with_unknown_names_is_not_current(field, value):
     record = line(0.5)
     record["specification"][field] = value
     assert not is_current_run(record)

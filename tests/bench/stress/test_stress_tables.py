@@ -1,4 +1,4 @@
-"""Tables from made-up lines, with numbers that can be told by heart."""
+"""Tables of constructed records, with scores that can be checked by hand."""
 
 import csv
 import io
@@ -45,7 +45,7 @@ def stream_lines():
     ]
 
 
-def test_means_run_over_source_models_and_parts_and_never_over_what_diverged():
+def test_means_cover_source_models_and_parts_but_no_diverged_run():
     (row,) = stream_rows(of(*stream_lines()))
     assert row.source.value == pytest.approx(0.5)
     assert row.means[64, "plain"].value == pytest.approx(0.7)
@@ -90,7 +90,7 @@ def test_the_worst_run_decides():
     }
 
 
-def test_safety_in_words_says_where():
+def test_the_safety_table_names_the_worst_runs():
     results = of(*safety_lines())
     assert texts(sheet(results, "Worst difference to Source in R²"))["ssa, back"] == [
         *("−0.021", "not met", "noisy, batches of 8, model 2", "not run", "")
@@ -148,7 +148,7 @@ def test_the_share_of_the_gain_that_small_batches_keep():
     assert words["ssa, batches of 1"] == ["0.500", "0.000", "0%", ""]
 
 
-def test_without_a_gain_at_64_no_share_is_told():
+def test_no_share_is_reported_without_a_gain_at_64():
     (row,) = small_batch_rows(of(line(0.6, batch_size=8)))
     assert np.isnan(row.kept_share)
     assert row.is_met is None
@@ -175,7 +175,7 @@ def gate_lines():
     ]
 
 
-def test_the_gate_is_told_by_its_worst_source_model():
+def test_the_gate_is_judged_by_its_worst_source_model():
     gate = gate_findings(of(*gate_lines()))
     assert (gate.batches, gate.source_models) == (10_000, 2)
     assert gate.still_share == pytest.approx(0.988)
@@ -192,7 +192,7 @@ def test_the_gate_is_told_by_its_worst_source_model():
     ]
 
 
-def test_a_shorter_trial_of_the_gate_does_not_count_beside_a_longer():
+def test_only_the_longest_clean_stream_of_the_gate_counts():
     short = line(0.1, learned=5, kind="redrawn", part="", guards="gate", batches=10, length=640)
     assert gate_findings(of(*gate_lines(), short)) == gate_findings(of(*gate_lines()))
 

@@ -60,7 +60,7 @@ def test_the_same_seed_twice_is_bit_identical_and_leaves_the_global_generator_al
     assert not torch.equal(first["0.weight"], other["0.weight"])
 
 
-def test_epochs_are_told_and_too_little_data_is_refused():
+def test_epochs_are_reported_and_too_little_data_is_rejected():
     told = []
     train(
         small_models.mlp(),
@@ -74,7 +74,7 @@ def test_epochs_are_told_and_too_little_data_is_refused():
         train(small_models.mlp(), problem(20), Recipe(), seed=0)
 
 
-def test_an_objective_is_told_how_far_the_training_is():
+def test_an_objective_receives_the_progress_of_the_training():
     class Watching(Regression):
         def __init__(self):
             self.told = []
@@ -87,7 +87,7 @@ def test_an_objective_is_told_how_far_the_training_is():
     assert objective.told == [0, 0.25, 0.5, 0.75]
 
 
-def test_images_are_cropped_in_training_only_when_asked():
+def test_images_are_cropped_in_training_only_if_the_recipe_says_so():
     source = Domain(small_models.images(32), torch.zeros(32, 1))
     plain, cropped = (
         train(small_models.cnn(), source, Recipe(epochs=1, batch_size=16, crop_padding=p), seed=0).state_dict()
@@ -96,7 +96,7 @@ def test_images_are_cropped_in_training_only_when_asked():
     assert not torch.equal(plain["0.weight"], cropped["0.weight"])
 
 
-def test_a_recipe_that_cannot_be_meant():
+def test_invalid_recipes_are_rejected():
     for options in ({"epochs": 0}, {"batch_size": 0}, {"lr": 0}, {"weight_decay": -1}, {"crop_padding": -1}):
         with pytest.raises(OptionError):
             Recipe(**options)

@@ -43,7 +43,7 @@ def trained(kind, checkpoint=None, stop_after=None):
 
 
 @pytest.mark.parametrize("kind", ["regression", "one cycle", "rotation", "dann"])
-def test_a_stopped_training_goes_on_bit_for_bit(kind, tmp_path):
+def test_a_resumed_training_is_bit_identical(kind, tmp_path):
     path = tmp_path / "partial.pt"
     with pytest.raises(StoppedError):
         trained(kind, TrainingCheckpoint(path, every=0), stop_after=3)
@@ -54,7 +54,7 @@ def test_a_stopped_training_goes_on_bit_for_bit(kind, tmp_path):
     assert not path.exists()
 
 
-def test_it_goes_on_where_it_stood_and_not_from_the_start(tmp_path):
+def test_a_resumed_training_skips_completed_epochs(tmp_path):
     path, epochs = tmp_path / "partial.pt", []
     with pytest.raises(StoppedError):
         trained("regression", TrainingCheckpoint(path, every=0), stop_after=3)
@@ -70,14 +70,14 @@ def test_it_goes_on_where_it_stood_and_not_from_the_start(tmp_path):
     assert epochs == [4, 5]
 
 
-def test_nothing_is_written_before_its_time(tmp_path):
+def test_no_checkpoint_is_written_before_the_interval_has_passed(tmp_path):
     path = tmp_path / "partial.pt"
     with pytest.raises(StoppedError):
         trained("regression", TrainingCheckpoint(path, every=3600), stop_after=4)
     assert not path.exists()
 
 
-def test_a_file_that_is_no_state_of_this_training_is_refused(tmp_path):
+def test_the_state_of_another_training_is_rejected(tmp_path):
     path = tmp_path / "partial.pt"
     path.write_bytes(b"not a state")
     with pytest.raises(ForeignFileError, match="Remove it to train from the start"):
@@ -92,13 +92,13 @@ class Runs:
         return (pytest.fail, ("a pickle was run",))
 
 
-def test_a_pickle_in_its_place_is_refused_and_never_run(tmp_path):
+def test_a_pickle_is_rejected_and_never_run(tmp_path):
     path = tmp_path / "partial.pt"
     torch.save({"epochs": 2, "trained": Runs()}, path)
     with pytest.raises(ForeignFileError, match="Remove it to train from the start"):
         trained("regression", TrainingCheckpoint(path))
 
 
-def test_without_a_file_it_begins_at_the_beginning(tmp_path):
+def test_training_starts_at_epoch_zero_without_a_file(tmp_path):
     state = TrainingState((), torch.optim.SGD(small_models.mlp().parameters()), torch.Generator(), torch.device("cpu"))
     assert TrainingCheckpoint(None).resume(state) == TrainingCheckpoint(tmp_path / "none.pt").resume(state) == 0

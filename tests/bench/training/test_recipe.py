@@ -23,7 +23,7 @@ def test_a_classifier_learns():
     assert (model(inputs).argmax(1) == classes.squeeze(1)).float().mean() > 0.9
 
 
-def test_modules_come_from_their_seed_alone():
+def test_seeded_modules_depend_on_their_seed_only():
     torch.manual_seed(5)
     before = torch.get_rng_state()
     first, second, other = (make_seeded(lambda: nn.Linear(3, 2), seed) for seed in (0, 0, 1))

@@ -15,7 +15,7 @@ def photographs(count=5, side=40):
     return torch.randint(256, (count, 3, side, side), dtype=torch.uint8, generator=torch.Generator().manual_seed(3))
 
 
-def test_without_anything_asked_for_inputs_stay_as_they_are():
+def test_a_default_recipe_leaves_inputs_unchanged():
     table = small_models.table(4)
     assert eval_transform(table, Recipe()) is table
     assert train_transform(table, Recipe(), torch.Generator()) is table
