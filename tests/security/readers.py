@@ -198,7 +198,9 @@ READERS: dict[str, Reader] = {
     ),
     "torch-weights": Reader("torch.save", "w.pt", load_weights, lambda: _saved(_linear().state_dict())),
     "torch-old": Reader("torch.save", "old.pth", load_weights, lambda: _saved(_linear().state_dict(), zipped=False)),
-    "checkpoint": Reader("torch.save", "c.pt", _resume, lambda: _saved({"epochs": 2, "trained": _trained().state()})),
+    "checkpoint": Reader(
+        "torch.save", "c.pt", _resume, lambda: _saved({"epochs": 2, "trained": _trained().state_dict()})
+    ),
     "csv": Reader("CSV", "t.csv", _table, _csv, ("cut in half",)),
     "csv-gz": Reader("CSV", "t.csv.gz", _table, lambda: gzip.compress(_csv())),
     "california": Reader(

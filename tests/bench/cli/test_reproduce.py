@@ -316,7 +316,7 @@ def test_tables_without_a_single_run_say_so(tmp_path):
         (["california", "--out", "mymethods.py"], "mymethods.py is a file. Name a folder with --out"),
         (["california", "--out", "."], "holds other files and no runs.jsonl"),
         (["california", "--tables-only"], "There are no runs in results.*Run without --tables-only first"),
-        (["california"], "No folder of data sets was named"),
+        (["california"], "No folder of data sets was given"),
         (["california", "--data", "absent"], "There is no folder .*absent"),
         (["california", "--data", ".", "--ray", "somewhere"], "Expected --ray to be local, auto, HOST:PORT or ray://"),
         (["california", "--data", "."], "California Housing is not in .*Get it from Kaggle.*put it at .*--download"),

@@ -142,7 +142,7 @@ def test_control_c_says_that_nothing_is_lost(tmp_path, monkeypatch):
     monkeypatch.setattr("regtta_bench.sweep.run_sweep.sweep", stopped)
     result = CliRunner().invoke(app, [*SMALL, "--out", str(tmp_path / "new")])
     assert result.exit_code == 130
-    assert "All runs so far are kept" in result.stderr
+    assert "All finished runs are kept" in result.stderr
 
 
 # --- settings of the paper -----------------------------------------------------------------------
