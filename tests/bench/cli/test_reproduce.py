@@ -465,4 +465,4 @@ def test_who_stops_it_is_told_that_nothing_is_lost(data, here, monkeypatch, regt
     monkeypatch.setattr("regtta_bench.sweep.run_sweep.sweep", stopped)
     result = regtta("reproduce", "california", "--quick", "--data", str(data), "--out", str(here / "out"))
     assert result.exit_code == 130
-    assert "the same command goes on where it was" in result.stderr
+    assert "run the same command again to resume" in result.stderr
