@@ -35,8 +35,8 @@ from regtta.methods import Method
 from regtta.monitoring import RISK_FEATURES, SignalEstimator, risk_features
 from regtta.types import StepView
 from regtta_bench.data import Domain
-from regtta_bench.demo.demo_data import Blur, Brighten, Contrast, Darken, Noise, split, uci_digits
-from regtta_bench.demo.demo_model import Training, train
+from regtta_bench.demo.demo_data import Blur, Brighten, Contrast, Darken, Noise, split_digits, uci_digits
+from regtta_bench.demo.demo_model import DigitTraining, train_digit_regressor
 from regtta_bench.demo.demo_study import one_thread
 
 BATCH, BATCHES, LOOKS, WINDOW = 32, 24, (12, 24), 8
@@ -81,9 +81,9 @@ class Observation:
 
 def digits_source(number: int) -> SourceModel:
     """The demo's network on two thirds of its source digits; the rest is what streams are made of."""
-    source = split(uci_digits(), number, source=900).source
+    source = split_digits(uci_digits(), number, source=900).source
     learned, held_out = source.take(torch.arange(600)), source.take(torch.arange(600, 900))
-    model = train(learned, number, Training(epochs=15))
+    model = train_digit_regressor(learned, number, DigitTraining(epochs=15))
     shifts: dict[str, Shifting] = {
         "none": lambda x, s, g: x,
         "darker": lambda x, s, g: Darken(1 - 0.8 * s).apply(x, g),

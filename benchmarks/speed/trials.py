@@ -10,14 +10,14 @@ from torch import Tensor, nn
 from benchmarks.speed.bench import Bench
 from regtta.methods import SSA, Method
 from regtta.statistics import SourceStatistics
-from regtta_bench.data import Domain, Place, check_there
-from regtta_bench.demo.demo_model import Training
-from regtta_bench.demo.demo_recipe import Recipe
+from regtta_bench.data import DataLocation, Domain, check_available
+from regtta_bench.demo.demo_model import DigitTraining
+from regtta_bench.demo.demo_recipe import DemoRecipe
 from regtta_bench.demo.demo_study import make_source, scene_images
 from regtta_bench.paper import SETTINGS, arm_of
 from regtta_bench.sweep.run_specs import FULL, QUICK, Plan
 from regtta_bench.sweep.runner import Tools, Workshop
-from regtta_bench.training import HEADS, plain_view
+from regtta_bench.training import HEADS, eval_transform
 
 DEMO = "demo"
 REAL = ("svhn-subset", "california")
@@ -63,7 +63,7 @@ def trials(name: str, bench: Bench) -> Iterator[Trial]:
 
 def digits(bench: Bench) -> Iterator[Trial]:
     """The demo's network, trained anew, and its darkened digits."""
-    recipe = Recipe(training=Training(epochs=2 if bench.quick else 15))
+    recipe = DemoRecipe(training=DigitTraining(epochs=2 if bench.quick else 15))
     for seed in range(2 if bench.quick else bench.sources):
         source = make_source(recipe, seed)
         target = Domain(scene_images(recipe, SCENE, source), source.target.targets)
@@ -81,8 +81,8 @@ def digits(bench: Bench) -> Iterator[Trial]:
 def published(name: str, bench: Bench) -> Iterator[Trial]:
     """One of the paper's settings; source models are those of the bench's folder, or trained and kept there."""
     setting = SETTINGS[name]
-    place = Place(bench.require_data(name))
-    check_there(setting.data, place)
+    place = DataLocation(bench.require_data(name))
+    check_available(setting.data, place)
     plan = Plan(scale=QUICK if bench.quick else FULL)
     recipe, arm = plan.scale.recipe(setting.recipe), plan.scale.arm(arm_of(setting, "ssa"))
     (part,) = setting.parts.values()
@@ -100,5 +100,5 @@ def published(name: str, bench: Bench) -> Iterator[Trial]:
             arm.method,
             target.to(bench.device),
             arm.batch_size,
-            lambda inputs: plain_view(inputs, recipe),
+            lambda inputs: eval_transform(inputs, recipe),
         )

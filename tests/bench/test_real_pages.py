@@ -10,15 +10,15 @@ from rich.console import Console
 from helpers.page_appearance import assert_readable
 from regtta.report import html_of
 from regtta.report.loading import page_of
-from regtta_bench.demo import Recipe, run_demo
+from regtta_bench.demo import DemoRecipe, run_demo
 from regtta_bench.demo.demo_data import Contrast, Noise
-from regtta_bench.demo.demo_model import Training
+from regtta_bench.demo.demo_model import DigitTraining
 
 RESULTS = Path(__file__).parents[2] / "results"
-TOY = Recipe(
+TOY = DemoRecipe(
     source_digits=200,
     target_digits=97,
-    training=Training(epochs=1),
+    training=DigitTraining(epochs=1),
     degradations={"noisy": Noise(0.3), "contrast": Contrast(0.15)},
 )
 MOST_BYTES = 5 * 2**20

@@ -12,9 +12,9 @@ from benchmarks.speed.figures import figures_of
 from benchmarks.speed.rendering import page
 from benchmarks.speed.running import PAGE
 from regtta_bench.cli.reproduce import ReproduceOptions, reproduce
-from regtta_bench.label_shift.label_shift_tables import tables_of
-from regtta_bench.label_shift.study import read_lines
-from regtta_bench.stress.stress_settings import SETTINGS
+from regtta_bench.label_shift.label_shift_tables import make_study_tables
+from regtta_bench.label_shift.study import read_records
+from regtta_bench.stress.stress_settings import STRESS_SETTINGS
 from regtta_bench.stress.stress_tables import table_files
 from regtta_bench.sweep.store import RunStore
 
@@ -118,7 +118,7 @@ STUDIED = ("demo", "california")
 
 @pytest.mark.parametrize("name", STUDIED)
 def test_the_committed_tables_of_label_shift_are_those_of_the_committed_lines(name):
-    for file, text in tables_of(read_lines(LABEL_SHIFT / f"{name}.jsonl")).items():
+    for file, text in make_study_tables(read_records(LABEL_SHIFT / f"{name}.jsonl")).items():
         assert (LABEL_SHIFT / file).read_text(encoding="utf-8") == text, file
 
 
@@ -162,12 +162,12 @@ def test_the_page_on_label_shift_shows_these_verdicts():
 
 def test_the_page_on_label_shift_shows_these_scores():
     for stream, *cells in rows_under("The cautious mode"):
-        arms = ("Source", "SSA, BN batch", "SSA, BN source", "output free, BN source", "SSA guarded by SAFE")
+        names = ("Source", "SSA, BN batch", "SSA, BN source", "output free, BN source", "SSA guarded by SAFE")
         found = {r["arm"]: r for r in label_shift_table("california", "caution") if r["stream"] == stream}
-        assert cells == [f"{float(found[arm]['mean']):.3f}".replace("-", "−") for arm in arms], stream
+        assert cells == [f"{float(found[name]['mean']):.3f}".replace("-", "−") for name in names], stream
 
 
-@pytest.mark.parametrize("name", sorted(SETTINGS))
+@pytest.mark.parametrize("name", sorted(STRESS_SETTINGS))
 def test_the_tables_of_streams_are_those_of_the_committed_lines(name):
     folder = RESULTS / "stress" / name
     files = table_files(list(RunStore(folder / "runs.jsonl")), name)
@@ -183,7 +183,7 @@ def safety(name):
 
 def test_the_pages_on_guards_say_what_the_tables_say():
     text = (ROOT / "docs" / "guards.md").read_text()
-    missed = {name: [row for row in safety(name) if row["met"] != "True"] for name in sorted(SETTINGS)}
+    missed = {name: [row for row in safety(name) if row["met"] != "True"] for name in sorted(STRESS_SETTINGS)}
     assert not missed["demo"]
     assert not missed["california"]
     assert {row["kind"] for row in missed["svhn-subset"]} == {"iid"}

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 from helpers.published_datasets import write_california
-from regtta_bench.data.loading import Place
+from regtta_bench.data.loading import DataLocation
 from regtta_bench.paper.experiments import experiment
 from regtta_bench.sweep.run_specs import QUICK, Plan
 from regtta_bench.sweep.runner import Tools
@@ -36,7 +36,7 @@ def tools_in(folder: Path) -> Tools:
     data = folder / "data"
     data.mkdir()
     write_california(data, rows=120)
-    return Tools(Place(data), folder / "models")
+    return Tools(DataLocation(data), folder / "models")
 
 
 def with_other_models(tools: Tools) -> Tools:

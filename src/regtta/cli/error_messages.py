@@ -15,8 +15,11 @@ from regtta.errors import PeerError, ProcessError, RegttaError
 from regtta.optional_imports import find_extra, install_command
 
 _WORDS = (
-    (r"(pass download=True|call fetch_california on that folder); on the command line, --download", "pass --download"),
-    (r"No folder of data sets was named\. Pass one,", "No folder of data sets was named. Pass --data DIR,"),
+    (
+        r"(pass download=True|call download_california on that folder); on the command line, --download",
+        "pass --download",
+    ),
+    (r"No folder of data sets was given\. Pass one,", "No folder of data sets was given. Pass --data DIR,"),
     (r"\ballow_mismatch=True", "--allow-mismatch"),
     (r"\bhead=<name>", "--head NAME"),
     (r"\bhead= ", "--head "),

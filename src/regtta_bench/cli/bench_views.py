@@ -86,7 +86,7 @@ def label_shift(report: "LabelShiftReport") -> None:
     for question, signal, roc in report.best:
         interval = f"{roc.low:.3f} to {roc.high:.3f}"
         counts = (f"{roc.positives:,}", f"{roc.negatives:,}")
-        table.add_row(question, signal, f"{roc.auc:.3f}", interval, f"{roc.found:.2f}", *counts)
+        table.add_row(question, signal, f"{roc.auc:.3f}", interval, f"{roc.tpr_at_5_percent:.2f}", *counts)
     print_table(table)
     for path in report.written:
         print_facts(("written", str(path)))

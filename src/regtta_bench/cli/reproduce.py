@@ -11,7 +11,7 @@ from regtta.methods import METHODS, Method, method_options
 from regtta.options import check_choice
 from regtta.persistence import atomic_write
 from regtta_bench.cli.bench_options import ReproduceOptions
-from regtta_bench.data import Place
+from regtta_bench.data import DataLocation
 from regtta_bench.paper import (
     EXPERIMENTS,
     SETTINGS,
@@ -32,7 +32,7 @@ from regtta_bench.sweep.run_sweep import RUNS, absolute, check_results, make_run
 from regtta_bench.sweep.runner import Tools
 from regtta_bench.sweep.store import RunStore, key_of
 from regtta_bench.tables import Filled, Sheet, as_csv, as_latex, as_markdown, fill, sheets_of
-from regtta_bench.training import FROM_IMAGENET
+from regtta_bench.training import PRETRAINED_MODELS
 
 SEEDS = 3
 
@@ -147,7 +147,7 @@ def model_files(assignments: Iterable[str]) -> tuple[tuple[str, Path], ...]:
         model, equals, path = text.partition("=")
         if not equals or not path:
             raise OptionError(f"Expected --weights MODEL=FILE, found {text!r}.")
-        check_choice("the model of --weights", model, FROM_IMAGENET)
+        check_choice("the model of --weights", model, PRETRAINED_MODELS)
         pairs.append((model, Path(path)))
     return tuple(pairs)
 
@@ -166,7 +166,7 @@ def _run(options: ReproduceOptions, plan: Plan, layouts: Mapping[str, tuple[Layo
     runs = plan.all_runs(layout for mine in layouts.values() for layout in mine)
     with hired(options.jobs, options.ray) as crew:
         tools = Tools(
-            place=Place(absolute(options.data), options.download, absolute(options.genders)),
+            place=DataLocation(absolute(options.data), options.download, absolute(options.genders)),
             models=models_folder(options.out, options.models),
             device=options.device or crew.best_device(),
             weights={model: path.absolute() for model, path in plan.weights.items()},
@@ -236,5 +236,5 @@ def _missing_weights(tables: Iterable[Filled], plan: Plan) -> tuple[str, ...]:
     return tuple(
         f"{model} started from random weights, where the paper takes ImageNet's: name a file by --weights {model}=FILE."
         for model in models
-        if model in FROM_IMAGENET and model not in plan.weights
+        if model in PRETRAINED_MODELS and model not in plan.weights
     )

@@ -30,23 +30,23 @@ _KEYS = {
     RESULTS: {"versions", "device", "recipe", "seeds", "labels", "runs", "closing"},
     DETAIL: {"scene", "source_seed", "method", "stream"},
 }
-_CLEAN, _SOURCE, _RIVAL, _CHOSEN = "clean", "source", "bn_adapt", "ssa"
+_CLEAN, _SOURCE, _BASELINE, _SHOWN_METHOD = "clean", "source", "bn_adapt", "ssa"
 
-Results = Mapping[str, Any]
+JsonObject = Mapping[str, Any]
 
 
-def demonstration_page(folder: Path, command: str) -> Page:
+def make_demo_page(folder: Path, command: str) -> Page:
     """Return the page of a folder written by ``regtta demo``.
 
     Args:
-        folder: folder with ``results.json`` and ``detail.json``.
+        folder: folder with ``results.json`` and ``analyse_example.json``.
         command: shell command that reproduces the page.
     """
-    results, detail = (_read(folder / name) for name in (RESULTS, DETAIL))
+    results, analyse_example = (_read(folder / name) for name in (RESULTS, DETAIL))
     scores = _scores(results)
-    gain, over_rival = (_gain(results, other) for other in (_SOURCE, _RIVAL))
+    gain, over_rival = (_gain(results, other) for other in (_SOURCE, _BASELINE))
     labels = results["labels"]
-    before, after = (_mean(scores, labels[name]) for name in (_SOURCE, _CHOSEN))
+    before, after = (_mean(scores, labels[name]) for name in (_SOURCE, _SHOWN_METHOD))
     scenes = [scene for scene in scores.streams if scene != _CLEAN]
     return Page(
         title="The demo: digits read as numbers while the scanner degrades",
@@ -54,9 +54,9 @@ def demonstration_page(folder: Path, command: str) -> Page:
         tone="worse" if math.isnan(after) and not math.isnan(before) else _tone(gain),
         summary=(_sentence("the model as trained", gain), _sentence("BN-adapt", over_rival)),
         facts=_facts(results),
-        warnings=tuple(_warnings(results, detail)),
-        sections=_sections(results, detail, scores),
-        command=f"{_made_by(results, detail, folder)}\n{command}",
+        warnings=tuple(_warnings(results, analyse_example)),
+        sections=_sections(results, analyse_example, scores),
+        command=f"{_made_by(results, analyse_example, folder)}\n{command}",
     )
 
 
@@ -67,10 +67,10 @@ def _headline(scenes: int, before: float, after: float) -> str:
     return f"SSA takes the mean R² over {scenes} degradations from {start} to {number(after)}."
 
 
-def _made_by(results: Results, detail: Results, folder: Path) -> str:
+def _made_by(results: JsonObject, analyse_example: JsonObject, folder: Path) -> str:
     seeds = results["seeds"]
     words = ["regtta", "demo", "--out", str(folder), "--seed", str(seeds[0]), "--sources", str(len(seeds))]
-    return shlex.join([*words, *(["--umap"] if "umap" in detail else [])])
+    return shlex.join([*words, *(["--umap"] if "umap" in analyse_example else [])])
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -88,45 +88,48 @@ def _read(path: Path) -> dict[str, Any]:
     return content
 
 
-def _runs(results: Results, arm: str, scene: str) -> dict[int, float]:
+def _runs(results: JsonObject, method_name: str, scene: str) -> dict[int, float]:
     """Return offline R² by source seed, without runs that diverged."""
     return {
         run["source_seed"]: run["scores"]["r2"]
         for run in results["runs"]
-        if (run["arm"], run["scene"], run["protocol"]) == (arm, scene, "offline") and not run["diverged"]
+        if (run["arm"], run["scene"], run["protocol"]) == (method_name, scene, "offline") and not run["diverged"]
     }
 
 
-def _scores(results: Results) -> MethodScores:
-    arms, scenes = results["labels"], list(dict.fromkeys(run["scene"] for run in results["runs"]))
-    found = {arm: [list(_runs(results, arm, scene).values()) for scene in scenes] for arm in arms}
+def _scores(results: JsonObject) -> MethodScores:
+    labels, scenes = results["labels"], list(dict.fromkeys(run["scene"] for run in results["runs"]))
+    found = {
+        method_name: [list(_runs(results, method_name, scene).values()) for scene in scenes] for method_name in labels
+    }
     whole = len(results["seeds"])
     return MethodScores(
         score="offline R²",
         streams=tuple(scenes),
         means={
-            arms[arm]: np.array([statistics.fmean(v) if len(v) == whole else math.nan for v in values])
-            for arm, values in found.items()
+            labels[method_name]: np.array([statistics.fmean(v) if len(v) == whole else math.nan for v in values])
+            for method_name, values in found.items()
         },
         sds={
-            arms[arm]: np.array([statistics.stdev(v) if len(v) > 1 else math.nan for v in values])
-            for arm, values in found.items()
+            labels[method_name]: np.array([statistics.stdev(v) if len(v) > 1 else math.nan for v in values])
+            for method_name, values in found.items()
         },
-        published={label: np.full(len(scenes), math.nan) for label in arms.values()},
+        published={label: np.full(len(scenes), math.nan) for label in labels.values()},
         sources=whole,
     )
 
 
-def _gain(results: Results, other: str) -> Difference:
+def _gain(results: JsonObject, other: str) -> Difference:
     """Return the difference of SSA and ``other`` in R² averaged over degradations, paired over source models."""
     scenes = [scene for scene in dict.fromkeys(run["scene"] for run in results["runs"]) if scene != _CLEAN]
     mine, theirs = (
         {
             seed: statistics.fmean(values)
             for seed in results["seeds"]
-            if len(values := [runs[seed] for s in scenes if seed in (runs := _runs(results, arm, s))]) == len(scenes)
+            if len(values := [runs[seed] for s in scenes if seed in (runs := _runs(results, method_name, s))])
+            == len(scenes)
         }
-        for arm in (_CHOSEN, other)
+        for method_name in (_SHOWN_METHOD, other)
     )
     return paired_difference(mine, theirs)
 
@@ -154,7 +157,7 @@ def _mean(scores: MethodScores, label: str) -> float:
     return float(np.mean(kept))
 
 
-def _facts(results: Results) -> tuple[tuple[str, str], ...]:
+def _facts(results: JsonObject) -> tuple[tuple[str, str], ...]:
     recipe = results["recipe"]
     versions = ", ".join(f"{name} {version}" for name, version in results["versions"].items())
     return (
@@ -167,31 +170,36 @@ def _facts(results: Results) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _warnings(results: Results, detail: Results) -> list[str]:
+def _warnings(results: JsonObject, analyse_example: JsonObject) -> list[str]:
     found = []
     if len(results["seeds"]) < 6:
         found.append(f"{source_models(len(results['seeds']))} show a direction, not significance.".capitalize())
     gone = sum(1 for run in results["runs"] if run["diverged"] and run["protocol"] == "offline")
     if gone:
         found.append(f"{gone} run{'s' if gone > 1 else ''} diverged.")
-    if "missing" in detail:
-        found.append(f"A figure is missing. {detail['missing']}")
-    if "unmeasured" in detail:
-        found.append(f"Figures of {detail['method']} are missing: {detail['unmeasured']}")
+    if "missing" in analyse_example:
+        found.append(f"A figure is missing. {analyse_example['missing']}")
+    if "unmeasured" in analyse_example:
+        found.append(f"Figures of {analyse_example['method']} are missing: {analyse_example['unmeasured']}")
     return found
 
 
-def _sections(results: Results, detail: Results, scores: MethodScores) -> tuple[Section, ...]:
-    where = f"Source model {detail['source_seed']} on the {detail['scene']} digits."
-    chosen = f"{detail['method']}. {where}"
+def _sections(results: JsonObject, analyse_example: JsonObject, scores: MethodScores) -> tuple[Section, ...]:
+    where = f"Source model {analyse_example['source_seed']} on the {analyse_example['scene']} digits."
+    chosen = f"{analyse_example['method']}. {where}"
     return (
         Section("All methods on all streams", tuple(results["closing"]), (_grid(scores),), (_overview(scores),)),
-        Section("Before and after", (chosen,), pictures=shift_pictures(detail)),
-        Section("Predictions", (chosen,), pictures=prediction_pictures(detail)),
-        Section("The stream", (chosen,), pictures=stream_pictures(detail)),
-        Section("Features of every method", (where,), pictures=_clouds(detail)),
-        Section("The source's subspace", (f"Source model {detail['source_seed']}.",), (), subspace_pictures(detail)),
-        Section("What alignment takes for granted", (where,), pictures=assumption_pictures(detail)),
+        Section("Before and after", (chosen,), pictures=shift_pictures(analyse_example)),
+        Section("Predictions", (chosen,), pictures=prediction_pictures(analyse_example)),
+        Section("The stream", (chosen,), pictures=stream_pictures(analyse_example)),
+        Section("Features of every method", (where,), pictures=_clouds(analyse_example)),
+        Section(
+            "The source's subspace",
+            (f"Source model {analyse_example['source_seed']}.",),
+            (),
+            subspace_pictures(analyse_example),
+        ),
+        Section("What alignment takes for granted", (where,), pictures=assumption_pictures(analyse_example)),
     )
 
 
@@ -220,14 +228,14 @@ def _overview(scores: MethodScores) -> Picture:
     )
 
 
-def _clouds(detail: Results) -> tuple[Picture, ...]:
+def _clouds(analyse_example: JsonObject) -> tuple[Picture, ...]:
     made = []
     for key, title, caption in (
         ("clouds", "Principal components", "The directions are the source's, the same in every panel."),
         ("umap", "UMAP", "The map was learned on the source's features before adapting."),
     ):
-        if key in detail:
-            figure = cloud_panels(Clouds.from_dict(detail[key]))
+        if key in analyse_example:
+            figure = cloud_panels(Clouds.from_dict(analyse_example[key]))
             alt = f"A panel for each method: source points and target points, {title}."
             made.append(Picture(f"{title} of the features", alt, caption, figure))
     return tuple(made)
@@ -236,7 +244,7 @@ def _clouds(detail: Results) -> tuple[Picture, ...]:
 def _demo_run_page(paths: Sequence[Path], command: str) -> Page:
     if len(paths) > 1:
         raise OptionError(f"Expected one folder of regtta demo, found {len(paths)}. Write one report per folder.")
-    return demonstration_page(paths[0], command)
+    return make_demo_page(paths[0], command)
 
 
 DEMO_RUN = RunKind(

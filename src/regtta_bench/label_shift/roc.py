@@ -15,8 +15,8 @@ from regtta.report.figures import GREY, caption, keyed, look_of, new_figure, pre
 
 Array = NDArray[np.float64]
 
-CONFIDENCE = 0.95
-FALSE_POSITIVES = 0.05
+ROC_CONFIDENCE = 0.95
+MAX_FALSE_POSITIVE_RATE = 0.05
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Roc:
         high: upper end of the interval.
         positives: number of positives.
         negatives: number of negatives.
-        found: true positive rate at a false positive rate of at most 5 %.
+        tpr_at_5_percent: true positive rate at a false positive rate of at most 5 %.
     """
 
     auc: float
@@ -37,17 +37,17 @@ class Roc:
     high: float
     positives: int
     negatives: int
-    found: float
+    tpr_at_5_percent: float
 
 
-def roc_of(positives: Array, negatives: Array) -> Roc:
+def compute_roc(positives: Array, negatives: Array) -> Roc:
     """Compute the AUC with DeLong's interval (DeLong, DeLong and Clarke-Pearson, 1988), clipped to [0, 1].
 
     The interval assumes independent cases. Cases that share a model and held-out samples are correlated, so it is
     probably too narrow.
 
     Example:
-        >>> roc_of(np.array([2.0, 3.0, 4.0]), np.array([0.0, 1.0, 2.0])).auc.__round__(3)
+        >>> compute_roc(np.array([2.0, 3.0, 4.0]), np.array([0.0, 1.0, 2.0])).auc.__round__(3)
         0.944
     """
     if len(positives) < 2 or len(negatives) < 2:
@@ -59,8 +59,8 @@ def roc_of(positives: Array, negatives: Array) -> Roc:
     below = 1 - _share_below(negatives, positives)
     auc = float(above.mean())
     sd = math.sqrt(above.var(ddof=1) / len(above) + below.var(ddof=1) / len(below))
-    reach = NormalDist().inv_cdf((1 + CONFIDENCE) / 2) * sd
-    limit = _limit(negatives, FALSE_POSITIVES)
+    reach = NormalDist().inv_cdf((1 + ROC_CONFIDENCE) / 2) * sd
+    limit = _false_positive_threshold(negatives, MAX_FALSE_POSITIVE_RATE)
     return Roc(
         auc,
         max(0.0, auc - reach),
@@ -71,11 +71,11 @@ def roc_of(positives: Array, negatives: Array) -> Roc:
     )
 
 
-def curve_of(positives: Array, negatives: Array) -> tuple[Array, Array]:
+def compute_roc_curve(positives: Array, negatives: Array) -> tuple[Array, Array]:
     """Return false and true positive rates at every threshold, from (0, 0) to (1, 1).
 
     Example:
-        >>> [rates.tolist() for rates in curve_of(np.array([1.0, 3.0]), np.array([0.0, 2.0]))]
+        >>> [rates.tolist() for rates in compute_roc_curve(np.array([1.0, 3.0]), np.array([0.0, 2.0]))]
         [[0.0, 0.0, 0.5, 0.5, 1.0], [0.0, 0.5, 0.5, 1.0, 1.0]]
     """
     limits = np.unique(np.concatenate([positives, negatives]))[::-1]
@@ -91,7 +91,7 @@ def _share_below(values: Array, others: Array) -> Array:
     return share
 
 
-def _limit(negatives: Array, rate: float) -> float:
+def _false_positive_threshold(negatives: Array, rate: float) -> float:
     """Return the smallest value of the negatives that at most a share ``rate`` of them exceeds."""
     ordered = np.sort(negatives)
     return float(ordered[len(ordered) - 1 - math.floor(rate * len(ordered))])

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from regtta_bench.data import DISCRETE, Domain, Loaded, bin_edges, in_classes
+from regtta_bench.data import DISCRETE_LABELS, Domain, LoadedDataset, bin_edges, discretise
 from regtta_bench.sweep.source_models import SourceSpec
-from regtta_bench.training import plain_view
+from regtta_bench.training import eval_transform
 
 
 @contextmanager
@@ -36,14 +36,14 @@ def hushed(*names: str) -> Iterator[None]:
 BATCH = 256  # batch size of forward passes without learning
 
 
-def shown(data: Loaded, spec: SourceSpec) -> Loaded:
+def shown(data: LoadedDataset, spec: SourceSpec) -> LoadedDataset:
     """Return ``data`` for a model of ``spec``: limited to its rows, with class labels for a classifier."""
     train, validation = (cut(domain, spec.rows) for domain in (data.train, data.validation))
-    if spec.task == "regression" or spec.data in DISCRETE:
-        return Loaded(train, validation, data.target)
+    if spec.task == "regression" or spec.data in DISCRETE_LABELS:
+        return LoadedDataset(train, validation, data.target)
     edges = bin_edges(data.train.targets)
-    return Loaded(
-        in_classes(train, edges), in_classes(validation, edges), lambda name: in_classes(data.target(name), edges)
+    return LoadedDataset(
+        discretise(train, edges), discretise(validation, edges), lambda name: discretise(data.target(name), edges)
     )
 
 
@@ -68,4 +68,4 @@ class InBatches:
 
     def __iter__(self) -> Iterator[Tensor]:
         for rows in torch.split(torch.arange(len(self.inputs)), BATCH):
-            yield plain_view(self.inputs[rows].to(self.device), self.spec.recipe)
+            yield eval_transform(self.inputs[rows].to(self.device), self.spec.recipe)

@@ -12,7 +12,7 @@ from regtta.methods import SSA, FeatureAlignment, Method, Sum, VarianceMinimizat
 from regtta_bench.paper import Arm, Cell, Layout, Part, Setting, arm_of, follows_order, seeded_arm
 from regtta_bench.sweep.run_keys import specified
 from regtta_bench.sweep.source_models import SourceSpec
-from regtta_bench.training import FROM_IMAGENET, Recipe
+from regtta_bench.training import PRETRAINED_MODELS, Recipe
 
 
 @dataclass(frozen=True)
@@ -195,6 +195,8 @@ def _digest(path: Path, size: int, modified: int) -> str:  # noqa: ARG001 - size
 def check_weights(weights: Mapping[str, Path]) -> None:
     """Raise ``FileError`` if a file cannot be read or its model does not support pretrained weights."""
     for model, path in weights.items():
-        if model not in FROM_IMAGENET:
-            raise FileError(f"{model} does not support pretrained weights; supported are {', '.join(FROM_IMAGENET)}.")
+        if model not in PRETRAINED_MODELS:
+            raise FileError(
+                f"{model} does not support pretrained weights; supported are {', '.join(PRETRAINED_MODELS)}."
+            )
         mark_of(path)

@@ -16,7 +16,7 @@ from regtta.models import FeatureModel, fingerprint
 from regtta.persistence import device_name, software_versions, to_dict
 from regtta.report.analysis import weight_correlation
 from regtta.statistics import SourceStatistics, collect
-from regtta_bench.data import BINS, LOADERS, Domain, Loaded, Place, check_there
+from regtta_bench.data import DEFAULT_BINS, LOADERS, DataLocation, Domain, LoadedDataset, check_available
 from regtta_bench.paper import Arm, evaluate
 from regtta_bench.sweep.data_views import BATCH, InBatches, cut, hushed, shown
 from regtta_bench.sweep.interfaces import Told
@@ -26,14 +26,14 @@ from regtta_bench.sweep.store import key_of
 from regtta_bench.training import (
     HEADS,
     AdversarialObjective,
-    Checkpoint,
     Classification,
     Objective,
     Regression,
     RotationObjective,
-    model_of,
-    plain_view,
-    seeded,
+    TrainingCheckpoint,
+    create_model,
+    eval_transform,
+    make_seeded,
     train,
 )
 
@@ -52,7 +52,7 @@ class Tools:
         weights: files of pretrained weights by architecture.
     """
 
-    place: Place
+    place: DataLocation
     models: Path
     device: str = "cpu"
     weights: Mapping[str, Path] = field(default_factory=dict)  # picklable, unlike MappingProxyType
@@ -69,7 +69,7 @@ class Tools:
         """Raise if the data or pretrained weights of the source models are missing on this machine."""
         once = dict.fromkeys(sources)
         for data in dict.fromkeys(source.data for source in once):
-            check_there(data, self.place)
+            check_available(data, self.place)
         for source in once:
             file = self.weights.get(source.model)
             if file is not None and mark_of(file) != source.start:
@@ -112,7 +112,7 @@ class Workshop:
         self.tools = tools
         self._progress = progress or (lambda *_: None)
         self._models = SourceModels(tools.models)
-        self._loaded: tuple[object, Loaded] | None = None
+        self._loaded: tuple[object, LoadedDataset] | None = None
         self._prepared: tuple[SourceSpec, Prepared] | None = None
         self._target: tuple[object, Domain] | None = None
 
@@ -158,25 +158,25 @@ class Workshop:
         branch = objective.branch if isinstance(objective, RotationObjective) else None
         return Prepared(model, branch, cache(lambda method: self._statistics(spec, model, method)), fingerprint(model))
 
-    def _train(self, spec: SourceSpec, model: nn.Module, data: Loaded, objective: Objective) -> None:
+    def _train(self, spec: SourceSpec, model: nn.Module, data: LoadedDataset, objective: Objective) -> None:
         train(
             model,
             data.train,
             spec.recipe,
             seed=spec.seed,
             objective=objective,
-            advance=lambda done, total: self._progress(spec.name, done, total),
-            checkpoint=Checkpoint(self._models.checkpoint_path(spec)),
+            on_epoch=lambda done, total: self._progress(spec.name, done, total),
+            checkpoint=TrainingCheckpoint(self._models.checkpoint_path(spec)),
         )
 
-    def _new_model(self, spec: SourceSpec, data: Loaded) -> nn.Module:
-        outputs = BINS if spec.task == "classification" else data.train.targets.shape[1]
+    def _new_model(self, spec: SourceSpec, data: LoadedDataset) -> nn.Module:
+        outputs = DEFAULT_BINS if spec.task == "classification" else data.train.targets.shape[1]
         weights = self.tools.weights.get(spec.model)
-        return seeded(
-            lambda: model_of(spec.model, outputs, inputs=data.train.inputs.shape[1], weights=weights), spec.seed
+        return make_seeded(
+            lambda: create_model(spec.model, outputs, inputs=data.train.inputs.shape[1], weights=weights), spec.seed
         )
 
-    def _objective(self, spec: SourceSpec, model: nn.Module, data: Loaded) -> Objective:
+    def _objective(self, spec: SourceSpec, model: nn.Module, data: LoadedDataset) -> Objective:
         if spec.objective == "classification":
             return Classification()
         if spec.objective == "regression":
@@ -204,7 +204,7 @@ class Workshop:
 
     # --- data ------------------------------------------------------------------------------------
 
-    def data(self, spec: SourceSpec) -> Loaded:
+    def data(self, spec: SourceSpec) -> LoadedDataset:
         """Return the data for a model of ``spec``: limited to its rows, with class labels for a classifier."""
         wanted = (spec.data, spec.variant, spec.seed, spec.rows, spec.task)
         if self._loaded is None or self._loaded[0] != wanted:
@@ -240,7 +240,9 @@ class Workshop:
 
     def _evaluated(self, adapter: Adapter, domain: Domain, spec: RunSpec, size: int) -> dict[str, object]:
         recipe, task = spec.source.recipe, spec.source.task
-        outcome = evaluate(adapter, domain, batch_size=size, task=task, view=lambda inputs: plain_view(inputs, recipe))
+        outcome = evaluate(
+            adapter, domain, batch_size=size, task=task, view=lambda inputs: eval_transform(inputs, recipe)
+        )
         return outcome.plain()
 
     def _measured(self, spec: RunSpec, prepared: Prepared) -> dict[str, object]:

@@ -70,7 +70,7 @@ class SourceSpec:
 
     def plain(self) -> dict[str, object]:
         """Return the fields as JSON values, with the revision of the objective if it was ever revised."""
-        return revised(asdict(self) | {"recipe": self.recipe.plain()}, REVISIONS.get(self.objective, 0))
+        return revised(asdict(self) | {"recipe": self.recipe.to_dict()}, REVISIONS.get(self.objective, 0))
 
     @property
     def key(self) -> str:

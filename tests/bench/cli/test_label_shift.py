@@ -7,14 +7,14 @@ import torch
 
 from regtta.errors import ExistingFileError, MissingFileError, OptionError
 from regtta_bench.cli.label_shift import LabelShiftOptions, study_label_shift
-from regtta_bench.demo.demo_model import Training
-from regtta_bench.demo.demo_recipe import Recipe
+from regtta_bench.demo.demo_model import DigitTraining
+from regtta_bench.demo.demo_recipe import DemoRecipe
 from regtta_bench.demo.demo_study import one_thread
-from regtta_bench.label_shift.label_shift_testbeds import demo_bench
-from regtta_bench.label_shift.study import read_lines
+from regtta_bench.label_shift.label_shift_testbeds import make_demo_testbed
+from regtta_bench.label_shift.study import read_records
 
 KEPT = ("darkened ×0.9", "contrast ×0.3")
-TOY = Recipe(source_digits=150, target_digits=100, training=Training(epochs=1))
+TOY = DemoRecipe(source_digits=150, target_digits=100, training=DigitTraining(epochs=1))
 
 
 @pytest.fixture(scope="module")
@@ -23,8 +23,8 @@ def studied(tmp_path_factory):
     told = []
 
     def make(seed):
-        bench = demo_bench(seed, TOY)
-        return replace(bench, shifts=tuple(s for s in bench.shifts if s.name in KEPT))
+        testbed = make_demo_testbed(seed, TOY)
+        return replace(testbed, shifts=tuple(s for s in testbed.shifts if s.name in KEPT))
 
     threads = torch.get_num_threads()
     with one_thread():
@@ -39,7 +39,7 @@ def test_lines_tables_and_figure_are_written(studied):
     out, report, told = studied
     names = {"demo.jsonl", "demo.md", "demo-roc.csv", "demo-verdicts.csv", "demo-caution.csv", "demo.png", "demo.svg"}
     assert {path.name for path in out.iterdir()} == names == {path.name for path in report.written}
-    lines = read_lines(out / "demo.jsonl")
+    lines = read_records(out / "demo.jsonl")
     cases = [line for line in lines if line["record"] == "case"]
     assert len(cases) == report.cases > 100
     assert {line["kind"] for line in cases} == {"none", "covariate", "label", "mixed"}

@@ -316,7 +316,7 @@ def test_tables_without_a_single_run_say_so(tmp_path):
         (["california", "--out", "mymethods.py"], "mymethods.py is a file. Name a folder with --out"),
         (["california", "--out", "."], "holds other files and no runs.jsonl"),
         (["california", "--tables-only"], "There are no runs in results.*Run without --tables-only first"),
-        (["california"], "No folder of data sets was named"),
+        (["california"], "No folder of data sets was given"),
         (["california", "--data", "absent"], "There is no folder .*absent"),
         (["california", "--data", ".", "--ray", "somewhere"], "Expected --ray to be local, auto, HOST:PORT or ray://"),
         (["california", "--data", "."], "California Housing is not in .*Get it from Kaggle.*put it at .*--download"),
@@ -465,4 +465,4 @@ def test_who_stops_it_is_told_that_nothing_is_lost(data, here, monkeypatch, regt
     monkeypatch.setattr("regtta_bench.sweep.run_sweep.sweep", stopped)
     result = regtta("reproduce", "california", "--quick", "--data", str(data), "--out", str(here / "out"))
     assert result.exit_code == 130
-    assert "the same command goes on where it was" in result.stderr
+    assert "run the same command again to resume" in result.stderr

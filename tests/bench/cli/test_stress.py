@@ -14,11 +14,11 @@ from regtta.cli.shared_options import numbers
 from regtta.errors import ExistingFileError, InvalidFileError, OptionError
 from regtta_bench.cli.bench_options import StressOptions
 from regtta_bench.cli.stress import plan_of, stress
-from regtta_bench.data.loading import Place
-from regtta_bench.demo.demo_model import Training
-from regtta_bench.stress.streams import KINDS
-from regtta_bench.stress.stress_runner import StressTools
-from regtta_bench.stress.stress_settings import SETTINGS, DigitsSetting, DigitsSource, PaperSetting
+from regtta_bench.data.loading import DataLocation
+from regtta_bench.demo.demo_model import DigitTraining
+from regtta_bench.stress.streams import STREAM_KINDS
+from regtta_bench.stress.stress_runner import StressRunnerConfig
+from regtta_bench.stress.stress_settings import STRESS_SETTINGS, DigitsSetting, DigitsSource, PaperSetting
 from regtta_bench.stress.stress_tables import table_files
 from regtta_bench.sweep.runner import Tools
 from regtta_bench.sweep.store import RunStore, key_of
@@ -33,7 +33,7 @@ RUNS = 2 * (1 + 2 * 2 * 2) + 2  # streams times Source and methods, batch sizes 
 def _tiny():
     """Source models of one epoch on few digits."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(DigitsSetting, "source", lambda _, seed: DigitsSource(seed, 200, 130, Training(epochs=1)))
+        patch.setattr(DigitsSetting, "source", lambda _, seed: DigitsSource(seed, 200, 130, DigitTraining(epochs=1)))
         yield
 
 
@@ -78,7 +78,7 @@ def test_a_run_writes_runs_tables_models_and_the_figure(made):
     assert len(lines_of(out)) == RUNS
     assert all(len(line) < 2000 for line in (out / "runs.jsonl").read_text().splitlines())
     assert [path.name for path in (out / "models").iterdir()] == [
-        f"demo-digits-0-{SETTINGS['demo'].source(0).key}.safetensors"
+        f"demo-digits-0-{STRESS_SETTINGS['demo'].source(0).key}.safetensors"
     ]
 
 
@@ -126,8 +126,8 @@ def test_a_stopped_run_goes_on_where_it_was_and_ends_as_one_never_stopped(tmp_pa
 
 
 def test_the_tools_and_the_runs_can_be_sent_to_another_process(tmp_path, made):
-    runs = plan_of(options(tmp_path), SETTINGS["demo"]).runs()
-    sent = pickle.loads(pickle.dumps((StressTools(Tools(Place(tmp_path), made[1] / "models")), runs)))
+    runs = plan_of(options(tmp_path), STRESS_SETTINGS["demo"]).runs()
+    sent = pickle.loads(pickle.dumps((StressRunnerConfig(Tools(DataLocation(tmp_path), made[1] / "models")), runs)))
     assert sent[1] == runs
     worker = sent[0].worker(lambda *_: pytest.fail("the model is there"))
     worker.ready(sent[1])
@@ -142,7 +142,7 @@ def test_control_c_says_that_nothing_is_lost(tmp_path, monkeypatch):
     monkeypatch.setattr("regtta_bench.sweep.run_sweep.sweep", stopped)
     result = CliRunner().invoke(app, [*SMALL, "--out", str(tmp_path / "new")])
     assert result.exit_code == 130
-    assert "All runs so far are kept" in result.stderr
+    assert "All finished runs are kept" in result.stderr
 
 
 # --- settings of the paper -----------------------------------------------------------------------
@@ -150,7 +150,7 @@ def test_control_c_says_that_nothing_is_lost(tmp_path, monkeypatch):
 
 def test_california_needs_its_data_and_leaves_out_what_needs_images(tmp_path, monkeypatch):
     write_california(tmp_path, rows=90)
-    usual = SETTINGS["california"].source(0)
+    usual = STRESS_SETTINGS["california"].source(0)
     tiny = replace(usual, recipe=replace(usual.recipe, epochs=1, batch_size=8))
     monkeypatch.setattr(PaperSetting, "source", lambda _, seed: replace(tiny, seed=seed))
     chosen = StressOptions(
@@ -178,13 +178,13 @@ def test_without_data_nothing_is_begun(tmp_path, monkeypatch):
 
 
 def plan(**changes):
-    return plan_of(StressOptions(name="demo", out=Path("out"), **changes), SETTINGS["demo"])
+    return plan_of(StressOptions(name="demo", out=Path("out"), **changes), STRESS_SETTINGS["demo"])
 
 
 def test_by_default_everything_is_run():
     whole = plan()
     assert (whole.source_models, whole.batch_sizes, whole.gate_batches) == (3, (1, 8, 64), 10_000)
-    assert (whole.kinds, whole.parts) == (tuple(KINDS), SETTINGS["demo"].parts)
+    assert (whole.kinds, whole.parts) == (tuple(STREAM_KINDS), STRESS_SETTINGS["demo"].parts)
 
 
 def test_a_quick_run_is_small_but_for_what_is_asked():

@@ -60,7 +60,7 @@ def test_images_are_the_centre_square_resized(folder):
 
 
 @pytest.mark.parametrize("name", ["faces_0.tar", "faces_0.tar.gz", "faces_0.tgz"])
-def test_an_archive_gives_what_the_folder_gives_and_is_not_unpacked(folder, name):
+def test_an_archive_gives_the_same_as_the_folder_and_is_not_unpacked(folder, name):
     expected = biwi(folder)
     packed(folder, name)
     found = biwi(folder)
@@ -72,7 +72,7 @@ def test_an_archive_gives_what_the_folder_gives_and_is_not_unpacked(folder, name
 
 def test_source_and_target_are_the_genders(folder):
     data = biwi(folder)
-    shift = data.shift("female", seed=0, angle="pitch")
+    shift = data.split_by_gender("female", seed=0, angle="pitch")
     assert shift.name == "biwi-female-male-pitch"
     assert shift.train.images.shape == (6, 256, 256, 3)
     assert shift.validation.images.shape == (1, 224, 224, 3)
@@ -82,18 +82,18 @@ def test_source_and_target_are_the_genders(folder):
     source = torch.cat([shift.train.targets, shift.validation.targets])[:, 0]
     np.testing.assert_allclose(sorted(source), sorted([*pitch[:5], *pitch[9:]]), atol=1e-5)
     np.testing.assert_array_equal(shift.target.images, data.pictures.images[5:9, 16:240, 16:240])
-    back = data.shift("male", seed=0)
+    back = data.split_by_gender("male", seed=0)
     assert (back.name, back.train.targets.shape, len(back.target)) == ("biwi-male-female", (3, 3), 7)
-    other = data.shift("female", seed=3, angle="pitch")
+    other = data.split_by_gender("female", seed=3, angle="pitch")
     assert not torch.equal(other.train.targets, shift.train.targets)
 
 
 def test_options_that_are_misspelt(folder):
     data = biwi(folder)
     with pytest.raises(OptionError, match="'yaw', 'roll', 'pitch'.*found 'jaw'"):
-        data.shift("male", seed=0, angle="jaw")
+        data.split_by_gender("male", seed=0, angle="jaw")
     with pytest.raises(OptionError, match="found 'Male'"):
-        data.shift("Male", seed=0)
+        data.split_by_gender("Male", seed=0)
 
 
 def test_genders_that_are_missing_or_all_the_same(folder, tmp_path):
@@ -105,7 +105,7 @@ def test_genders_that_are_missing_or_all_the_same(folder, tmp_path):
     data = biwi(folder, genders=mine)
     for source in ("male", "female"):
         with pytest.raises(InvalidFileError, match="both genders, found only male"):
-            data.shift(source, seed=0)
+            data.split_by_gender(source, seed=0)
     (folder / "biwi" / "genders.json").unlink()
     with pytest.raises(MissingFileError, match=r"not part of the data set.*biwi/genders\.json"):
         biwi(folder)
@@ -138,10 +138,10 @@ def test_sizes_are_bounded(folder, monkeypatch):
         biwi_frames(folder)
     pose.write_text(text)
     frames = biwi_frames(folder)
-    monkeypatch.setattr(module, "MOST_BYTES", 100)
+    monkeypatch.setattr(module, "MAX_PICTURE_BYTES", 100)
     with pytest.raises(InvalidFileError, match=r"frame_00003_rgb.png has \d+ bytes; at most 100"):
         frames.read()
-    monkeypatch.setattr(module, "MOST_FRAMES", 3)
+    monkeypatch.setattr(module, "MAX_FRAMES", 3)
     with pytest.raises(InvalidFileError, match="exceeds the maximum of 3 frames"):
         biwi_frames(folder)
 

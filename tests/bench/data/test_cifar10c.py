@@ -35,13 +35,13 @@ def test_a_severity_is_its_ten_thousand_rows(folder, severity):
 
 
 def test_as_a_domain_it_is_scaled(folder):
-    domain = cifar10c(folder, "fog", 5).domain()
+    domain = cifar10c(folder, "fog", 5).to_domain()
     assert domain.inputs.shape == (10_000, 3, 32, 32)
     assert domain.targets.shape == (10_000, 1)
     assert domain.inputs[0, 2, 0, 1].item() == pytest.approx(5 / 255)
 
 
-def test_what_is_absent_is_made_from_the_test_split_and_says_so(folder, monkeypatch):
+def test_absent_corruptions_are_made_from_the_test_split(folder, monkeypatch):
     clean = write_cifar10(folder, monkeypatch)
     found = cifar10c(folder, "snow", 2, make=lambda images, name, severity: images // (len(name) - severity))
     assert not found.published
@@ -68,7 +68,7 @@ class Bomb:
         return (sys.exit, ("the pickle ran",))
 
 
-def test_pickles_and_cut_or_foreign_arrays_are_refused(folder):
+def test_pickles_and_cut_or_foreign_arrays_are_rejected(folder):
     path = folder / "CIFAR-10-C" / "fog.npy"
     for write in (
         lambda: path.write_bytes(pickle.dumps(Bomb())),
@@ -89,19 +89,19 @@ def test_pickles_and_cut_or_foreign_arrays_are_refused(folder):
             cifar10c(folder, "fog", 1)
 
 
-def test_labels_that_are_no_whole_numbers_are_refused(folder):
+def test_labels_that_are_not_integers_are_rejected(folder):
     np.save(folder / "CIFAR-10-C" / "labels.npy", np.zeros(50_000))
     with pytest.raises(InvalidFileError, match=r"\(50000,\) of uint8 or int32 or int64 .*found \(50000,\) of float64"):
         cifar10c(folder, "fog", 1)
 
 
 @pytest.mark.parametrize("name", ["../secret", "a/b", "", "labels", "Fog"])
-def test_names_that_are_no_corruption(folder, name):
+def test_invalid_names_of_corruptions(folder, name):
     with pytest.raises(OptionError, match="the name of a corruption"):
         cifar10c(folder, name, 1)
 
 
 @pytest.mark.parametrize("severity", [0, 6, 2.5])
-def test_severities_that_are_none(folder, severity):
+def test_invalid_severities(folder, severity):
     with pytest.raises(OptionError, match="from 1 to 5"):
         cifar10c(folder, "fog", severity)

@@ -71,7 +71,7 @@ def test_missing_data_says_what_to_get(tmp_path, load, message):
     assert not list(tmp_path.iterdir())
 
 
-def test_files_that_are_not_the_published_ones_are_refused(tmp_path, monkeypatch):
+def test_files_that_are_not_the_published_ones_are_rejected(tmp_path, monkeypatch):
     write_svhn(tmp_path, monkeypatch)
     path = tmp_path / "svhn" / "test_32x32.mat"
     path.write_bytes(path.read_bytes()[:-1])
@@ -117,7 +117,7 @@ def test_a_pickle_does_not_run_even_with_the_published_checksum(tmp_path, monkey
         cifar10(tmp_path, "test")
 
 
-def test_a_download_that_fails_is_said_to_have_failed(tmp_path, monkeypatch):
+def test_a_failed_download_is_reported(tmp_path, monkeypatch):
     def fail(*args, **kwargs):
         raise OSError("no route to host")
 

@@ -54,7 +54,7 @@ def test_images_are_bytes_of_256_to_train_on_and_of_224_to_evaluate_on(folder):
     np.testing.assert_array_equal(faces.validation.images[1], np.asarray(transform(Image.open(path))))
 
 
-def test_the_split_is_the_seeds(folder):
+def test_the_split_depends_on_the_seed(folder):
     first, same, different = (utkface(folder, seed=seed).train.targets.tolist() for seed in (0, 0, 1))
     assert first == same
     assert first != different

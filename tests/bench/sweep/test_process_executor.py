@@ -7,7 +7,7 @@ import pytest
 
 from helpers.sweeps import TRAININGS, Remembering, results, specs, with_other_models
 from regtta.errors import MissingFileError, RegttaError
-from regtta_bench.data.loading import Place
+from regtta_bench.data.loading import DataLocation
 from regtta_bench.sweep.executors.local import Processes
 from regtta_bench.sweep.run_sweep import sweep
 from regtta_bench.sweep.store import RunStore
@@ -26,7 +26,7 @@ def test_several_processes_give_the_same_numbers_and_train_no_model_twice(califo
 def test_an_error_in_a_process_ends_the_sweep_with_its_own_words(california_tools, tmp_path):
     empty = tmp_path / "empty"
     empty.mkdir()
-    nowhere = dataclasses.replace(california_tools, place=Place(empty))
+    nowhere = dataclasses.replace(california_tools, place=DataLocation(empty))
     with pytest.raises(MissingFileError, match="California Housing is not in"):
         sweep(specs(), RunStore(tmp_path / "runs.jsonl"), nowhere, Remembering(), crew=Processes(2))
 

@@ -10,14 +10,14 @@ from helpers.toy_datasets import shrink_models
 from regtta.errors import FileError, MissingFileError
 from regtta.report.analysis import weight_correlation
 from regtta_bench.data.california import california
-from regtta_bench.data.loading import Place
+from regtta_bench.data.loading import DataLocation
 from regtta_bench.paper.method_configs import Arm, arm_of
 from regtta_bench.paper.settings import SETTINGS
 from regtta_bench.sweep.run_specs import Plan, RunSpec, Scale
 from regtta_bench.sweep.runner import Tools, Workshop
 from regtta_bench.training import CALIFORNIA, train
 from regtta_bench.training.models import tabular_mlp
-from regtta_bench.training.recipe import seeded
+from regtta_bench.training.recipe import make_seeded
 
 SCALE = Scale(epochs=3, batch_size=16)
 
@@ -27,7 +27,7 @@ def tools(tmp_path, monkeypatch):
     shrink_models(monkeypatch)
     write_california(tmp_path, rows=150)
     write_subset(tmp_path, counts=(60, 20), digits=tuple(range(10)) * 3)
-    return Tools(Place(tmp_path), tmp_path / "models")
+    return Tools(DataLocation(tmp_path), tmp_path / "models")
 
 
 def spec_of(setting, arm, seed=0, scale=SCALE):
@@ -42,7 +42,7 @@ def test_a_run_is_what_it_says_written_out(tools, tmp_path):
     found = Workshop(tools).run(spec_of("california", Arm(method, batch_size=16), seed=2))
     shift = california(tmp_path, seed=4)
     recipe = dataclasses.replace(CALIFORNIA, epochs=3, batch_size=16)
-    model = train(seeded(lambda: tabular_mlp(8), 4), shift.train, recipe, seed=4)
+    model = train(make_seeded(lambda: tabular_mlp(8), 4), shift.train, recipe, seed=4)
     source = regtta.collect(model, shift.train.inputs.split(256), head="15")
     order = torch.randperm(len(shift.target), generator=torch.Generator().manual_seed(2))
     target = shift.target.take(order)
@@ -136,7 +136,7 @@ def test_data_that_is_not_there_is_missed_before_any_work(tools, tmp_path):
     empty = tmp_path / "empty"
     empty.mkdir()
     with pytest.raises(MissingFileError, match="California Housing is not in"):
-        dataclasses.replace(tools, place=Place(empty)).check([spec_of("california", arm)])
+        dataclasses.replace(tools, place=DataLocation(empty)).check([spec_of("california", arm)])
 
 
 def test_the_weights_that_models_start_from_must_be_those_of_the_specification(tools, tmp_path):

@@ -5,7 +5,7 @@ import pytest
 
 from helpers.sweeps import Remembering, results, specs, with_other_models
 from regtta.errors import ModelMismatchError
-from regtta_bench.data.loading import Place
+from regtta_bench.data.loading import DataLocation
 from regtta_bench.sweep.run_sweep import sweep
 from regtta_bench.sweep.store import RunStore
 
@@ -39,7 +39,7 @@ def test_nothing_is_done_where_nothing_is_missing(california_tools, tmp_path):
     store = RunStore(tmp_path / "runs.jsonl")
     sweep(specs(1), store, california_tools, Remembering())
     again = Remembering()
-    sweep(specs(1), store, dataclasses.replace(california_tools, place=Place(tmp_path / "gone")), again)
+    sweep(specs(1), store, dataclasses.replace(california_tools, place=DataLocation(tmp_path / "gone")), again)
     assert (again.told, again.made) == ((0, len(specs(1))), [])
 
 

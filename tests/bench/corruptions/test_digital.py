@@ -6,8 +6,8 @@ from PIL import Image
 from scipy import ndimage
 
 from regtta_bench.corruptions import CONSTANTS, CORRUPTIONS, SEVERITIES, corrupt
-from regtta_bench.corruptions.apply import generator
-from regtta_bench.corruptions.digital import sample, smoothed
+from regtta_bench.corruptions.apply import image_generator
+from regtta_bench.corruptions.digital import bilinear_sample, gaussian_smooth
 
 cases = pytest.mark.parametrize(
     ("constants", "severity"), [(constants, severity) for constants in CONSTANTS for severity in SEVERITIES]
@@ -68,7 +68,7 @@ def test_sampling_is_scipys(photographs, border, mode):
     images = photographs(48)[:2, :, :40].astype(np.float32) / 255
     rng = np.random.default_rng(0)
     rows, columns = rng.uniform(-120, 160, (2, 2, 48, 40))
-    found = sample(images, rows, columns, border)
+    found = bilinear_sample(images, rows, columns, border)
     for n in range(2):
         for channel in range(3):
             expected = ndimage.map_coordinates(
@@ -81,7 +81,7 @@ def test_sampling_is_scipys(photographs, border, mode):
 def test_the_smoothing_is_scipys_gaussian(sigma):
     field = np.random.default_rng(0).uniform(-1, 1, (64, 48))
     expected = ndimage.gaussian_filter(field, sigma, mode="reflect", truncate=3)
-    np.testing.assert_allclose(smoothed(field[None], sigma)[0], expected, rtol=0, atol=1e-13)
+    np.testing.assert_allclose(gaussian_smooth(field[None], sigma)[0], expected, rtol=0, atol=1e-13)
 
 
 def test_the_elastic_transform_needs_no_blas(photographs, monkeypatch):
@@ -106,9 +106,9 @@ def ramps(height, width):
 @pytest.mark.parametrize(("height", "width"), [(96, 96), (90, 120)])
 def test_three_points_move_as_drawn_and_the_image_with_them(height, width):
     for index in range(5):
-        own = generator(0, "elastic_transform", 1, index)
+        own = image_generator(0, "elastic_transform", 1, index)
         moved = CORRUPTIONS["elastic_transform"](ramps(height, width), (0, 0, 6.0), [own])[0]
-        moves = generator(0, "elastic_transform", 1, index).uniform(-6, 6, (3, 2))
+        moves = image_generator(0, "elastic_transform", 1, index).uniform(-6, 6, (3, 2))
         assert np.abs(moves).max() > 2
         half = min(height, width) // 3
         for (right, down), (dx, dy) in zip(((half, half), (half, -half), (-half, -half)), moves, strict=True):
@@ -118,8 +118,8 @@ def test_three_points_move_as_drawn_and_the_image_with_them(height, width):
             assert ndimage.map_coordinates(moved[..., 1], place, order=1)[0] * 100 == pytest.approx(x, abs=0.01)
 
 
-def test_displacements_are_smoothed_uniform_noise_of_the_asked_size():
-    own = generator(0, "elastic_transform", 1, 0)
+def test_displacements_are_smoothed_uniform_noise_of_the_requested_size():
+    own = image_generator(0, "elastic_transform", 1, 0)
     ramp = ramps(200, 200)
     fields = 100 * (CORRUPTIONS["elastic_transform"](ramp, (20.0, 3.0, 0.0), [own]) - ramp)[0, 20:-20, 20:-20, :2]
     window = np.exp(-(np.arange(-9, 10) ** 2) / 18.0)
@@ -137,9 +137,9 @@ def test_the_whole_elastic_transform_step_by_step(photographs, figures):
     """Borders included: the affine map mirrors about the last pixel, the displacement about the edge."""
     displacement, sigma, shift = figures
     image = photographs(64)[4, :48].astype(np.float64) / 255
-    own = generator(0, "elastic_transform", 1, 0)
+    own = image_generator(0, "elastic_transform", 1, 0)
     found = CORRUPTIONS["elastic_transform"](image[None].astype(np.float32), figures, [own])[0]
-    draws = generator(0, "elastic_transform", 1, 0)
+    draws = image_generator(0, "elastic_transform", 1, 0)
     moves = draws.uniform(-shift, shift, (3, 2))
     fields = 2 * draws.random((2, 48, 64), dtype=np.float32).astype(float) - 1
     points = np.array([[32 + 16, 24 + 16], [32 + 16, 24 - 16], [32 - 16, 24 - 16]], dtype=float)

@@ -7,8 +7,8 @@ import pytest
 from scipy import stats
 
 from regtta_bench.corruptions import CONSTANTS, CORRUPTIONS, SEVERITIES, corrupt
-from regtta_bench.corruptions.apply import generator
-from regtta_bench.corruptions.weather import plasma
+from regtta_bench.corruptions.apply import image_generator
+from regtta_bench.corruptions.weather import plasma_fractal
 
 cases = pytest.mark.parametrize(
     ("constants", "severity"), [(constants, severity) for constants in CONSTANTS for severity in SEVERITIES]
@@ -23,7 +23,7 @@ def colours(count=300):
 
 
 def generators(count, name="snow"):
-    return [generator(0, name, 1, index) for index in range(count)]
+    return [image_generator(0, name, 1, index) for index in range(count)]
 
 
 @cases
@@ -47,7 +47,7 @@ def test_snow_without_flakes_whitens():
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
-def test_flakes_are_what_the_normal_distribution_leaves_above_the_threshold():
+def test_flakes_are_the_normal_draws_above_the_threshold():
     black = np.zeros((2, 200, 200, 3), dtype=np.float32)
     # No zoom, hardly any blur, no whitening: the layer and its half turn themselves.
     layers = CORRUPTIONS["snow"](black, (0.1, 0.3, 1, 0.5, 10, 1e-3, 1.0), generators(2))[..., 0]
@@ -94,7 +94,7 @@ def test_fog_is_the_formula_and_keeps_the_maximum_of_the_image():
     rng = np.random.default_rng(0)
     images = rng.random((3, 32, 40, 3), dtype=np.float32) * np.float32([[[[0.3]]], [[[0.6]]], [[[1.0]]]])
     found = CORRUPTIONS["fog"](images, (1.5, 2.0), generators(3, "fog"))
-    fractals = plasma(32, 40, 2.0, generators(3, "fog"))
+    fractals = plasma_fractal(32, 40, 2.0, generators(3, "fog"))
     for image, fractal, foggy in zip(images.astype(float), fractals, found, strict=True):
         expected = (image + 1.5 * fractal[..., None]) * image.max() / (image.max() + 1.5)
         np.testing.assert_allclose(foggy, expected, atol=1e-6)
@@ -105,7 +105,7 @@ def test_fog_is_the_formula_and_keeps_the_maximum_of_the_image():
 
 
 def test_a_fractal_without_wibble_is_the_mean_of_its_neighbours():
-    (fractal,) = plasma(16, 16, 1e6, generators(1)).astype(float)
+    (fractal,) = plasma_fractal(16, 16, 1e6, generators(1)).astype(float)
     for step in (8, 4, 2):
         half = step // 2
         # The largest step's midpoints carry the only wibble there is.
@@ -123,7 +123,7 @@ def test_a_fractal_without_wibble_is_the_mean_of_its_neighbours():
 
 @pytest.mark.parametrize("decay", [1.4, 2.0, 3.0])
 def test_the_wibble_falls_by_the_square_of_the_decay(decay):
-    fractals = plasma(128, 128, decay, generators(20)).astype(float)
+    fractals = plasma_fractal(128, 128, decay, generators(20)).astype(float)
     assert fractals.min(axis=(1, 2)) == pytest.approx(0)
     assert fractals.max(axis=(1, 2)) == pytest.approx(1)
 
@@ -136,9 +136,9 @@ def test_the_wibble_falls_by_the_square_of_the_decay(decay):
 
 
 def test_fractals_are_cut_from_the_least_power_of_two():
-    whole = plasma(64, 64, 2.0, generators(2))
-    assert np.array_equal(plasma(40, 33, 2.0, generators(2)), whole[:, :40, :33])
-    assert np.array_equal(plasma(33, 64, 2.0, generators(2)), whole[:, :33])
+    whole = plasma_fractal(64, 64, 2.0, generators(2))
+    assert np.array_equal(plasma_fractal(40, 33, 2.0, generators(2)), whole[:, :40, :33])
+    assert np.array_equal(plasma_fractal(33, 64, 2.0, generators(2)), whole[:, :33])
 
 
 @cases

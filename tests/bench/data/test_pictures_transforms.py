@@ -67,7 +67,7 @@ def test_the_jitter_stays_within_its_strength():
     assert torch.equal(colour_jitter(grey, torch.Generator(), strength=0.0), grey)
 
 
-def test_what_is_not_a_batch_of_byte_images_is_refused(images):
+def test_inputs_other_than_uint8_image_batches_are_rejected(images):
     generator = torch.Generator()
     for wrong in (images.float(), images[0], images[:, :1]):
         for change in (normalise, lambda x: crop_and_flip(x, generator, 8), lambda x: colour_jitter(x, generator)):

@@ -1,7 +1,7 @@
 import torch
 
-from regtta_bench.demo.demo_data import split, uci_digits
-from regtta_bench.demo.demo_model import Training, digit_regressor, train
+from regtta_bench.demo.demo_data import split_digits, uci_digits
+from regtta_bench.demo.demo_model import DigitTraining, digit_regressor, train_digit_regressor
 
 
 def states(model: torch.nn.Module) -> list[torch.Tensor]:
@@ -25,11 +25,11 @@ def test_model_has_four_blocks_of_batch_norm():
 
 
 def test_training_learns_counts_epochs_and_repeats_bit_for_bit():
-    source = split(uci_digits(), 0, source=150).source
+    source = split_digits(uci_digits(), 0, source=150).source
     ticks = []
-    first = train(source, 0, Training(epochs=8), advance=lambda: ticks.append(1))
+    first = train_digit_regressor(source, 0, DigitTraining(epochs=8), on_epoch=lambda: ticks.append(1))
     torch.rand(3)
-    assert same(first, train(source, 0, Training(epochs=8)))
+    assert same(first, train_digit_regressor(source, 0, DigitTraining(epochs=8)))
     assert len(ticks) == 8
     assert not first.training
 

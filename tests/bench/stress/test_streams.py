@@ -1,4 +1,4 @@
-"""Streams are what they say, whatever the domains, the length and the seed."""
+"""Properties of every kind of stream, for any domains, length and seed."""
 
 import pytest
 import torch
@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 from regtta.errors import OptionError
 from regtta_bench.data import Domain
-from regtta_bench.stress.streams import BLOCK, KINDS, Pool, draw
+from regtta_bench.stress.streams import BLOCK, STREAM_KINDS, DomainPool, draw_stream
 
 
 def domain(number, rows, outputs):
-    """Inputs that say where they are from: (domain, row); labels in no order, with ties."""
+    """Return inputs (domain, row), which identify each sample, and unordered labels with ties."""
     inputs = torch.stack([torch.full((rows,), float(number)), torch.arange(float(rows))], dim=1)
     labels = torch.rand(rows, max(outputs, 1), generator=torch.Generator().manual_seed(number)).mul(20).round()
     return Domain(inputs, labels if outputs else labels[:, 0])
@@ -25,9 +25,9 @@ def pools(draw_):
     if paired:
         sizes = sizes[:1] * 3
     clean, *shifted = (domain(number, rows, outputs) for number, rows in enumerate(sizes))
-    if paired:  # the same things, seen otherwise
+    if paired:  # row i is the same object in every domain
         shifted = [Domain(one.inputs, clean.targets) for one in shifted]
-    return Pool(clean, dict(zip(("first", "second"), shifted, strict=True)), paired)
+    return DomainPool(clean, dict(zip(("first", "second"), shifted, strict=True)), paired)
 
 
 def extract_inputs(stream, size=7):
@@ -39,15 +39,15 @@ def one_label(stream):
 
 
 def drawn(kind, pool, part="second", length=0, seed=0):
-    return draw(kind, pool, part, length, torch.Generator().manual_seed(seed))
+    return draw_stream(kind, pool, part, length, torch.Generator().manual_seed(seed))
 
 
 @settings(max_examples=60, deadline=None)
-@given(pools(), st.sampled_from(sorted(KINDS)), st.integers(0, 200), st.integers(0, 5))
-def test_no_sample_comes_twice_and_each_is_from_where_it_may_be(pool, kind, length, seed):
+@given(pools(), st.sampled_from(sorted(STREAM_KINDS)), st.integers(0, 200), st.integers(0, 5))
+def test_samples_are_unique_and_from_the_allowed_domains(pool, kind, length, seed):
     stream = drawn(kind, pool, length=length, seed=seed)
     inputs = extract_inputs(stream)
-    allowed = {"shifted": {2}, "clean": {0}, "both": {0, 2}, "all": {0, 1, 2}}[KINDS[kind].which]
+    allowed = {"shifted": {2}, "clean": {0}, "both": {0, 2}, "all": {0, 1, 2}}[STREAM_KINDS[kind].which]
     assert set(inputs[:, 0].int().tolist()) <= allowed
     rows = inputs[:, 1].tolist() if pool.paired else [tuple(pair) for pair in inputs.tolist()]
     assert len(set(rows)) == len(rows)
@@ -57,7 +57,7 @@ def test_no_sample_comes_twice_and_each_is_from_where_it_may_be(pool, kind, leng
 
 
 @settings(max_examples=30, deadline=None)
-@given(pools(), st.sampled_from(sorted(KINDS)))
+@given(pools(), st.sampled_from(sorted(STREAM_KINDS)))
 def test_labels_travel_with_their_samples(pool, kind):
     stream = drawn(kind, pool)
     domains = [pool.clean, *pool.shifted.values()]
@@ -66,7 +66,7 @@ def test_labels_travel_with_their_samples(pool, kind):
 
 
 @settings(max_examples=30, deadline=None)
-@given(pools(), st.sampled_from(sorted(KINDS)), st.integers(0, 100))
+@given(pools(), st.sampled_from(sorted(STREAM_KINDS)), st.integers(0, 100))
 def test_the_same_seed_gives_the_same_stream(pool, kind, seed):
     first, again = (extract_inputs(drawn(kind, pool, seed=seed), size) for size in (7, 64))
     assert torch.equal(first, again)
@@ -98,7 +98,7 @@ def test_alternating_changes_sides_every_64_samples(pool):
 
 
 def whole(rows=9000):
-    return Pool(domain(0, rows, 1), {"first": domain(1, rows, 1), "second": domain(2, rows, 1)}, paired=True)
+    return DomainPool(domain(0, rows, 1), {"first": domain(1, rows, 1), "second": domain(2, rows, 1)}, paired=True)
 
 
 def test_the_share_of_shifted_samples_rises_evenly():
@@ -122,11 +122,11 @@ def test_bursts_are_runs_of_a_sorted_stream_of_about_48():
 
 
 def test_samples_within_a_label_and_orders_of_streams_follow_the_seed():
-    for kind in KINDS:
+    for kind in STREAM_KINDS:
         assert not torch.equal(*(extract_inputs(drawn(kind, whole(600), seed=seed)) for seed in (0, 1)))
 
 
-def test_redrawn_is_as_long_as_asked_and_clean():
+def test_redrawn_streams_are_clean_and_of_the_requested_length():
     stream = drawn("redrawn", whole(50), length=1000)
     inputs = extract_inputs(stream)
     assert len(stream) == 1000
@@ -137,12 +137,12 @@ def test_redrawn_is_as_long_as_asked_and_clean():
 @pytest.mark.parametrize(
     ("kind", "part", "said"), [("sideways", "first", "the kind of stream"), ("iid", "third", "the part")]
 )
-def test_what_is_not_there_is_refused(kind, part, said):
+def test_unknown_kinds_and_parts_are_rejected(kind, part, said):
     with pytest.raises(OptionError, match=said):
         drawn(kind, whole(20), part)
 
 
-def test_an_empty_domain_is_refused():
+def test_an_empty_domain_is_rejected():
     nothing = Domain(torch.empty(0, 2), torch.empty(0, 1))
     with pytest.raises(OptionError, match="found an empty one"):
-        drawn("unshifted", Pool(nothing, {}))
+        drawn("unshifted", DomainPool(nothing, {}))

@@ -1,10 +1,10 @@
 import pytest
 
 from regtta.errors import FileError, InvalidFileError, MissingFileError, OptionError
-from regtta_bench.data.biwi import other, read_genders
+from regtta_bench.data.biwi import other_gender, read_genders
 
 
-def test_genders_are_read_and_folders_that_are_not_there_do_no_harm(tmp_path):
+def test_genders_may_include_folders_that_do_not_exist(tmp_path):
     path = tmp_path / "genders.json"
     path.write_text('{"01": "female", "02": "male", "24": "male"}')
     assert read_genders(path, ["02", "01", "01"]) == {"01": "female", "02": "male", "24": "male"}
@@ -24,7 +24,7 @@ def test_genders_are_read_and_folders_that_are_not_there_do_no_harm(tmp_path):
         (" " * 70_000, "more than 65536 bytes"),
     ],
 )
-def test_what_is_wrong_with_the_file_is_said(tmp_path, text, message):
+def test_the_error_names_the_problem_of_the_file(tmp_path, text, message):
     path = tmp_path / "genders.json"
     path.write_bytes(text.encode("latin-1"))
     with pytest.raises(InvalidFileError, match=message):
@@ -39,6 +39,6 @@ def test_an_absent_file_says_what_to_write(tmp_path):
 
 
 def test_the_other_gender():
-    assert (other("female"), other("male")) == ("male", "female")
+    assert (other_gender("female"), other_gender("male")) == ("male", "female")
     with pytest.raises(OptionError, match="'female', 'male'.*found 'women'"):
-        other("women")
+        other_gender("women")

@@ -1,4 +1,4 @@
-"""Signals by hand, and findings from lines made by hand."""
+"""Signals computed by hand, and findings from constructed records."""
 
 import csv
 import io
@@ -13,31 +13,37 @@ from sklearn.metrics import roc_auc_score
 from regtta.errors import InvalidFileError
 from regtta.methods import NoAdaptation
 from regtta.models.features import FeatureModel
-from regtta_bench.label_shift.false_alarms import BY_VERDICT
 from regtta_bench.label_shift.label_shift_findings import (
-    FOLLOWED,
     QUESTIONS,
+    VERDICT_METHOD,
     VERDICTS,
     caution_rows,
-    curves,
-    pointing,
+    compute_roc_curves,
+    oriented_signal,
     roc_rows,
-    second_half,
+    second_half_seeds,
     verdict_rows,
 )
-from regtta_bench.label_shift.label_shift_tables import tables_of
-from regtta_bench.label_shift.measurements import SIGNALS, Profile, features_of, score, short
-from regtta_bench.label_shift.study import read_lines
+from regtta_bench.label_shift.label_shift_tables import make_study_tables
+from regtta_bench.label_shift.measurements import (
+    SIGNALS,
+    SourceProfile,
+    compute_features,
+    round_significant,
+    score_method,
+)
+from regtta_bench.label_shift.method_comparison import BY_VERDICT
+from regtta_bench.label_shift.study import read_records
 
 
 @pytest.fixture(scope="module")
-def profile(bench):
-    forward = FeatureModel(bench.model, bench.statistics.head)
-    features = features_of(forward, bench.train.inputs)
-    return Profile(bench.statistics, forward.head, features), features, forward
+def profile(testbed):
+    forward = FeatureModel(testbed.model, testbed.statistics.head)
+    features = compute_features(forward, testbed.train.inputs)
+    return SourceProfile(testbed.statistics, forward.head, features), features, forward
 
 
-def test_the_sources_own_features_show_no_shift(profile):
+def test_source_features_show_no_shift(profile):
     known, features, _ = profile
     found = known.signals(features)
     assert found.keys() == SIGNALS.keys()
@@ -47,7 +53,7 @@ def test_the_sources_own_features_show_no_shift(profile):
     assert known.evidence(features).verdict == "none"
 
 
-def test_signals_are_what_their_formulas_say(profile):
+def test_signals_match_their_formulas(profile):
     known, features, forward = profile
     rows = features[:80] * 1.3 + 0.2
     found = known.signals(rows)
@@ -64,16 +70,20 @@ def test_signals_are_what_their_formulas_say(profile):
     assert found["support"] == pytest.approx(float(((y**2).sum(1).mean() / y.shape[1]).log()), rel=1e-3)
 
 
-def test_the_score_is_r2_but_for_the_sources_variance(bench):
-    inputs, targets = bench.held_out.inputs[:64], bench.held_out.targets[:64]
+def test_the_score_is_r2_but_for_the_sources_variance(testbed):
+    inputs, targets = testbed.held_out.inputs[:64], testbed.held_out.targets[:64]
     with torch.no_grad():
-        error = float(((bench.model(inputs) - targets) ** 2).mean())
-    expected = 1 - error / float(bench.train.targets.var())
-    assert score(bench, NoAdaptation(), inputs, targets) == pytest.approx(expected, rel=1e-4)
+        error = float(((testbed.model(inputs) - targets) ** 2).mean())
+    expected = 1 - error / float(testbed.train.targets.var())
+    assert score_method(testbed, NoAdaptation(), inputs, targets) == pytest.approx(expected, rel=1e-4)
 
 
-def test_short_numbers():
-    assert (short(0.123456), short(-123456.0), short(0.0)) == (0.1235, -123500.0, 0.0)
+def test_rounding_to_significant_digits():
+    assert (round_significant(0.123456), round_significant(-123456.0), round_significant(0.0)) == (
+        0.1235,
+        -123500.0,
+        0.0,
+    )
 
 
 # --- lines by hand ---------------------------------------------------------------------------------------------------
@@ -129,8 +139,8 @@ def test_a_question_without_cases_has_no_row(lines):
 
 def test_the_second_half_is_the_smaller(lines):
     cases = [line for line in lines if line["record"] == "case"]
-    assert second_half(cases) == {2}
-    assert pointing(cases[:1], "leak")[0] == -cases[0]["signals"]["leak"]
+    assert second_half_seeds(cases) == {2}
+    assert oriented_signal(cases[:1], "leak")[0] == -cases[0]["signals"]["leak"]
 
 
 def test_verdicts_are_counted(lines):
@@ -140,21 +150,21 @@ def test_verdicts_are_counted(lines):
     assert rows["covariate", "second half"].shares == (1, 0, 0, 0)
 
 
-def test_who_follows_the_verdict_gets_what_its_arm_got(lines):
-    rows = {row.arm: row for row in caution_rows(lines)}
+def test_the_row_by_the_verdict_holds_the_scores_of_the_recommended_methods(lines):
+    rows = {row.method_name: row for row in caution_rows(lines)}
     arms = ("Source", "SSA, BN batch", "Source")
-    assert rows[FOLLOWED].r2 == tuple(len(arm) + seed for seed, arm in enumerate(arms))
+    assert rows[VERDICT_METHOD].r2 == tuple(len(arm) + seed for seed, arm in enumerate(arms))
     assert rows["Source"].mean == pytest.approx(np.mean(rows["Source"].r2))
 
 
 def test_curves_end_in_both_corners(lines):
-    ((false, true, area),) = curves(lines, "labels, not inputs", ["prominence"]).values()
+    ((false, true, area),) = compute_roc_curves(lines, "labels, not inputs", ["prominence"]).values()
     assert (false[0], true[0], false[-1], true[-1]) == (0, 0, 1, 1)
     assert area == pytest.approx(np.trapezoid(true, false))
 
 
-def test_tables_say_what_the_rows_say(lines):
-    texts = tables_of(lines)
+def test_tables_agree_with_the_rows(lines):
+    texts = make_study_tables(lines)
     assert set(texts) == {"demo.md", "demo-roc.csv", "demo-verdicts.csv", "demo-caution.csv"}
     (row,) = [
         line
@@ -175,6 +185,6 @@ def test_another_file_is_not_read(tmp_path, content):
     path = tmp_path / "demo.jsonl"
     path.write_text(content)
     with pytest.raises(InvalidFileError, match="is not a file of regtta label-shift"):
-        read_lines(path)
+        read_records(path)
     path.write_text(json.dumps({"record": "about"}) + "\n")
-    assert read_lines(path) == [{"record": "about"}]
+    assert read_records(path) == [{"record": "about"}]

@@ -10,10 +10,10 @@ from rich.console import Console
 from regtta.errors import FileError, OptionError
 from regtta.methods import SSA, NoAdaptation
 from regtta_bench.demo import run_demo
-from regtta_bench.demo.demo_figure import FLOOR, draw
-from regtta_bench.demo.demo_recipe import Arm, Recipe
+from regtta_bench.demo.demo_figure import FLOOR, draw_demo_figure
+from regtta_bench.demo.demo_recipe import DemoMethod, DemoRecipe
 from regtta_bench.demo.demo_records import results_json
-from regtta_bench.demo.demo_run import closing
+from regtta_bench.demo.demo_run import state_conclusions
 from regtta_bench.demo.demo_table import markdown, terminal_table
 
 
@@ -24,7 +24,7 @@ def shown(study, width: int) -> str:
 
 
 def tables_of(text: str) -> dict[str, dict[str, list[str]]]:
-    """Markdown tables as title → label → cells."""
+    """Return the Markdown tables as title → label → cells."""
     tables = {}
     for part in text.split("\n## ")[1:]:
         title, *lines = part.splitlines()
@@ -51,10 +51,10 @@ def test_demo_shows_and_writes_everything(done):
         "results.json", "results.md", "demo.png", "detail.json", "report.html",
     }  # fmt: skip
     assert json.loads(result.detail_path.read_text(encoding="utf-8"), parse_constant=pytest.fail)["source_seed"] == 4
-    # What closes the demo is also in the files.
+    # The conclusions are also in the files.
     kept = json.loads(result.json_path.read_text(encoding="utf-8"))
-    assert tuple(kept["closing"]) == result.closing
-    assert all(sentence in result.markdown_path.read_text(encoding="utf-8") for sentence in result.closing)
+    assert tuple(kept["closing"]) == result.conclusions
+    assert all(sentence in result.markdown_path.read_text(encoding="utf-8") for sentence in result.conclusions)
     assert result.training_seconds > 0
     assert result.adapting_seconds > 0
 
@@ -71,7 +71,7 @@ def test_json_holds_every_run_with_all_its_options(done, toy):
     assert ssa["method"]["lr"] == 1e-3
     assert ssa["degradation"] == {"type": "Contrast", "factor": 0.15}
     assert ssa["batches"] == {"learned": 2, "refused": {"a batch of 1 has no variance": 1}}
-    run = next(r for r in result.study.runs if r.arm == "ssa" and r.scene == "contrast")
+    run = next(r for r in result.study.runs if r.method_name == "ssa" and r.scene == "contrast")
     assert ssa["scores"]["r2"] == run.outcome.scores["offline"]["r2"]
 
 
@@ -81,7 +81,7 @@ def test_json_and_markdown_agree(done):
     tables = tables_of(result.markdown_path.read_text(encoding="utf-8"))
     assert len(tables) == 2 * 3 * 3
     titles = {"r2": "R²", "rmse": "RMSE, digits", "mae": "MAE, digits"}
-    labels = {arm.name: arm.label for arm in result.study.recipe.arms}
+    labels = {entry.name: entry.label for entry in result.study.recipe.methods}
     for cell in kept["summary"]:
         column = result.study.recipe.scenes.index(cell["scene"])
         title, label = f"{titles[cell['score']]}, {cell['protocol']}", labels[cell["arm"]]
@@ -99,7 +99,7 @@ def test_json_and_markdown_agree(done):
                 assert float(gap.replace("−", "-")) == pytest.approx(cell[key]["mean"], abs=5.1e-4)
 
 
-def test_markdown_gives_each_method_less_its_own_rival(study_of):
+def test_markdown_subtracts_the_baseline_of_each_method(study_of):
     study = study_of(
         {
             ("noisy", "source"): (-1.0,) * 3,
@@ -139,12 +139,12 @@ def test_demo_twice_writes_the_same_results(done, toy, tmp_path):
 
 
 def test_diverged_runs_are_shown_as_diverged(toy, tmp_path):
-    wild = Recipe(
+    wild = DemoRecipe(
         source_digits=200,
         target_digits=65,
         training=toy.training,
         degradations=toy.degradations,
-        arms=(Arm("source", "Source", NoAdaptation()), Arm("ssa", "SSA", SSA(lr=1e30), "source")),
+        methods=(DemoMethod("source", "Source", NoAdaptation()), DemoMethod("ssa", "SSA", SSA(lr=1e30), "source")),
     )
     console = Console(width=120, file=io.StringIO())
     result = run_demo(out=tmp_path, console=console, sources=1, recipe=wild)
@@ -152,32 +152,32 @@ def test_diverged_runs_are_shown_as_diverged(toy, tmp_path):
     kept = json.loads(result.json_path.read_text(encoding="utf-8"))
     assert {record["diverged"] is not None for record in kept["runs"] if record["arm"] == "ssa"} == {True}
     assert {record["diverged"] for record in kept["runs"] if record["arm"] == "source"} == {None}
-    assert any("diverged" in sentence for sentence in result.closing)
+    assert any("diverged" in sentence for sentence in result.conclusions)
 
 
 def test_results_with_a_diverged_run_are_strict_json(study_of):
     study = study_of({("noisy", "ssa"): (0.6, None, 0.6)})
-    kept = json.loads(results_json(study, closing(study)), parse_constant=pytest.fail)
+    kept = json.loads(results_json(study, state_conclusions(study)), parse_constant=pytest.fail)
     cell = next(c for c in kept["summary"] if (c["scene"], c["arm"]) == ("noisy", "ssa"))
     assert (cell["mean"], cell["sd"], cell["count"], cell["diverged"]) == (None, None, 3, 1)
     assert tables_of(markdown(study, ()))["R², offline"]["SSA"][1] == "diverged 1/3"
 
 
 def test_figure_has_a_digit_for_each_stream_and_a_mark_for_each_method(done, toy, toy_source):
-    figure = draw(done[0].study, toy_source)
+    figure = draw_demo_figure(done[0].study, toy_source)
     *digits, scores, gains = figure.axes
     assert len(digits) == len(toy.scenes)
     assert [axes.get_title() for axes in digits] == list(toy.scenes)
     marks = [line for line in scores.lines if line.get_marker() in ("X", "s", "^", "o")]
-    beyond = [1 for s in toy.scenes for a in toy.arms if (done[0].study.spread(s, a.name).mean or 0) < FLOOR]
-    assert len(marks) + len(beyond) == len(toy.scenes) * len(toy.arms)
+    beyond = [1 for s in toy.scenes for a in toy.methods if (done[0].study.spread(s, a.name).mean or 0) < FLOOR]
+    assert len(marks) + len(beyond) == len(toy.scenes) * len(toy.methods)
     assert len([line for line in gains.lines if line.get_marker() in ("^", "o")]) == len(toy.scenes) * 4
-    assert len(figure.legends[0].get_texts()) == len(toy.arms)
+    assert len(figure.legends[0].get_texts()) == len(toy.methods)
 
 
-def test_figure_marks_what_is_beyond_its_axis_or_diverged(study_of, toy_source):
+def test_figure_marks_values_beyond_its_axis_and_diverged_runs(study_of, toy_source):
     study = study_of({("noisy", "source"): (-9.0, -8.0, -10.0), ("contrast", "ssa"): (0.5, None, 0.5)})
-    scores, gains = draw(study, toy_source).axes[-2:]
+    scores, gains = draw_demo_figure(study, toy_source).axes[-2:]
     assert "−9.000" in [text.get_text() for text in scores.texts]
     assert "diverged 1/3" in [text.get_text() for text in scores.texts]
     assert "diverged 1/3" in [text.get_text() for text in gains.texts]
@@ -186,7 +186,7 @@ def test_figure_marks_what_is_beyond_its_axis_or_diverged(study_of, toy_source):
 
 @pytest.mark.parametrize("seeds", [(0,), (0, 1, 2), tuple(range(1000, 1100))])
 def test_nothing_in_the_figure_is_cut_off(study_of, toy_source, seeds):
-    figure = draw(study_of({}, seeds=seeds), toy_source)
+    figure = draw_demo_figure(study_of({}, seeds=seeds), toy_source)
     figure.canvas.draw()
     texts = [*figure.texts, *figure.legends, *(text for axes in figure.axes for text in axes.texts)]
     for text in texts:
@@ -203,12 +203,12 @@ def test_figure_is_written_at_twice_the_width_of_a_readme(done):
 
 def test_figure_leaves_matplotlib_as_it_was(study_of, toy_source):
     before = dict(matplotlib.rcParams)
-    draw(study_of({}), toy_source)
+    draw_demo_figure(study_of({}), toy_source)
     assert dict(matplotlib.rcParams) == before
 
 
 @pytest.mark.parametrize("sources", [0, -1, 1.5])
-def test_a_senseless_count_of_sources_is_refused(tmp_path, toy, sources):
+def test_an_invalid_number_of_source_models_is_rejected(tmp_path, toy, sources):
     with pytest.raises(OptionError, match="sources"):
         run_demo(out=tmp_path / "new", console=Console(quiet=True), sources=sources, recipe=toy)
     assert not (tmp_path / "new").exists()

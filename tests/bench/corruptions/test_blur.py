@@ -7,7 +7,7 @@ import pytest
 from scipy import ndimage
 
 from regtta_bench.corruptions import CONSTANTS, CORRUPTIONS, SEVERITIES, corrupt
-from regtta_bench.corruptions.apply import generator
+from regtta_bench.corruptions.apply import image_generator
 from regtta_bench.corruptions.blur import centre_zoom, line_blur, zoom_factors
 
 cases = pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_defocus_kernels_are_the_known_ones():
 def test_motion_blur_is_a_line_of_the_right_length_at_the_right_angle(constants, severity):
     radius, sigma = figures_of(constants, "motion_blur", severity)
     for seed in range(4):
-        own = generator(seed, "motion_blur", severity, 0)
+        own = image_generator(seed, "motion_blur", severity, 0)
         spread = CORRUPTIONS["motion_blur"](impulse(101), (radius, sigma), [own])[0, :, :, 0]
         assert spread.sum() == pytest.approx(1, abs=1e-5)
         rows, columns = np.nonzero(spread)
@@ -75,7 +75,7 @@ def test_motion_blur_is_a_line_of_the_right_length_at_the_right_angle(constants,
         assert distance.max() == pytest.approx(2 * radius, abs=0.8)
         far = distance > 5
         assert np.all(np.abs(np.degrees(np.arctan2(down[far], left[far]))) <= 45 + 7)
-        angle = math.radians(generator(seed, "motion_blur", severity, 0).uniform(-45, 45))
+        angle = math.radians(image_generator(seed, "motion_blur", severity, 0).uniform(-45, 45))
         expected = np.zeros((101, 101))
         for tap in range(2 * int(radius) + 1):  # near 45° two taps may share a pixel
             place = 50 - round(tap * math.sin(angle)), 50 - round(tap * math.cos(angle))
@@ -84,7 +84,7 @@ def test_motion_blur_is_a_line_of_the_right_length_at_the_right_angle(constants,
 
 
 def test_motion_blur_uses_the_whole_range_of_angles():
-    generators = [generator(0, "motion_blur", 1, index) for index in range(200)]
+    generators = [image_generator(0, "motion_blur", 1, index) for index in range(200)]
     spread = CORRUPTIONS["motion_blur"](np.repeat(impulse(65), 200, axis=0), (10, 8), generators)[..., 0]
     down, right = np.arange(-32, 33)[:, None], np.arange(-32, 33)
     degrees = np.degrees(np.arctan2((spread * down).sum(axis=(1, 2)), -(spread * right).sum(axis=(1, 2))))
@@ -102,7 +102,7 @@ def test_lines_along_the_axes_are_one_dimensional_correlations(photographs, degr
 
 
 def zoomed(image, factor):
-    """The centre of ``image`` (H, W, C) by scipy's zoom, as the definition has it."""
+    """Return the centre of ``image`` (H, W, C), zoomed by scipy as in the definition."""
     crop = [math.ceil(round(side / factor, 9)) for side in image.shape[:2]]
     top, left = ((side - kept) // 2 for side, kept in zip(image.shape[:2], crop, strict=True))
     large = ndimage.zoom(image[top : top + crop[0], left : left + crop[1]], (factor, factor, 1), order=1)

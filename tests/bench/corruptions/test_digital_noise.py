@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from regtta_bench.corruptions import CONSTANTS, CORRUPTIONS, SEVERITIES, corrupt
-from regtta_bench.corruptions.apply import generator
+from regtta_bench.corruptions.apply import image_generator
 
 cases = pytest.mark.parametrize(
     ("constants", "severity"), [(constants, severity) for constants in CONSTANTS for severity in SEVERITIES]
@@ -26,7 +26,7 @@ def check_moments(found, levels, chances):
 
 
 @cases
-def test_gaussian_noise_is_normal_with_the_asked_sd(constants, severity):
+def test_gaussian_noise_is_normal_with_the_requested_sd(constants, severity):
     sd = CONSTANTS[constants]["gaussian_noise"][severity - 1][0]
     found = corrupt(flat(128), "gaussian_noise", severity=severity, constants=constants, seed=0).astype(float)
     edges = np.concatenate([[-np.inf], np.arange(1, 256) / 255, [np.inf]])  # level k is k/255 up to (k+1)/255
@@ -43,7 +43,7 @@ def test_shot_noise_is_poisson(constants, severity):
     levels = np.minimum(photons * 255 // count, 255)
     check_moments(found, levels, stats.poisson.pmf(photons, 0.2 * count))
     # Before clipping and truncation the mean is x and the variance x / c.
-    own = [generator(0, "shot_noise", severity, 0)]
+    own = [image_generator(0, "shot_noise", severity, 0)]
     drawn = CORRUPTIONS["shot_noise"](np.full((1, 200, 200, 3), 0.2, dtype=np.float32), (count,), own).astype(float)
     assert drawn.mean() == pytest.approx(0.2, rel=0.02)
     assert drawn.var() == pytest.approx(0.2 / count, rel=0.03)

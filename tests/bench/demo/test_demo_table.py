@@ -2,13 +2,13 @@ import statistics
 
 import pytest
 
-from regtta_bench.demo.demo_run import closing
+from regtta_bench.demo.demo_run import state_conclusions
 from regtta_bench.demo.demo_table import Spread
 
 
-def duel(study, label: str) -> str:
-    """The sentence on what ``label`` does against its rival."""
-    return next(sentence for sentence in closing(study) if sentence.startswith(f"{label} beats"))
+def comparison(study, label: str) -> str:
+    """Return the sentence that compares ``label`` with its baseline."""
+    return next(sentence for sentence in state_conclusions(study) if sentence.startswith(f"{label} beats"))
 
 
 def test_spread_is_mean_and_sample_deviation():
@@ -47,39 +47,39 @@ def test_differences_are_paired(study_of):
     assert gap.sd == pytest.approx(0, abs=1e-12)
 
 
-def test_closing_follows_the_numbers(study_of):
+def test_conclusions_follow_the_scores(study_of):
     ahead = study_of({("noisy", "ssa"): (0.6, 0.6, 0.6), ("contrast", "ssa"): (0.4, 0.45, 0.35)})
-    assert duel(ahead, "SSA") == (
+    assert comparison(ahead, "SSA") == (
         "SSA beats BN-adapt on 1 of 2 degradations (noisy +0.100); loses on 1 (contrast −0.100)."
     )
     mixed = study_of({("noisy", "ssa"): (0.6, 0.6, 0.4), ("contrast", "ssa"): (0.6, 0.7, 0.6)})
-    assert duel(mixed, "SSA") == (
+    assert comparison(mixed, "SSA") == (
         "SSA beats BN-adapt on 1 of 2 degradations (contrast +0.133); is undecided on 1 (noisy +0.033)."
     )
 
 
-def test_closing_compares_debiased_with_debiased(study_of):
+def test_conclusions_compare_debiased_with_debiased(study_of):
     numbers = {("noisy", "ssa_debiased"): (0.7,) * 3, ("noisy", "bn_adapt_debiased"): (0.8,) * 3}
-    assert "loses on 1 (noisy −0.100)" in duel(study_of(numbers), "SSA debiased")
+    assert "loses on 1 (noisy −0.100)" in comparison(study_of(numbers), "SSA debiased")
 
 
-def test_closing_names_what_diverged(study_of):
+def test_conclusions_name_diverged_runs(study_of):
     study = study_of({("noisy", "ssa"): (0.6, None, 0.6), ("clean", "ssa"): (None, 0.5, 0.5)})
-    assert "cannot be compared on 1 (noisy)" in duel(study, "SSA")
-    assert "On clean digits a run diverged." in closing(study)
+    assert "cannot be compared on 1 (noisy)" in comparison(study, "SSA")
+    assert "On clean digits a run diverged." in state_conclusions(study)
 
 
-def test_closing_tells_the_gain_of_bn_adapt_and_the_harm_on_clean_digits(study_of):
+def test_conclusions_report_the_gain_of_bn_adapt_and_the_harm_on_clean_digits(study_of):
     numbers = {
         ("noisy", "source"): (-1.0,) * 3,
         ("contrast", "source"): (0.2,) * 3,
         ("clean", "ssa"): (0.4,) * 3,
     }
-    words = closing(study_of(numbers))
+    words = state_conclusions(study_of(numbers))
     assert words[0] == ("BN-adapt takes the mean offline R² over the 2 degradations from −0.400 (Source) to 0.500.")
     assert "On clean digits adapting moves the mean R² by −0.100 to 0.000 offline" in words[-2]
 
 
 @pytest.mark.parametrize(("count", "said"), [(1, "one source model"), (3, "not significance"), (6, "no test")])
-def test_closing_claims_no_more_than_the_count_allows(study_of, count, said):
-    assert said in closing(study_of({}, seeds=tuple(range(count))))[-1]
+def test_conclusions_claim_no_more_than_the_count_allows(study_of, count, said):
+    assert said in state_conclusions(study_of({}, seeds=tuple(range(count))))[-1]

@@ -7,7 +7,7 @@ import pytest
 
 from regtta.errors import OptionError
 from regtta_bench.corruptions import CONSTANTS, CORRUPTIONS, DEVIATIONS, SEVERITIES
-from regtta_bench.corruptions.constants import ELASTIC_SIDES, FIGURES, parameters
+from regtta_bench.corruptions.constants import ELASTIC_SIDES, PARAMETER_NAMES, get_parameters
 
 PAGE = Path(__file__).parents[3] / "docs" / "corruptions.md"
 
@@ -43,7 +43,9 @@ def published():
 def test_every_set_holds_the_thirteen_and_nothing_else():
     names = list(published())
     assert len(names) == 13
-    assert list(CORRUPTIONS) == list(FIGURES) == list(CONSTANTS["imagenet"]) == list(CONSTANTS["cifar"]) == names
+    assert (
+        list(CORRUPTIONS) == list(PARAMETER_NAMES) == list(CONSTANTS["imagenet"]) == list(CONSTANTS["cifar"]) == names
+    )
     assert set(CONSTANTS) == {"imagenet", "cifar"}
 
 
@@ -53,16 +55,16 @@ def test_the_constants_are_the_published_ones(name, constants):
     rows = published()[name][constants]
     assert len(rows) == len(SEVERITIES) == 5
     assert CONSTANTS[constants][name] == rows
-    assert all(len(row) == len(FIGURES[name]) for row in rows)
+    assert all(len(row) == len(PARAMETER_NAMES[name]) for row in rows)
 
 
 def test_parameters_are_the_constants_with_the_elastic_ones_in_pixels():
     assert ELASTIC_SIDES == {"imagenet": 244, "cifar": 32}
-    assert parameters("imagenet", "elastic_transform", 2) == pytest.approx((488, 19.52, 48.8))
-    assert parameters("cifar", "elastic_transform", 3) == pytest.approx((2.56, 1.92, 1.92))
-    assert parameters("cifar", "shot_noise", 1) == (500,)
+    assert get_parameters("imagenet", "elastic_transform", 2) == pytest.approx((488, 19.52, 48.8))
+    assert get_parameters("cifar", "elastic_transform", 3) == pytest.approx((2.56, 1.92, 1.92))
+    assert get_parameters("cifar", "shot_noise", 1) == (500,)
     with pytest.raises(OptionError, match="Did you mean 'imagenet'"):
-        parameters("imagenets", "fog", 1)
+        get_parameters("imagenets", "fog", 1)
 
 
 @pytest.mark.parametrize("table", [CONSTANTS, CONSTANTS["cifar"], CONSTANTS["imagenet"], CORRUPTIONS, DEVIATIONS])

@@ -1,4 +1,4 @@
-"""One run, against the library used by hand and scikit-learn."""
+"""Single runs, compared with the library used by hand and with scikit-learn."""
 
 import json
 
@@ -9,48 +9,48 @@ from sklearn.metrics import r2_score
 
 import regtta
 from regtta.guards import DEFAULT, Gate
-from regtta_bench.data.loading import Place
-from regtta_bench.demo.demo_model import Training
-from regtta_bench.stress.stress_runner import StressTools, evaluated, slice_scores, stream_of
-from regtta_bench.stress.stress_settings import ADAPTING, GUARDS, DigitsSource, method_by_default
+from regtta_bench.data.loading import DataLocation
+from regtta_bench.demo.demo_model import DigitTraining
+from regtta_bench.stress.stress_runner import StressRunnerConfig, draw_run_stream, evaluate_stream, slice_scores
+from regtta_bench.stress.stress_settings import ADAPTATION_METHODS, GUARDS, DigitsSource, default_method
 from regtta_bench.stress.stress_specs import StressSpec
 from regtta_bench.sweep.runner import Tools
 from regtta_bench.sweep.store import key_of
 
-TINY = DigitsSource(5, source_digits=200, target_digits=150, training=Training(epochs=1))
+TINY = DigitsSource(5, source_digits=200, target_digits=150, training=DigitTraining(epochs=1))
 
 
-def spec(arm="ssa", kind="iid", part="noisy", guards="plain", size=64, length=0):
-    return StressSpec("demo", TINY, kind, part, arm, method_by_default(arm), guards, size, length)
+def spec(method_name="ssa", kind="iid", part="noisy", guards="plain", size=64, length=0):
+    return StressSpec("demo", TINY, kind, part, method_name, default_method(method_name), guards, size, length)
 
 
 @pytest.fixture(scope="module")
 def worker(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
-    told = []
-    made = StressTools(Tools(Place(folder), folder)).worker(lambda *news: told.append(news))
+    reported = []
+    made = StressRunnerConfig(Tools(DataLocation(folder), folder)).worker(lambda *news: reported.append(news))
     made.ready([spec("ssa"), spec("feature_restoration"), spec("prototype")])
-    assert told == [("demo-digits-5", 1, 1)]
+    assert reported == [("demo-digits-5", 1, 1)]
     return made
 
 
 @pytest.fixture(scope="module")
-def ground(worker):
-    return worker._ground_of(spec())
+def testbed(worker):
+    return worker._testbed_of(spec())
 
 
 @pytest.mark.parametrize("kind", ["iid", "back"])
-def test_scores_are_those_of_the_library_by_hand(worker, ground, kind):
+def test_scores_agree_with_the_library_used_by_hand(worker, testbed, kind):
     one = spec(kind=kind)
-    stream = stream_of(one, ground)
-    adapter = regtta.Adapter(ground.model, regtta.SSA(), ground.statistics(regtta.SSA()), guards=DEFAULT)
+    stream = draw_run_stream(one, testbed)
+    adapter = regtta.Adapter(testbed.model, regtta.SSA(), testbed.statistics(regtta.SSA()), guards=DEFAULT)
     inputs = torch.cat(list(stream.batches(1000)))
     steps = [adapter.adapt(inputs[begin : begin + 64]) for begin in range(0, 150, 64)]
     predictions = torch.cat([step.predictions for step in steps])[:, 0]
     found = worker.run(one)
     assert found["r2"] == pytest.approx(r2_score(stream.targets, predictions), abs=1e-6)
     with torch.no_grad():
-        assert found["source_r2"] == pytest.approx(r2_score(stream.targets, ground.model(inputs)[:, 0]), abs=1e-5)
+        assert found["source_r2"] == pytest.approx(r2_score(stream.targets, testbed.model(inputs)[:, 0]), abs=1e-5)
     assert (found["batches"], found["learned"], found["first_learned"]) == (3, 3, 1)
     assert found["excluded"] == 0
     assert found["slices"] == slice_scores(predictions, stream.targets)
@@ -63,42 +63,42 @@ def test_the_source_model_scores_as_itself(worker):
     assert (found["learned"], found["first_learned"]) == (0, None)
 
 
-@pytest.mark.parametrize("arm", [arm for arm in ADAPTING if arm != "variance_minimization"])
+@pytest.mark.parametrize("method_name", [name for name in ADAPTATION_METHODS if name != "variance_minimization"])
 @pytest.mark.parametrize("guards", ["plain", "safe"])
-def test_every_method_runs_with_all_guards_and_fits_a_line(worker, arm, guards):
-    one = spec(arm, "mixed", "", guards, size=50, length=100)
+def test_every_method_runs_with_all_guards_and_fits_a_line(worker, method_name, guards):
+    one = spec(method_name, "mixed", "", guards, size=50, length=100)
     found = worker.run(one)
     line = json.dumps({"key": key_of(one.plain()), "specification": one.plain(), "result": found}, allow_nan=False)
     assert len(line) < 2000
     assert found["learned"] + sum(found["refused"].values()) == found["batches"] == 2
 
 
-def test_one_stream_serves_all_methods_guards_and_batch_sizes(ground):
+def test_one_stream_serves_all_methods_guards_and_batch_sizes(testbed):
     first, other = (
-        torch.cat(list(stream_of(one, ground).batches(64)))
+        torch.cat(list(draw_run_stream(one, testbed).batches(64)))
         for one in (spec("ssa", "bursts"), spec("rsd", "bursts", guards="safe", size=1))
     )
     assert torch.equal(first, other)
-    assert not torch.equal(first, torch.cat(list(stream_of(spec(kind="iid"), ground).batches(64))))
+    assert not torch.equal(first, torch.cat(list(draw_run_stream(spec(kind="iid"), testbed).batches(64))))
 
 
-def test_no_digit_comes_both_clean_and_degraded(ground):
-    pool = ground.pool
-    stream = stream_of(spec(kind="alternating"), ground)
+def test_no_digit_comes_both_clean_and_degraded(testbed):
+    pool = testbed.pool
+    stream = draw_run_stream(spec(kind="alternating"), testbed)
     labels = pool.clean.targets[stream.rows]
     assert torch.equal(labels, stream.targets)
     assert len(set(stream.rows.tolist())) == 150
 
 
-def test_the_gate_is_tried_on_a_stream_longer_than_the_data(worker, ground):
+def test_the_gate_is_tried_on_a_stream_longer_than_the_data(worker, testbed):
     one = spec("ssa", "redrawn", "", "gate", length=64 * 5)
     found = worker.run(one)
-    assert (found["batches"], found["samples"]) == (5, 320) != (5, len(ground.pool.clean))
+    assert (found["batches"], found["samples"]) == (5, 320) != (5, len(testbed.pool.clean))
     assert found["learned"] + sum(found["refused"].values()) == 5
     assert set(GUARDS["gate"]) - set(GUARDS["plain"]) == {Gate()}
 
 
-def test_what_is_lost_is_called_diverged(ground):
+def test_predictions_that_are_not_finite_count_as_diverged(testbed):
     class Breaking(torch.nn.Module):
         def __init__(self, model):
             super().__init__()
@@ -107,8 +107,10 @@ def test_what_is_lost_is_called_diverged(ground):
         def forward(self, images):
             return self.model(images) * torch.nan
 
-    stream = stream_of(spec(), ground)
-    found = evaluated(regtta.Adapter(Breaking(ground.model), regtta.NoAdaptation()), stream, ground, batch_size=64)
+    stream = draw_run_stream(spec(), testbed)
+    found = evaluate_stream(
+        regtta.Adapter(Breaking(testbed.model), regtta.NoAdaptation()), stream, testbed, batch_size=64
+    )
     assert (found["r2"], found["slices"], found["diverged"]) == (None, [None] * 20, "predictions")
 
 

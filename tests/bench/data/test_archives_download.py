@@ -6,7 +6,7 @@ import pytest
 
 from regtta.errors import ExistingFileError, FileError, InvalidFileError, MissingFileError
 from regtta_bench.data import archives as fetching
-from regtta_bench.data.archives import fetch
+from regtta_bench.data.archives import download_file
 
 CONTENT = b"longitude,latitude\n" * 20_000
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
@@ -33,7 +33,7 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server(monkeypatch):
-    """A server without encryption on this machine; what is said of https then holds of http."""
+    """Start a local server without encryption, with http as the only allowed scheme in place of https."""
     monkeypatch.setattr(fetching, "SCHEME", "http")
     monkeypatch.setenv("no_proxy", "*")
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
@@ -44,25 +44,27 @@ def server(monkeypatch):
         thread.join()
 
 
-def test_a_file_is_fetched_and_its_progress_told(server, tmp_path):
-    told = []
-    path = fetch(
-        f"{server}/whole", tmp_path / "a.csv", sha256=SHA256, limit=10**6, progress=lambda *now: told.append(now)
+def test_a_file_is_downloaded_and_progress_reported(server, tmp_path):
+    reported = []
+    path = download_file(
+        f"{server}/whole", tmp_path / "a.csv", sha256=SHA256, limit=10**6, progress=lambda *now: reported.append(now)
     )
     assert path.read_bytes() == CONTENT
     assert [p.name for p in tmp_path.iterdir()] == ["a.csv"]
-    assert told[-1] == (len(CONTENT), len(CONTENT))
-    assert [done for done, _ in told] == sorted({done for done, _ in told})
-    told.clear()
-    fetch(f"{server}/unsized", tmp_path / "b", sha256=SHA256, limit=10**6, progress=lambda *now: told.append(now))
-    assert told[-1] == (len(CONTENT), None)
+    assert reported[-1] == (len(CONTENT), len(CONTENT))
+    assert [done for done, _ in reported] == sorted({done for done, _ in reported})
+    reported.clear()
+    download_file(
+        f"{server}/unsized", tmp_path / "b", sha256=SHA256, limit=10**6, progress=lambda *now: reported.append(now)
+    )
+    assert reported[-1] == (len(CONTENT), None)
 
 
 def test_a_redirection_is_followed_but_not_to_another_scheme(server, tmp_path):
-    fetch(f"{server}/to/{server}/whole", tmp_path / "a", sha256=SHA256, limit=10**6)
+    download_file(f"{server}/to/{server}/whole", tmp_path / "a", sha256=SHA256, limit=10**6)
     for elsewhere in ("https://127.0.0.1:9/x", "ftp://127.0.0.1:9/x", "file:///etc/hostname"):
         with pytest.raises(FileError, match="begins with http://|is not allowed"):
-            fetch(f"{server}/to/{elsewhere}", tmp_path / "b", sha256=SHA256, limit=10**6)
+            download_file(f"{server}/to/{elsewhere}", tmp_path / "b", sha256=SHA256, limit=10**6)
     assert [p.name for p in tmp_path.iterdir()] == ["a"]
 
 
@@ -75,15 +77,15 @@ def test_a_redirection_is_followed_but_not_to_another_scheme(server, tmp_path):
         ("/a b", 10**6, FileError, "Could not fetch"),
     ],
 )
-def test_what_goes_wrong_leaves_nothing_behind(server, tmp_path, address, limit, kind, message):
+def test_failures_leave_no_file_behind(server, tmp_path, address, limit, kind, message):
     with pytest.raises(kind, match=message):
-        fetch(server + address, tmp_path / "a", sha256=SHA256, limit=limit)
+        download_file(server + address, tmp_path / "a", sha256=SHA256, limit=limit)
     assert not list(tmp_path.iterdir())
 
 
-def test_a_wrong_checksum_is_told_with_both(server, tmp_path):
+def test_an_error_on_a_wrong_checksum_names_both(server, tmp_path):
     with pytest.raises(InvalidFileError, match=f"sha256 {SHA256}, expected {'0' * 64}"):
-        fetch(f"{server}/whole", tmp_path / "a", sha256="0" * 64, limit=10**6)
+        download_file(f"{server}/whole", tmp_path / "a", sha256="0" * 64, limit=10**6)
     assert not list(tmp_path.iterdir())
 
 
@@ -92,23 +94,23 @@ def test_an_interruption_leaves_nothing_behind(server, tmp_path):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        fetch(f"{server}/whole", tmp_path / "a", sha256=SHA256, limit=10**6, progress=interrupt)
+        download_file(f"{server}/whole", tmp_path / "a", sha256=SHA256, limit=10**6, progress=interrupt)
     assert not list(tmp_path.iterdir())
 
 
 def test_no_server_is_a_clear_error(monkeypatch, tmp_path):
     monkeypatch.setenv("no_proxy", "*")
     with pytest.raises(FileError, match="Could not fetch https://127.0.0.1:9/x .*refused"):
-        fetch("https://127.0.0.1:9/x", tmp_path / "a", sha256=SHA256, limit=10)
+        download_file("https://127.0.0.1:9/x", tmp_path / "a", sha256=SHA256, limit=10)
 
 
-def test_what_is_there_stays_and_only_https_is_taken(tmp_path):
+def test_existing_files_stay_and_only_https_is_accepted(tmp_path):
     (tmp_path / "a").write_text("mine")
     with pytest.raises(ExistingFileError, match="a exists"):
-        fetch("https://127.0.0.1:9/x", tmp_path / "a", sha256=SHA256, limit=10)
+        download_file("https://127.0.0.1:9/x", tmp_path / "a", sha256=SHA256, limit=10)
     assert (tmp_path / "a").read_text() == "mine"
     with pytest.raises(MissingFileError, match="There is no folder"):
-        fetch("https://127.0.0.1:9/x", tmp_path / "none" / "a", sha256=SHA256, limit=10)
+        download_file("https://127.0.0.1:9/x", tmp_path / "none" / "a", sha256=SHA256, limit=10)
     for url in ("http://127.0.0.1:9/x", "file:///etc/hostname", "x"):
         with pytest.raises(FileError, match="begins with https://"):
-            fetch(url, tmp_path / "b", sha256=SHA256, limit=10)
+            download_file(url, tmp_path / "b", sha256=SHA256, limit=10)

@@ -3,23 +3,23 @@
 import pytest
 import torch
 
-from regtta_bench.label_shift.cases import KINDS, cases_of, mixes, one_class, tilted
+from regtta_bench.label_shift.cases import CASE_KINDS, label_mixes, make_cases, one_class_weights, tilted_weights
 from regtta_bench.label_shift.label_shift_testbeds import digit_shifts, table_shifts
 
 LABELS = torch.randn(3000, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 
 
 @pytest.mark.parametrize("mean", [-1.5, -0.25, 0.5, 1.0])
-def test_a_tilt_has_the_mean_asked_for_and_is_a_gaussians_own_shift(mean):
-    weights = tilted(LABELS, mean)
+def test_a_tilt_has_the_requested_mean_and_shifts_a_gaussian(mean):
+    weights = tilted_weights(LABELS, mean)
     assert float(weights @ LABELS) == pytest.approx(mean, abs=1e-9)
     # exp(θt) takes N(0, 1) to N(θ, 1): the spread stays.
     if abs(mean) <= 1:
         assert float(weights @ (LABELS - mean) ** 2) == pytest.approx(1, abs=0.15)
 
 
-def test_mixes_are_distributions_that_move_what_their_names_say():
-    made = mixes(LABELS)
+def test_mixes_are_distributions_that_shift_labels_as_named():
+    made = label_mixes(LABELS)
     assert all(float(w.sum()) == pytest.approx(1) and bool((w >= 0).all()) for w in made.values())
     means = {name: float(w @ LABELS) for name, w in made.items()}
     assert means["mean +0.5 sd"] == pytest.approx(0.5, abs=1e-9)
@@ -31,11 +31,11 @@ def test_mixes_are_distributions_that_move_what_their_names_say():
 
 
 def test_means_beyond_the_labels_are_left_out():
-    assert "mean +1.5 sd" not in mixes(LABELS.clamp(max=1.2))
+    assert "mean +1.5 sd" not in label_mixes(LABELS.clamp(max=1.2))
 
 
 def test_one_class_alone():
-    weights = one_class(torch.tensor([0.0, 3.0, 3.0, 9.0]), 3)
+    weights = one_class_weights(torch.tensor([0.0, 3.0, 3.0, 9.0]), 3)
     assert weights.tolist() == [0, 0.5, 0.5, 0]
 
 
@@ -73,10 +73,10 @@ def test_changed_tables():
     assert float(missing) == pytest.approx(0.3, abs=0.05)
 
 
-def test_every_kind_is_there_and_labels_move_in_those_alone_that_say_so(bench):
-    labels = bench.standardised(bench.held_out)
-    cases = list(cases_of(bench, (16, 32)))
-    assert {case.kind for case in cases} == set(KINDS)
+def test_all_kinds_occur_and_labels_shift_only_in_label_kinds(testbed):
+    labels = testbed.standardised(testbed.held_out)
+    cases = list(make_cases(testbed, (16, 32)))
+    assert {case.kind for case in cases} == set(CASE_KINDS)
     for case in cases:
         moved = abs(float(case.weights @ labels - labels.mean()))
         assert (case.shift is not None) == (case.kind in ("covariate", "mixed"))
@@ -86,8 +86,8 @@ def test_every_kind_is_there_and_labels_move_in_those_alone_that_say_so(bench):
     assert len({(c.inputs, c.mix, c.count, c.draw) for c in cases}) == len(cases)
 
 
-def test_draws_repeat_and_follow_their_weights(bench):
-    case = next(c for c in cases_of(bench, (32,)) if c.mix == "lower half")
+def test_draws_repeat_and_follow_their_weights(testbed):
+    case = next(c for c in make_cases(testbed, (32,)) if c.mix == "lower half")
     rows = case.rows(0)
     assert torch.equal(rows, case.rows(0))
     assert not torch.equal(rows, case.rows(1))

@@ -1,4 +1,4 @@
-"""What holds for every corruption: shapes, seeds, splits, errors, and the order of severities."""
+"""Properties of every corruption: shapes, seeds, splits, errors, and the order of severities."""
 
 from itertools import pairwise
 
@@ -7,7 +7,7 @@ import pytest
 
 from regtta.errors import BatchError, OptionError
 from regtta_bench.corruptions import CORRUPTIONS, SEVERITIES, corrupt
-from regtta_bench.corruptions.apply import generator
+from regtta_bench.corruptions.apply import image_generator
 from regtta_bench.corruptions.constants import to_bytes, to_floats
 
 DETERMINISTIC = {"defocus_blur", "zoom_blur", "brightness", "contrast", "pixelate", "jpeg_compression"}
@@ -38,7 +38,7 @@ def test_shape_and_dtype_stay_and_the_input_is_left_alone(images, name, constant
 
 @both
 @every
-def test_the_seed_decides(images, name, constants):
+def test_results_depend_on_the_seed(images, name, constants):
     first, again, other = (corrupt(images, name, constants=constants, seed=seed) for seed in (3, 3, 4))
     assert np.array_equal(first, again)
     for one, two in zip(first, other, strict=True):
@@ -77,13 +77,13 @@ def test_equal_images_with_different_indices_differ(images, name):
 
 
 def test_every_argument_of_the_generator_counts():
-    draws = [generator(*key).random() for key in ((0, "fog", 5, 0), (1, "fog", 5, 0), (0, "snow", 5, 0))]
+    draws = [image_generator(*key).random() for key in ((0, "fog", 5, 0), (1, "fog", 5, 0), (0, "snow", 5, 0))]
     draws += [
-        generator(*key).random()
+        image_generator(*key).random()
         for key in ((0, "fog", 4, 0), (0, "fog", 5, 1), (-1, "fog", 5, 0), (2**70, "fog", 5, 0))
     ]
     assert len(set(draws)) == len(draws)
-    assert generator(1, "fog", 5, 11).random() != generator(11, "fog", 5, 1).random()
+    assert image_generator(1, "fog", 5, 11).random() != image_generator(11, "fog", 5, 1).random()
 
 
 @every
@@ -160,7 +160,7 @@ GOOD = np.zeros((2, 32, 32, 3), dtype=np.uint8)
         ({"indices": [1, 2.5]}, "each of indices to be a whole number"),
     ],
 )
-def test_options_that_do_not_fit(arguments, message):
+def test_invalid_options(arguments, message):
     with pytest.raises(OptionError, match=message):
         corrupt(**{"images": GOOD, "name": "fog", "seed": 0} | arguments)
 
@@ -176,12 +176,12 @@ def test_options_that_do_not_fit(arguments, message):
         (GOOD[:, :31], "at least 32×32, found 31×32"),
     ],
 )
-def test_images_that_are_none(images, message):
+def test_invalid_images(images, message):
     with pytest.raises(BatchError, match=message):
         corrupt(images, "fog", seed=0)
 
 
-def test_whole_numbers_of_numpy_are_whole_numbers():
+def test_integers_of_numpy_are_accepted():
     expected = corrupt(GOOD, "gaussian_noise", severity=2, seed=3, indices=[4, 5])
     found = corrupt(GOOD, "gaussian_noise", severity=np.int64(2), seed=np.uint8(3), indices=np.array([4, 5]))
     assert np.array_equal(found, expected)

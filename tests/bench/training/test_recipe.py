@@ -1,8 +1,9 @@
 import torch
+from torch import nn
 
 from helpers import small_models
 from regtta_bench.data import Domain
-from regtta_bench.training import Classification, Recipe, Regression, train
+from regtta_bench.training import Classification, Recipe, Regression, make_seeded, train
 
 
 def test_both_losses_written_out():
@@ -20,3 +21,12 @@ def test_a_classifier_learns():
     recipe = Recipe(epochs=20, batch_size=32, lr=1e-2)
     model = train(small_models.mlp(outputs=3), Domain(inputs, classes), recipe, seed=0, objective=Classification())
     assert (model(inputs).argmax(1) == classes.squeeze(1)).float().mean() > 0.9
+
+
+def test_seeded_modules_depend_on_their_seed_only():
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    first, second, other = (make_seeded(lambda: nn.Linear(3, 2), seed) for seed in (0, 0, 1))
+    assert torch.equal(first.weight, second.weight)
+    assert not torch.equal(first.weight, other.weight)
+    assert torch.equal(torch.get_rng_state(), before)
