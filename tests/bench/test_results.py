@@ -11,7 +11,7 @@ from benchmarks.speed import record as speed_record
 from benchmarks.speed.figures import figures_of
 from benchmarks.speed.rendering import page
 from benchmarks.speed.running import PAGE
-from regtta_bench.cli.reproduce import ReproduceOptions, reproduce
+from regtta_bench.cli.reproduce import ReproduceOptions, run_experiments
 from regtta_bench.label_shift.label_shift_tables import tables_of
 from regtta_bench.label_shift.study import read_lines
 from regtta_bench.stress.stress_settings import SETTINGS
@@ -24,10 +24,10 @@ NAMES = sorted(path.name for path in RESULTS.iterdir() if (path / "runs.jsonl").
 
 
 class Silent:
-    def begun(self, runs, found):
+    def on_start(self, runs, found):
         pytest.fail("nothing is to be run")
 
-    training = ran = begun
+    on_training = on_run = on_start
 
 
 def test_there_are_results():
@@ -37,7 +37,7 @@ def test_there_are_results():
 @pytest.mark.parametrize("name", NAMES)
 def test_the_committed_tables_are_those_of_the_committed_lines(name, tmp_path):
     shutil.copy(RESULTS / name / "runs.jsonl", tmp_path)
-    reproduce(ReproduceOptions(names=(name,), out=tmp_path, tables_only=True), Silent())
+    run_experiments(ReproduceOptions(names=(name,), out=tmp_path, tables_only=True), Silent())
     for ending in ("md", "csv", "tex"):
         assert (tmp_path / f"{name}.{ending}").read_text() == (RESULTS / name / f"{name}.{ending}").read_text()
 
@@ -162,9 +162,9 @@ def test_the_page_on_label_shift_shows_these_verdicts():
 
 def test_the_page_on_label_shift_shows_these_scores():
     for stream, *cells in rows_under("The cautious mode"):
-        arms = ("Source", "SSA, BN batch", "SSA, BN source", "output free, BN source", "SSA guarded by SAFE")
+        names = ("Source", "SSA, BN batch", "SSA, BN source", "output free, BN source", "SSA guarded by SAFE")
         found = {r["arm"]: r for r in label_shift_table("california", "caution") if r["stream"] == stream}
-        assert cells == [f"{float(found[arm]['mean']):.3f}".replace("-", "−") for arm in arms], stream
+        assert cells == [f"{float(found[name]['mean']):.3f}".replace("-", "−") for name in names], stream
 
 
 @pytest.mark.parametrize("name", sorted(SETTINGS))

@@ -17,7 +17,7 @@ from regtta.errors import RegttaError
         ("two\n  lines", "two lines"),
         ("there. Or pass download=True; on the command line, --download.", "there. Or pass --download."),
         ("Or call fetch_california on that folder; on the command line, --download.", "Or pass --download."),
-        ("No folder of data sets was named. Pass one, or", "No folder of data sets was named. Pass --data DIR, or"),
+        ("No folder of data sets was given. Pass one, or", "No folder of data sets was given. Pass --data DIR, or"),
     ],
 )
 def test_the_words_of_the_command_line(message, expected):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from regtta.errors import BatchError, MissingFileError
-from regtta_bench.sweep.source_models import SourceModels
+from regtta_bench.sweep.source_models import SourceModelCache
 
 
 @dataclass(frozen=True)
@@ -22,9 +22,9 @@ class MadeUpSource:
 
     @property
     def key(self) -> str:
-        return hashlib.sha256(self.plain().encode()).hexdigest()[:16]
+        return hashlib.sha256(self.to_dict().encode()).hexdigest()[:16]
 
-    def plain(self) -> str:
+    def to_dict(self) -> str:
         return f"{self.name} {self.model}"
 
 
@@ -38,7 +38,7 @@ class MadeUpSpec:
     def name(self) -> str:
         return f"{self.source.name}-{self.number}"
 
-    def plain(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, object]:
         return {"source": {"name": self.source.name, "model": self.source.model}, "number": self.number}
 
 
@@ -59,14 +59,14 @@ class Mortal:
     models: Path
     device: str = "cpu"
 
-    def at(self, models: Path) -> "Mortal":
+    def with_models_folder(self, models: Path) -> "Mortal":
         return replace(self, models=models)
 
     def check(self, specs) -> None:
         if (self.notes / "data-is-missing").exists():
             raise MissingFileError("There is no data.")
 
-    def worker(self, told):
+    def make_worker(self, told):
         return MortalWorker(self, told)
 
     def note(self, text: str) -> None:
@@ -87,9 +87,9 @@ class Elsewhere(Mortal):
 class MortalWorker:
     def __init__(self, kit: Mortal, told) -> None:
         self.kit, self.told = kit, told
-        self.models = SourceModels(kit.models)
+        self.models = SourceModelCache(kit.models)
 
-    def ready(self, specs) -> None:
+    def prepare(self, specs) -> None:
         source = specs[0].source
         self._begin(source.name)
         path = self.models.path(source)

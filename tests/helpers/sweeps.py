@@ -6,9 +6,9 @@ from pathlib import Path
 
 from helpers.published_datasets import write_california
 from regtta_bench.data.loading import Place
-from regtta_bench.paper.experiments import experiment
-from regtta_bench.sweep.run_specs import QUICK, Plan
-from regtta_bench.sweep.runner import Tools
+from regtta_bench.paper.experiments import get_experiment
+from regtta_bench.sweep.run_specs import QUICK_SCALE, SweepPlan
+from regtta_bench.sweep.runner import RunnerConfig
 
 TRAININGS = [("california-mlp-regression-0", 1, 1), ("california-mlp-regression-1", 1, 1)]
 
@@ -19,33 +19,35 @@ class Remembering:
     def __init__(self, stop_after=None):
         self.stop_after, self.made, self.told, self.trained = stop_after, [], None, []
 
-    def begun(self, runs, found):
+    def on_start(self, runs, found):
         self.told = (runs, found)
 
-    def training(self, name, done, total):
+    def on_training(self, name, done, total):
         self.trained.append((name, done, total))
 
-    def ran(self, spec, result):
+    def on_run(self, spec, result):
         self.made.append(spec)
         if len(self.made) == self.stop_after:
             raise KeyboardInterrupt
 
 
-def tools_in(folder: Path) -> Tools:
+def tools_in(folder: Path) -> RunnerConfig:
     """Tools with toy data, both inside ``folder``."""
     data = folder / "data"
     data.mkdir()
     write_california(data, rows=120)
-    return Tools(Place(data), folder / "models")
+    return RunnerConfig(Place(data), folder / "models")
 
 
-def with_other_models(tools: Tools) -> Tools:
+def with_other_models(config: RunnerConfig) -> RunnerConfig:
     """The same, with no source models yet."""
-    return dataclasses.replace(tools, models=tools.models.parent / "others")
+    return dataclasses.replace(config, models=config.models.parent / "others")
 
 
 def specs(sources=2, seeds=1):
-    return Plan(source_seeds=sources, seeds=seeds, scale=QUICK).all_runs(experiment("california").layouts({})[:1])
+    return SweepPlan(source_seeds=sources, seeds=seeds, scale=QUICK_SCALE).all_runs(
+        get_experiment("california").table_specs({})[:1]
+    )
 
 
 def results(path: Path):

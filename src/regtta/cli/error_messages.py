@@ -16,7 +16,7 @@ from regtta.optional_imports import extra_of, install_command
 
 _WORDS = (
     (r"(pass download=True|call fetch_california on that folder); on the command line, --download", "pass --download"),
-    (r"No folder of data sets was named\. Pass one,", "No folder of data sets was named. Pass --data DIR,"),
+    (r"No folder of data sets was given\. Pass one,", "No folder of data sets was given. Pass --data DIR,"),
     (r"\ballow_mismatch=True", "--allow-mismatch"),
     (r"\bhead=<name>", "--head NAME"),
     (r"\bhead= ", "--head "),

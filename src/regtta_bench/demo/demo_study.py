@@ -17,7 +17,7 @@ from regtta_bench.data import Domain
 from regtta_bench.demo.demo_data import generator, split, uci_digits
 from regtta_bench.demo.demo_model import train
 from regtta_bench.demo.demo_recipe import CLEAN, Arm, Recipe
-from regtta_bench.paper import Outcome, evaluate
+from regtta_bench.paper import EvaluationResult, evaluate
 
 _PREDICT_BATCH = 256
 
@@ -46,7 +46,7 @@ class Run:
     seed: int
     scene: str
     arm: str
-    outcome: Outcome
+    outcome: EvaluationResult
 
 
 def make_source(recipe: Recipe, seed: int, *, advance: Callable[[], None] | None = None) -> SourceModel:

@@ -107,7 +107,7 @@ def _second(later: Mapping[str, Roc], signal: str) -> str:
 
 def _verdict_part(verdicts: Sequence[VerdictRow]) -> list[str]:
     made = [
-        "## Verdicts of `regtta.statistics.label_shift`",
+        "## Verdicts of `regtta.label_shift`",
         "",
         "On the second half of the source models; the thresholds were chosen on the first.",
         "",

@@ -15,7 +15,7 @@ from regtta_bench.demo.demo_data import Blur, Brighten, Contrast, Darken, Degrad
 from regtta_bench.demo.demo_recipe import Recipe
 from regtta_bench.demo.demo_study import make_source
 from regtta_bench.paper import SETTINGS
-from regtta_bench.sweep.runner import Tools, Workshop
+from regtta_bench.sweep.runner import Runner, RunnerConfig
 from regtta_bench.sweep.source_models import SourceSpec
 
 Change = Callable[[Tensor, torch.Generator], Tensor]
@@ -174,8 +174,8 @@ def california_bench(seed: int, *, data: Path | None, models: Path, told: Told |
     setting = SETTINGS["california"]
     place = Place(data_folder(data))
     check_there(setting.data, place)
-    workshop = Workshop(Tools(place, models), told)
-    prepared = workshop.prepare(SourceSpec(setting.data, setting.model, "regression", setting.recipe, seed))
+    workshop = Runner(RunnerConfig(place, models), told)
+    prepared = workshop.load_source(SourceSpec(setting.data, setting.model, "regression", setting.recipe, seed))
     loaded = LOADERS[setting.data](place, "", seed)
     return Bench(
         "california",

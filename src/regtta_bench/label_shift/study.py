@@ -13,7 +13,7 @@ from regtta_bench.label_shift.false_alarms import COUNT, compared
 from regtta_bench.label_shift.label_shift_tables import ABOUT
 from regtta_bench.label_shift.label_shift_testbeds import Bench
 from regtta_bench.label_shift.measurements import HARM_EVERY, measured
-from regtta_bench.sweep.data_views import hushed
+from regtta_bench.sweep.log_levels import quiet_loggers
 
 SOURCES = 6
 CAUTIOUS_SOURCES = 3  # first source models only, because every arm on every stream is expensive
@@ -40,7 +40,7 @@ def study_lines(
     lines: list[dict[str, Any]] = []
     fingerprints = {}
     # The warning that k is reduced to the rank would be repeated for every adapter.
-    with one_thread(), hushed("regtta.statistics.source"):
+    with one_thread(), quiet_loggers("regtta.statistics.source"):
         for place, seed in enumerate(seeds):
             bench = make(seed)
             fingerprints[str(seed)] = bench.fingerprint

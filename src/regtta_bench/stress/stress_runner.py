@@ -13,67 +13,68 @@ from regtta.adapter import Adapter
 from regtta.persistence import device_name, versions
 from regtta.types import Step
 from regtta_bench.demo.demo_data import generator
-from regtta_bench.paper import not_finite, scores_of
+from regtta_bench.paper import compute_scores, find_nonfinite
 from regtta_bench.stress.streams import Stream, draw
 from regtta_bench.stress.stress_settings import GUARDS, SETTINGS, DigitsSource, StressSource
 from regtta_bench.stress.stress_specs import StressSpec
 from regtta_bench.stress.testbeds import Ground, digits_ground, paper_ground
-from regtta_bench.sweep.interfaces import Told
-from regtta_bench.sweep.runner import Tools, Workshop, quiet
-from regtta_bench.sweep.source_models import SourceModels, SourceSpec
+from regtta_bench.sweep.interfaces import ProgressCallback
+from regtta_bench.sweep.log_levels import suppress_recurring_warnings
+from regtta_bench.sweep.runner import Runner, RunnerConfig
+from regtta_bench.sweep.source_models import SourceModelCache, SourceSpec
 
 SLICES = 20
 
 
 @dataclass(frozen=True)
-class StressTools:
+class StressRunnerConfig:
     """Worker configuration of the benchmark; picklable.
 
     Attributes:
-        tools: worker configuration of ``regtta reproduce``.
+        config: worker configuration of ``regtta reproduce``.
     """
 
-    tools: Tools
+    config: RunnerConfig
 
     @property
     def device(self) -> str:
         """Device to run on."""
-        return self.tools.device
+        return self.config.device
 
     @property
     def models(self) -> Path:
         """Folder of source models."""
-        return self.tools.models
+        return self.config.models
 
-    def at(self, models: Path) -> "StressTools":
+    def with_models_folder(self, models: Path) -> "StressRunnerConfig":
         """Return a copy with another folder of source models."""
-        return StressTools(self.tools.at(models))
+        return StressRunnerConfig(self.config.with_models_folder(models))
 
     def check(self, specs: Sequence[StressSpec]) -> None:
         """Raise if data that the runs need is missing on this machine; the demo's digits ship with scikit-learn."""
-        self.tools.check_sources(spec.source for spec in specs if isinstance(spec.source, SourceSpec))
+        self.config.check_sources(spec.source for spec in specs if isinstance(spec.source, SourceSpec))
 
-    def worker(self, progress: Told) -> "StressWorkshop":
+    def make_worker(self, progress: ProgressCallback) -> "StressRunner":
         """Create a workshop with this configuration."""
-        return StressWorkshop(self.tools, progress)
+        return StressRunner(self.config, progress)
 
 
-class StressWorkshop:
+class StressRunner:
     """Worker that trains source models and executes runs; caches the model and samples of the last run.
 
     Args:
-        tools: configuration.
+        config: configuration.
         progress: callback on training progress: name of the model, epochs done, epochs in total.
     """
 
-    def __init__(self, tools: Tools, progress: Told) -> None:
-        self._workshop = Workshop(tools, progress)
-        self._tools, self._progress = tools, progress
+    def __init__(self, config: RunnerConfig, progress: ProgressCallback) -> None:
+        self._workshop = Runner(config, progress)
+        self._tools, self._progress = config, progress
         self._ground: tuple[StressSource, Ground] | None = None
 
     def run(self, spec: StressSpec) -> dict[str, object]:
         """Execute a run and return its JSON-serialisable result."""
-        with quiet():
+        with suppress_recurring_warnings():
             ground = self._ground_of(spec)
             adapter = Adapter(
                 ground.model,
@@ -89,9 +90,9 @@ class StressWorkshop:
             "device": device_name(self._tools.device),
         }
 
-    def ready(self, specs: Sequence[StressSpec]) -> None:
+    def prepare(self, specs: Sequence[StressSpec]) -> None:
         """Train the source model that all of the runs share, and collect the statistics that their methods need."""
-        with quiet():
+        with suppress_recurring_warnings():
             # Extended statistics first: they also serve the methods that need the moments only.
             for spec in sorted(specs, key=lambda spec: not spec.method.gatherers()):
                 self._ground_of(spec).statistics(spec.method)
@@ -104,7 +105,7 @@ class StressWorkshop:
 
     def _made(self, spec: StressSpec) -> Ground:
         if isinstance(spec.source, DigitsSource):
-            return digits_ground(spec.source, SourceModels(self._tools.models), self._tools.device, self._progress)
+            return digits_ground(spec.source, SourceModelCache(self._tools.models), self._tools.device, self._progress)
         return paper_ground(spec.source, SETTINGS[spec.setting].parts, self._workshop)
 
 
@@ -121,11 +122,11 @@ def evaluated(adapter: Adapter, stream: Stream, ground: Ground, *, batch_size: i
     unadapted = stream.gathered([ground.source_outputs(domain) for domain in stream.domains])
     return {
         "samples": len(stream),
-        "r2": scores_of(watched.predictions, targets)["r2"],
-        "source_r2": scores_of(unadapted, targets)["r2"],
+        "r2": compute_scores(watched.predictions, targets)["r2"],
+        "source_r2": compute_scores(unadapted, targets)["r2"],
         "slices": slice_scores(watched.predictions, targets),
         **watched.counts(),
-        "diverged": not_finite(watched.standing, {"online": watched.predictions}, adapter),
+        "diverged": find_nonfinite(watched.standing, {"online": watched.predictions}, adapter),
     }
 
 

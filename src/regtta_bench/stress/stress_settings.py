@@ -10,10 +10,10 @@ from regtta.methods import Method, method
 from regtta_bench.demo.demo_data import DEGRADATIONS
 from regtta_bench.demo.demo_model import Training
 from regtta_bench.paper import SETTINGS as OF_THE_PAPER
-from regtta_bench.paper import Setting, arm_of, fits
-from regtta_bench.sweep.run_specs import Plan
+from regtta_bench.paper import Setting, is_supported, make_method_config
+from regtta_bench.sweep.run_specs import SweepPlan
 from regtta_bench.sweep.source_models import SourceSpec
-from regtta_bench.sweep.store import key_of
+from regtta_bench.sweep.store import compute_key
 
 SOURCE = "source"
 WINDOW = "ssa_window"
@@ -50,9 +50,9 @@ def method_in(setting: Setting, name: str) -> Method | None:
         >>> method_in(SETTINGS["california"], "variance_minimization") is None
         True
     """
-    if not fits(setting, _named(name), "regression"):
+    if not is_supported(setting, _named(name), "regression"):
         return None
-    return arm_of(setting, _named(name), _OPTIONS.get(name)).method
+    return make_method_config(setting, _named(name), _OPTIONS.get(name)).method
 
 
 def _named(name: str) -> str:
@@ -75,14 +75,14 @@ class DigitsSource:
     target_digits: int | None = None
     training: Training = field(default_factory=Training)
 
-    def plain(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, object]:
         """Return the specification as a JSON-serialisable dict."""
         return asdict(self)
 
     @property
     def key(self) -> str:
         """Hash of the specification."""
-        return key_of(self.plain())
+        return compute_key(self.to_dict())
 
     @property
     def name(self) -> str:
@@ -164,7 +164,7 @@ class PaperSetting(StressSetting):
     def source(self, seed: int) -> SourceSpec:
         """Return the specification of the source model that the paper's tables use."""
         (part,) = self.paper.parts.values()
-        return Plan().source(self.paper, part, "regression", seed)
+        return SweepPlan().source_spec(self.paper, part, "regression", seed)
 
     def method(self, name: str) -> Method | None:
         """Return the method of an arm with the paper's hyperparameters; None if it is not supported."""

@@ -13,40 +13,40 @@ from regtta_bench.stress.results import Result, Results, results_of
 from regtta_bench.stress.streams import KINDS
 from regtta_bench.stress.stress_settings import COMPARED, PLAIN, SAFELY, SETTINGS, SOURCE
 from regtta_bench.stress.stress_specs import GATE_BATCH
-from regtta_bench.tables import Line, Sheet, Text, as_markdown
+from regtta_bench.tables import TextCell, TextRow, TextTable, render_markdown
 
 SKETCH = "Worst difference to Source"
 
 
-def sheets_of(results: Results) -> tuple[Sheet, ...]:
+def sheets_of(results: Results) -> tuple[TextTable, ...]:
     """Return all non-empty tables, those with acceptance criteria first."""
     sheets = [sketch(results), *gate_sheet(results), *small_sheet(results), _safety(results), *_streams(results)]
-    return tuple(sheet for sheet in sheets if sheet.lines)
+    return tuple(sheet for sheet in sheets if sheet.rows)
 
 
-def sketch(results: Results) -> Sheet:
+def sketch(results: Results) -> TextTable:
     """Return the summary of safety: the worst difference to Source by method and kind of stream under SAFE."""
     rows = found.safety_rows(results)
     kinds = tuple(kind for kind in KINDS if any(row.kind == kind for row in rows))
     by_place = {(row.arm, row.kind): row for row in rows}
     lines = tuple(
-        Line(arm, tuple(_cell(by_place.get((arm, kind))) for kind in kinds))
+        TextRow(arm, tuple(_cell(by_place.get((arm, kind))) for kind in kinds))
         for arm in dict.fromkeys(row.arm for row in rows)
     )
     missed = sum(not row.met for row in rows)
     verdict = f"not met in {missed} of {len(rows)}" if missed else f"met in all {len(rows)}"
     asked = f"Asked: at least {number(found.SAFE_FALL)}; {verdict}. Bold: not met."
-    return Sheet(f"{SKETCH}, guards SAFE, {results.setting}", kinds, lines, (asked, _over(results)))
+    return TextTable(f"{SKETCH}, guards SAFE, {results.setting}", kinds, lines, (asked, _over(results)))
 
 
-def _cell(row: SafetyRow | None) -> Text:
-    return Text("") if row is None else Text(_gain(row.safe), bold=not row.met)
+def _cell(row: SafetyRow | None) -> TextCell:
+    return TextCell("") if row is None else TextCell(_gain(row.safe), bold=not row.met)
 
 
 # --- single tables -------------------------------------------------------------------------------
 
 
-def _streams(results: Results) -> list[Sheet]:
+def _streams(results: Results) -> list[TextTable]:
     sizes = found.batch_sizes(results)
     columns = ("Source", *(f"{size} {guards}" for size in sizes for guards in COMPARED))
     rows = found.stream_rows(results)
@@ -54,41 +54,41 @@ def _streams(results: Results) -> list[Sheet]:
     sheets = []
     for arm in dict.fromkeys(row.arm for row in rows):
         lines = tuple(
-            Line(row.kind, (_mean(row.source), *map(_mean, row.means.values()))) for row in rows if row.arm == arm
+            TextRow(row.kind, (_mean(row.source), *map(_mean, row.means.values()))) for row in rows if row.arm == arm
         )
-        sheets.append(Sheet(f"Online R² by kind of stream, {arm}", columns, lines, (note,)))
+        sheets.append(TextTable(f"Online R² by kind of stream, {arm}", columns, lines, (note,)))
     return sheets
 
 
-def _safety(results: Results) -> Sheet:
+def _safety(results: Results) -> TextTable:
     lines = tuple(
-        Line(
+        TextRow(
             f"{row.arm}, {row.kind}",
             (
-                Text(_gain(row.safe)),
-                Text("met" if row.met else "not met", bold=not row.met),
-                Text(_where(row.safe)),
-                Text(_gain(row.plain)),
-                Text(_where(row.plain)),
+                TextCell(_gain(row.safe)),
+                TextCell("met" if row.met else "not met", bold=not row.met),
+                TextCell(_where(row.safe)),
+                TextCell(_gain(row.plain)),
+                TextCell(_where(row.plain)),
             ),
         )
         for row in found.safety_rows(results)
     )
     columns = ("SAFE", f"at least {number(found.SAFE_FALL)}", "where", "plain", "where")
-    return Sheet(f"{SKETCH} in R²", columns, lines, (_over(results),))
+    return TextTable(f"{SKETCH} in R²", columns, lines, (_over(results),))
 
 
-def small_sheet(results: Results) -> list[Sheet]:
+def small_sheet(results: Results) -> list[TextTable]:
     """Return the table of small batch sizes; empty if there are no runs."""
     rows = found.small_rows(results)
     lines = [
-        Line(
+        TextRow(
             f"{row.arm}, batches of {row.batch_size}",
             (
                 _mean(row.r2),
-                Text(_shown(row.gain, signed=True)),
-                Text("–" if math.isnan(row.kept) else f"{round(row.kept, 2) + 0.0:.0%}"),
-                Text("" if row.met is None else "met" if row.met else "not met", bold=row.met is False),
+                TextCell(_shown(row.gain, signed=True)),
+                TextCell("–" if math.isnan(row.kept) else f"{round(row.kept, 2) + 0.0:.0%}"),
+                TextCell("" if row.met is None else "met" if row.met else "not met", bold=row.met is False),
             ),
         )
         for row in rows
@@ -101,20 +101,21 @@ def small_sheet(results: Results) -> list[Sheet]:
     )
     lost = "" if any(not math.isnan(row.kept) for row in rows) else f" ssa at {found.WHOLE_AT} gains nothing here."
     title = f"Small batches: shifted streams in any order, guards plain; Source {_mean(source).text}"
-    return [Sheet(title, columns, tuple(lines), (asked + lost,))] if lines else []
+    return [TextTable(title, columns, tuple(lines), (asked + lost,))] if lines else []
 
 
-def gate_sheet(results: Results) -> list[Sheet]:
+def gate_sheet(results: Results) -> list[TextTable]:
     """Return the table of the gate's criteria; empty if there are no runs with the gate."""
     gate = found.gate_findings(results)
     if gate is None:
         return []
     lines = [
-        Line(what, (Text(asked), Text(is_), Text(met, bold=met != "met"))) for what, asked, is_, met in gate_rows(gate)
+        TextRow(what, (TextCell(asked), TextCell(is_), TextCell(met, bold=met != "met")))
+        for what, asked, is_, met in gate_rows(gate)
     ]
     worst = f"the worst of {source_models(gate.source_models)}"
     note = f"ssa with guards DEFAULT and Gate, batches of {GATE_BATCH}; {worst}."
-    return [Sheet("The gate", ("asked", "found", "verdict"), tuple(lines), (note,))]
+    return [TextTable("The gate", ("asked", "found", "verdict"), tuple(lines), (note,))]
 
 
 def gate_rows(gate: GateFindings) -> list[tuple[str, str, str, str]]:
@@ -141,12 +142,12 @@ def _over(results: Results) -> str:
     return f"Worst over {models}, {results.shifts} and batches of {sizes}."
 
 
-def _mean(mean: Mean) -> Text:
+def _mean(mean: Mean) -> TextCell:
     if not mean.runs:
-        return Text("not run")
+        return TextCell("not run")
     if mean.lost:
-        return Text("diverged" if mean.lost == mean.runs else f"diverged {mean.lost} of {mean.runs}")
-    return Text(number(mean.value))
+        return TextCell("diverged" if mean.lost == mean.runs else f"diverged {mean.lost} of {mean.runs}")
+    return TextCell(number(mean.value))
 
 
 def _gain(run: Result | None) -> str:
@@ -174,7 +175,7 @@ def table_files(records: Iterable[Mapping[str, Any]], setting: str) -> dict[str,
         setting: name of the setting.
     """
     results = results_of(records, setting)
-    files = {f"{setting}.md": _heading(results) + as_markdown(sheets_of(results))}
+    files = {f"{setting}.md": _heading(results) + render_markdown(sheets_of(results))}
     for name, table in _tables(results).items():
         files[f"{setting}-{name}.csv"] = _as_csv(table)
     return files

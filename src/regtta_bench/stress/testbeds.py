@@ -15,9 +15,9 @@ from regtta_bench.demo.demo_data import DEGRADATIONS, generator, split, uci_digi
 from regtta_bench.demo.demo_model import digit_regressor, train
 from regtta_bench.stress.streams import Pool
 from regtta_bench.stress.stress_settings import DigitsSource
-from regtta_bench.sweep.interfaces import Told
-from regtta_bench.sweep.runner import Workshop
-from regtta_bench.sweep.source_models import SourceModels, SourceSpec
+from regtta_bench.sweep.interfaces import ProgressCallback
+from regtta_bench.sweep.runner import Runner
+from regtta_bench.sweep.source_models import SourceModelCache, SourceSpec
 from regtta_bench.training import HEADS, plain_view
 
 _BATCH = 256  # batch size of forward passes without learning
@@ -55,11 +55,11 @@ class Ground:
         return torch.cat([self.model(self.view(domain.inputs[part])) for part in rows])
 
 
-def digits_ground(spec: DigitsSource, models: SourceModels, device: str, progress: Told) -> Ground:
+def digits_ground(spec: DigitsSource, models: SourceModelCache, device: str, progress: ProgressCallback) -> Ground:
     """Return the context of the demo's digits; clean and degraded domains are paired row by row."""
     parts = split(uci_digits(), spec.seed, source=spec.source_digits, target=spec.target_digits)
     model = digit_regressor(spec.seed)
-    models.get(spec, {"model": model}, lambda: _train_digits(spec, model, parts.source, progress))
+    models.load_or_train(spec, {"model": model}, lambda: _train_digits(spec, model, parts.source, progress))
     model.eval().to(device)
     batches = torch.split(parts.source.inputs.to(device), _BATCH)
     collected = cache(lambda methods: collect(model, batches, head=_DIGITS_HEAD, methods=methods))
@@ -78,7 +78,7 @@ def digits_ground(spec: DigitsSource, models: SourceModels, device: str, progres
     )
 
 
-def _train_digits(spec: DigitsSource, model: nn.Module, digits: Domain, progress: Told) -> None:
+def _train_digits(spec: DigitsSource, model: nn.Module, digits: Domain, progress: ProgressCallback) -> None:
     done, total = 0, spec.training.epochs
 
     def advance() -> None:
@@ -89,9 +89,9 @@ def _train_digits(spec: DigitsSource, model: nn.Module, digits: Domain, progress
     model.load_state_dict(train(digits, spec.seed, spec.training, advance=advance).state_dict())
 
 
-def paper_ground(spec: SourceSpec, parts: tuple[str, ...], workshop: Workshop) -> Ground:
+def paper_ground(spec: SourceSpec, parts: tuple[str, ...], workshop: Runner) -> Ground:
     """Return the context of a paper setting: held-out source samples as clean, its targets as shifted domains."""
-    prepared, data, device = workshop.prepare(spec), workshop.data(spec), workshop.tools.device
+    prepared, data, device = workshop.load_source(spec), workshop.data(spec), workshop.config.device
     shifted = {part: data.target(part).to(device) for part in parts}
     return Ground(
         model=prepared.model,

@@ -20,23 +20,25 @@ TOY = Recipe(source_digits=150, target_digits=100, training=Training(epochs=1))
 @pytest.fixture(scope="module")
 def studied(tmp_path_factory):
     out = tmp_path_factory.mktemp("study") / "label-shift"
-    told = []
+    on_message = []
 
-    def make(seed):
+    def make_bench(seed):
         bench = demo_bench(seed, TOY)
         return replace(bench, shifts=tuple(s for s in bench.shifts if s.name in KEPT))
 
     threads = torch.get_num_threads()
     with one_thread():
         report = study_label_shift(
-            LabelShiftOptions("demo", out, source_seeds=2, quick=True), make=make, told=told.append
+            LabelShiftOptions("demo", out, source_seeds=2, quick=True),
+            make_bench=make_bench,
+            on_message=on_message.append,
         )
     assert torch.get_num_threads() == threads
-    return out, report, told
+    return out, report, on_message
 
 
 def test_lines_tables_and_figure_are_written(studied):
-    out, report, told = studied
+    out, report, on_message = studied
     names = {"demo.jsonl", "demo.md", "demo-roc.csv", "demo-verdicts.csv", "demo-caution.csv", "demo.png", "demo.svg"}
     assert {path.name for path in out.iterdir()} == names == {path.name for path in report.written}
     lines = read_lines(out / "demo.jsonl")
@@ -45,7 +47,7 @@ def test_lines_tables_and_figure_are_written(studied):
     assert {line["kind"] for line in cases} == {"none", "covariate", "label", "mixed"}
     assert sum("gain" in line for line in cases) > 0
     assert {line["seed"] for line in lines if line["record"] == "caution"} == {0}
-    assert told[-1] == "demo: 2 of 2 source models"
+    assert on_message[-1] == "demo: 2 of 2 source models"
     assert "smoke run" in (out / "demo.md").read_text()
     assert {question for question, _, _ in report.best} >= {"labels moved at all", "labels, not inputs"}
 

@@ -13,15 +13,15 @@ from regtta.cli.app import app
 from regtta.cli.shared_options import numbers
 from regtta.errors import ExistingFileError, ForeignFileError, OptionError
 from regtta_bench.cli.bench_options import StressOptions
-from regtta_bench.cli.stress import plan_of, stress
+from regtta_bench.cli.stress import make_stress_plan, run_stress
 from regtta_bench.data.loading import Place
 from regtta_bench.demo.demo_model import Training
 from regtta_bench.stress.streams import KINDS
-from regtta_bench.stress.stress_runner import StressTools
+from regtta_bench.stress.stress_runner import StressRunnerConfig
 from regtta_bench.stress.stress_settings import SETTINGS, DigitsSetting, DigitsSource, PaperSetting
 from regtta_bench.stress.stress_tables import table_files
-from regtta_bench.sweep.runner import Tools
-from regtta_bench.sweep.store import RunStore, key_of
+from regtta_bench.sweep.runner import RunnerConfig
+from regtta_bench.sweep.store import RunStore, compute_key
 
 SMALL = ["stress", "demo", "--kinds", "iid,sorted", "--parts", "noisy", "--methods", "ssa,bn_adapt", "--device", "cpu"]
 SMALL += ["--batch-sizes", "32,64", "--source-models", "1", "--gate-batches", "3"]
@@ -41,13 +41,13 @@ class Silent:
     def __init__(self, stop_after=0):
         self.counts, self.made, self.stop_after = None, 0, stop_after
 
-    def begun(self, runs, found):
+    def on_start(self, runs, found):
         self.counts = (runs, found)
 
-    def training(self, name, done, total):
+    def on_training(self, name, done, total):
         pass
 
-    def ran(self, spec, result):
+    def on_run(self, spec, result):
         self.made += 1
         if self.made == self.stop_after:
             raise KeyboardInterrupt
@@ -114,24 +114,24 @@ def test_tables_alone_run_nothing_and_are_the_same(made):
 def test_a_stopped_run_goes_on_where_it_was_and_ends_as_one_never_stopped(tmp_path, made):
     whole = lines_of(made[1])
     with pytest.raises(KeyboardInterrupt):
-        stress(options(tmp_path), Silent(stop_after=2))
+        run_stress(options(tmp_path), Silent(stop_after=2))
     assert len(lines_of(tmp_path)) == 2
     listener = Silent()
-    stress(options(tmp_path), listener)
+    run_stress(options(tmp_path), listener)
     assert listener.counts == (1, 2)
     assert lines_of(tmp_path).items() <= whole.items()
     again = Silent()
-    stress(options(tmp_path), again)
+    run_stress(options(tmp_path), again)
     assert (again.counts, again.made) == ((0, 3), 0)
 
 
 def test_the_tools_and_the_runs_can_be_sent_to_another_process(tmp_path, made):
-    runs = plan_of(options(tmp_path), SETTINGS["demo"]).runs()
-    sent = pickle.loads(pickle.dumps((StressTools(Tools(Place(tmp_path), made[1] / "models")), runs)))
+    runs = make_stress_plan(options(tmp_path), SETTINGS["demo"]).runs()
+    sent = pickle.loads(pickle.dumps((StressRunnerConfig(RunnerConfig(Place(tmp_path), made[1] / "models")), runs)))
     assert sent[1] == runs
-    worker = sent[0].worker(lambda *_: pytest.fail("the model is there"))
-    worker.ready(sent[1])
-    found = {key_of(spec.plain()): worker.run(spec) for spec in sent[1]}
+    worker = sent[0].make_worker(lambda *_: pytest.fail("the model is there"))
+    worker.prepare(sent[1])
+    found = {compute_key(spec.to_dict()): worker.run(spec) for spec in sent[1]}
     assert found.items() <= lines_of(made[1]).items()
 
 
@@ -139,10 +139,10 @@ def test_control_c_says_that_nothing_is_lost(tmp_path, monkeypatch):
     def stopped(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("regtta_bench.sweep.run_sweep.sweep", stopped)
+    monkeypatch.setattr("regtta_bench.sweep.run_sweep.run_missing", stopped)
     result = CliRunner().invoke(app, [*SMALL, "--out", str(tmp_path / "new")])
     assert result.exit_code == 130
-    assert "All runs so far are kept" in result.stderr
+    assert "All finished runs are kept" in result.stderr
 
 
 # --- settings of the paper -----------------------------------------------------------------------
@@ -158,7 +158,7 @@ def test_california_needs_its_data_and_leaves_out_what_needs_images(tmp_path, mo
         methods=("ssa", "variance_minimization"),
         source_models=1, gate=False, device="cpu", data=tmp_path,
     )  # fmt: skip
-    report = stress(chosen, Silent())
+    report = run_stress(chosen, Silent())
     assert report.notes == ("variance_minimization cannot run on california: it needs images.",)
     runs = [json.loads(line) for line in (tmp_path / "out" / "runs.jsonl").read_text().splitlines()]
     assert [(run["specification"]["arm"], run["specification"]["part"]) for run in runs] == [
@@ -178,7 +178,7 @@ def test_without_data_nothing_is_begun(tmp_path, monkeypatch):
 
 
 def plan(**changes):
-    return plan_of(StressOptions(name="demo", out=Path("out"), **changes), SETTINGS["demo"])
+    return make_stress_plan(StressOptions(name="demo", out=Path("out"), **changes), SETTINGS["demo"])
 
 
 def test_by_default_everything_is_run():
@@ -223,12 +223,12 @@ def test_numbers_come_once_and_in_their_order():
 def test_another_ones_folder_is_left_alone(tmp_path):
     (tmp_path / "thesis.txt").write_text("mine")
     with pytest.raises(ExistingFileError, match="holds other files"):
-        stress(options(tmp_path), Silent())
+        run_stress(options(tmp_path), Silent())
     (tmp_path / "runs.jsonl").write_text('{"key": "0", "specification": {"source": {}}, "result": {}}\n')
     with pytest.raises(ForeignFileError, match="holds runs of another command"):
-        stress(options(tmp_path), Silent())
+        run_stress(options(tmp_path), Silent())
 
 
 def test_a_folder_without_runs_of_the_setting_has_no_tables(made):
     with pytest.raises(OptionError, match="holds no runs of california"):
-        stress(StressOptions(name="california", out=made[1], tables_only=True), Silent())
+        run_stress(StressOptions(name="california", out=made[1], tables_only=True), Silent())

@@ -10,7 +10,7 @@ from regtta_bench.demo.demo_model import Training
 from regtta_bench.demo.demo_recipe import ARMS, Recipe
 from regtta_bench.demo.demo_study import Run, SourceModel, make_source, one_thread
 from regtta_bench.demo.demo_table import Study
-from regtta_bench.paper.protocol import PROTOCOLS, Outcome
+from regtta_bench.paper.protocol import PROTOCOLS, EvaluationResult
 
 Numbers = Mapping[tuple[str, str], tuple[float | None, ...]]
 
@@ -48,7 +48,7 @@ def study_of(toy: Recipe) -> Callable[..., Study]:
                 values = numbers.get((scene, arm.name), (0.5,) * len(seeds))
                 for seed, r2 in zip(seeds, values, strict=True):
                     score = {"r2": r2, "rmse": 2.0, "mae": 1.0, "pearson": 0.9, "count": 65}
-                    outcome = Outcome(dict.fromkeys(PROTOCOLS, score), {}, 2, {}, "loss" if r2 is None else "")
+                    outcome = EvaluationResult(dict.fromkeys(PROTOCOLS, score), {}, 2, {}, "loss" if r2 is None else "")
                     runs.append(Run(seed, scene, arm.name, outcome))
         return Study(toy, seeds, tuple(runs))
 

@@ -16,7 +16,7 @@ from regtta_bench.demo.demo_records import detail, results_json
 from regtta_bench.demo.demo_run import closing
 from regtta_bench.demo.demo_study import Run, make_source, one_thread
 from regtta_bench.demo.demo_table import Study
-from regtta_bench.paper.protocol import PROTOCOLS, Outcome
+from regtta_bench.paper.protocol import PROTOCOLS, EvaluationResult
 
 SCENES = ("clean", "noisy", "contrast")
 LABELS = {arm.name: arm.label for arm in ARMS}
@@ -50,7 +50,7 @@ def results(numbers=None, seeds=(3, 4, 5)):
                 score = {"r2": value, "rmse": 2.0, "mae": 1.0, "pearson": 0.9, "count": 65}
                 other = score | {"r2": -9.0}  # online: nothing of it belongs on the page
                 by_protocol = {name: score if name == "offline" else other for name in PROTOCOLS}
-                outcome = Outcome(by_protocol, {}, 2, {}, "loss" if value is None else "")
+                outcome = EvaluationResult(by_protocol, {}, 2, {}, "loss" if value is None else "")
                 runs.append(Run(seed, scene, arm, outcome))
     study = Study(RECIPE, seeds, tuple(runs))
     return json.loads(results_json(study, closing(study)))

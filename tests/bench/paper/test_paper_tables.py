@@ -8,7 +8,7 @@ import pytest
 
 from regtta.errors import OptionError
 from regtta.methods import METHODS
-from regtta_bench.paper import LABELS, NAMES, paper_numbers, paper_slips, paper_table
+from regtta_bench.paper import EXPERIMENT_NAMES, TABLE_LABELS, paper_numbers, paper_slips, paper_table
 
 SCORES = {"R2", "RMSE", "MAE", "accuracy", "correlation", "valid_dimensions", "subspace_dimensions"}
 CORRUPTIONS = {
@@ -29,7 +29,7 @@ ROUNDED_BEFORE = {
 # Means over the columns that did not diverge; in the other tables such rows have no mean.
 OVER_THE_REST = {("tab:biwi-kinect_mae", "prototype"), ("tab:biwi-kinect_mae", "rsd")}
 
-TABLES = [paper_table(label) for label in LABELS]
+TABLES = [paper_table(label) for label in TABLE_LABELS]
 WITH_MEANS = [table for table in TABLES if table.columns[-1].name == "mean"]
 
 
@@ -48,27 +48,27 @@ def test_as_many_tables_and_cells_as_the_paper_has():
 
 def test_every_file_is_a_table_and_every_name_has_one():
     folder = files("regtta_bench.paper").joinpath("tables")
-    assert len([entry for entry in folder.iterdir() if entry.name.endswith(".toml")]) == len(LABELS)
-    assert [table.label for table in TABLES] == list(LABELS)
-    assert {table.name for table in TABLES} == set(NAMES)
+    assert len([entry for entry in folder.iterdir() if entry.name.endswith(".toml")]) == len(TABLE_LABELS)
+    assert [table.label for table in TABLES] == list(TABLE_LABELS)
+    assert {table.name for table in TABLES} == set(EXPERIMENT_NAMES)
     assert Counter(table.name for table in TABLES) == Counter(
-        dict.fromkeys(NAMES, 1)
+        dict.fromkeys(EXPERIMENT_NAMES, 1)
         | {"subspace": 2, "k": 4, "metric": 3, "vit": 2, "mae": 2, "online": 3}
         | {"sensitivity-lr": 3, "sensitivity-batch": 3}
     )
 
 
-@pytest.mark.parametrize("table", TABLES, ids=LABELS)
+@pytest.mark.parametrize("table", TABLES, ids=TABLE_LABELS)
 def test_every_row_has_every_column(table):
     assert all(len(row.cells) == len(table.columns) for row in table.rows)
-    for places in (table.columns, [row.place for row in table.rows]):
-        names = [place.name for place in places]
+    for places in (table.columns, [row.header for row in table.rows]):
+        names = [header.name for header in places]
         assert len(set(names)) == len(names)
     assert table.caption.endswith(".")
     assert all(note.endswith(".") for note in table.notes)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", EXPERIMENT_NAMES)
 def test_every_number_says_what_it_is(name):
     for number in paper_numbers(name):
         assert number.score in SCORES
@@ -80,7 +80,7 @@ def test_every_number_says_what_it_is(name):
 
 
 def test_a_number_means_something_of_its_own_within_its_table():
-    for name in NAMES:
+    for name in EXPERIMENT_NAMES:
         meanings = Counter(
             (n.label, n.column, n.method, n.dataset, n.score, *sorted(n.options.items())) for n in paper_numbers(name)
         )
@@ -164,12 +164,12 @@ def test_every_slip_quotes_the_tables():
     assert len({slip.name for slip in slips}) == len(slips) == 9
     for slip in slips:
         assert slip.text.endswith(".")
-        for place in slip.places:
-            table = paper_table(place.label)
+        for header in slip.places:
+            table = paper_table(header.label)
             headings = {column.name: column.label for column in table.columns}
-            printed = headings[place.column] if place.row is None else str(table.cell(place.row, place.column))
-            assert place.says == printed
-        assert len({place.says.split(" ± ")[0] for place in slip.places}) > 1
+            printed = headings[header.column] if header.row is None else str(table.cell(header.row, header.column))
+            assert header.printed == printed
+        assert len({header.printed.split(" ± ")[0] for header in slip.places}) > 1
 
 
 def test_the_swapped_columns_hold_what_the_main_table_has_under_their_names():

@@ -5,7 +5,7 @@ from sklearn.metrics import r2_score
 import regtta
 from helpers import small_models
 from regtta_bench.data import Domain
-from regtta_bench.paper.protocol import evaluate, what_diverged
+from regtta_bench.paper.protocol import divergence_reasons, evaluate
 
 
 def problem():
@@ -46,11 +46,11 @@ def test_what_counts_as_diverged():
     assert wild.diverged == "loss, every step refused"
     adapter = regtta.Adapter(model, regtta.SSA(k=3), source)
     steps = list(adapter.run(target.inputs.split(35)))
-    assert what_diverged(steps, {"offline": torch.zeros(2)}, adapter) == ""
-    assert what_diverged(steps, {"offline": torch.tensor([0.0, torch.nan])}, adapter) == "predictions"
+    assert divergence_reasons(steps, {"offline": torch.zeros(2)}, adapter) == ""
+    assert divergence_reasons(steps, {"offline": torch.tensor([0.0, torch.nan])}, adapter) == "predictions"
     with torch.no_grad():
         adapter._model[4].weight[0] = torch.inf
-    assert what_diverged(steps, {"offline": torch.zeros(2)}, adapter) == "weights"
+    assert divergence_reasons(steps, {"offline": torch.zeros(2)}, adapter) == "weights"
 
 
 def test_several_outputs_are_scored_one_by_one_too():
@@ -83,4 +83,4 @@ def test_the_model_is_shown_the_view():
     method = regtta.SSA(k=3)
     seen = evaluate(regtta.Adapter(model, method, source), halved, batch_size=35, view=lambda inputs: inputs / 2)
     plain = evaluate(regtta.Adapter(model, method, source), target, batch_size=35)
-    assert seen.plain() == plain.plain()
+    assert seen.to_dict() == plain.to_dict()

@@ -11,11 +11,11 @@ import regtta
 from regtta.guards import DEFAULT, Gate
 from regtta_bench.data.loading import Place
 from regtta_bench.demo.demo_model import Training
-from regtta_bench.stress.stress_runner import StressTools, evaluated, slice_scores, stream_of
+from regtta_bench.stress.stress_runner import StressRunnerConfig, evaluated, slice_scores, stream_of
 from regtta_bench.stress.stress_settings import ADAPTING, GUARDS, DigitsSource, method_by_default
 from regtta_bench.stress.stress_specs import StressSpec
-from regtta_bench.sweep.runner import Tools
-from regtta_bench.sweep.store import key_of
+from regtta_bench.sweep.runner import RunnerConfig
+from regtta_bench.sweep.store import compute_key
 
 TINY = DigitsSource(5, source_digits=200, target_digits=150, training=Training(epochs=1))
 
@@ -28,8 +28,8 @@ def spec(arm="ssa", kind="iid", part="noisy", guards="plain", size=64, length=0)
 def worker(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     told = []
-    made = StressTools(Tools(Place(folder), folder)).worker(lambda *news: told.append(news))
-    made.ready([spec("ssa"), spec("feature_restoration"), spec("prototype")])
+    made = StressRunnerConfig(RunnerConfig(Place(folder), folder)).make_worker(lambda *news: told.append(news))
+    made.prepare([spec("ssa"), spec("feature_restoration"), spec("prototype")])
     assert told == [("demo-digits-5", 1, 1)]
     return made
 
@@ -68,7 +68,9 @@ def test_the_source_model_scores_as_itself(worker):
 def test_every_method_runs_with_all_guards_and_fits_a_line(worker, arm, guards):
     one = spec(arm, "mixed", "", guards, size=50, length=100)
     found = worker.run(one)
-    line = json.dumps({"key": key_of(one.plain()), "specification": one.plain(), "result": found}, allow_nan=False)
+    line = json.dumps(
+        {"key": compute_key(one.to_dict()), "specification": one.to_dict(), "result": found}, allow_nan=False
+    )
     assert len(line) < 2000
     assert found["learned"] + sum(found["refused"].values()) == found["batches"] == 2
 

@@ -4,17 +4,17 @@ import logging
 import pytest
 
 from regtta.errors import FileError, ForeignFileError
-from regtta_bench.sweep.store import RunStore, key_of
+from regtta_bench.sweep.store import RunStore, compute_key
 
 SPEC = {"data": "california", "method": {"type": "SSA", "k": 10}, "seed": 0}
 
 
 def test_a_key_sees_every_value_and_no_order():
-    assert key_of(SPEC) == key_of(dict(reversed(SPEC.items())))
-    assert key_of(SPEC) != key_of(SPEC | {"seed": 1})
-    assert key_of(SPEC) != key_of(SPEC | {"method": {"type": "SSA", "k": 11}})
+    assert compute_key(SPEC) == compute_key(dict(reversed(SPEC.items())))
+    assert compute_key(SPEC) != compute_key(SPEC | {"seed": 1})
+    assert compute_key(SPEC) != compute_key(SPEC | {"method": {"type": "SSA", "k": 11}})
     with pytest.raises(ValueError, match="JSON compliant"):
-        key_of({"lr": float("nan")})
+        compute_key({"lr": float("nan")})
 
 
 def test_runs_are_found_again(tmp_path):

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from helpers.toy_datasets import shrink_models, write_everything
-from regtta_bench.cli.reproduce import ReproduceOptions, reproduce
-from regtta_bench.paper import NAMES
+from regtta_bench.cli.reproduce import ReproduceOptions, run_experiments
+from regtta_bench.paper import EXPERIMENT_NAMES
 from regtta_bench.paper.experiments import EXPERIMENTS
 
 
@@ -17,13 +17,13 @@ class Counting:
         self.runs = self.found = 0
         self.trained = set()
 
-    def begun(self, runs, found):
+    def on_start(self, runs, found):
         self.runs, self.found = runs, found
 
-    def training(self, name, done, total):
+    def on_training(self, name, done, total):
         self.trained.add(name)
 
-    def ran(self, spec, result):
+    def on_run(self, spec, result):
         pass
 
 
@@ -42,28 +42,28 @@ def options(tmp_path_factory):
 def test_an_experiment_fills_every_cell_of_its_tables(options, name):
     options = dataclasses.replace(options, names=(name,))
     counting = Counting()
-    (done,) = reproduce(options, counting)
-    layouts = EXPERIMENTS[name].layouts({})
+    (done,) = run_experiments(options, counting)
+    table_specs = EXPERIMENTS[name].table_specs({})
     with (options.out / f"{name}.quick.csv").open() as file:
         lines = list(csv.DictReader(file))
-    assert len(lines) == sum(1 for layout in layouts for _ in layout.cells())
-    assert {line["table"] for line in lines} == {layout.name for layout in layouts}
+    assert len(lines) == sum(1 for table_spec in table_specs for _ in table_spec.cells())
+    assert {line["table"] for line in lines} == {table_spec.name for table_spec in table_specs}
     assert all(line["missing"] == "0" for line in lines)
     assert all(line["mean"] or line["diverged"] != "0" for line in lines)
     assert any(line["mean"] for line in lines)
     assert all(line["smoke"] == "True" for line in lines)
-    assert all("SMOKE RUN" in sheet.title or sheet.title.startswith("Differences") for sheet in done.sheets)
+    assert all("SMOKE RUN" in table.title or table.title.startswith("Differences") for table in done.tables)
     again = Counting()
-    reproduce(options, again)
+    run_experiments(options, again)
     assert (again.runs, again.found, again.trained) == (0, counting.runs + counting.found, set())
 
 
 def test_every_name_of_the_paper_is_an_experiment():
-    assert set(NAMES) | {"svhn-subset"} == set(EXPERIMENTS)
+    assert set(EXPERIMENT_NAMES) | {"svhn-subset"} == set(EXPERIMENTS)
 
 
 def test_every_line_has_its_specification_versions_and_device(options):
-    reproduce(dataclasses.replace(options, names=("svhn",)), Counting())
+    run_experiments(dataclasses.replace(options, names=("svhn",)), Counting())
     lines = [json.loads(line) for line in (options.out / "runs.jsonl").read_text().splitlines()]
     assert len({line["key"] for line in lines}) == len(lines)
     for line in lines:
@@ -73,20 +73,20 @@ def test_every_line_has_its_specification_versions_and_device(options):
 
 
 def test_tables_are_made_again_from_the_lines_alone(options):
-    reproduce(dataclasses.replace(options, names=("california",)), Counting())
+    run_experiments(dataclasses.replace(options, names=("california",)), Counting())
     before = {path.name: path.read_bytes() for path in options.out.glob("california.quick.*")}
     assert {"california.quick.md", "california.quick.csv", "california.quick.tex"} == before.keys()
     for name in before:
         (options.out / name).unlink()
     alone = dataclasses.replace(options, names=("california",), tables_only=True, data=None)
-    reproduce(alone, Counting())
+    run_experiments(alone, Counting())
     assert {path.name: path.read_bytes() for path in options.out.glob("california.quick.*")} == before
 
 
 def test_a_method_of_the_users_has_its_row_in_every_table_by_method(options):
     mine = dataclasses.replace(options, names=("svhn", "ablation"), methods=("ssa:k=3,clip=true",), only=("svhn",))
-    svhn, ablation = reproduce(mine, Counting())
-    assert "ssa:k=3,clip=true" in {line.name for line in svhn.sheets[0].lines}
-    assert "ssa:k=3,clip=true" not in {line.name for line in ablation.sheets[0].lines}
-    assert ablation.sheets[0].columns == ("svhn",)
+    svhn, ablation = run_experiments(mine, Counting())
+    assert "ssa:k=3,clip=true" in {line.name for line in svhn.tables[0].rows}
+    assert "ssa:k=3,clip=true" not in {line.name for line in ablation.tables[0].rows}
+    assert ablation.tables[0].columns == ("svhn",)
     assert "--method ssa:k=3,clip=true" in (options.out / "svhn.quick.md").read_text()

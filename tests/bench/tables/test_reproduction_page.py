@@ -257,9 +257,9 @@ def test_a_single_source_model_has_no_interval(edited):
     page = page_of(edited(lambda line: line | {"less_source_low": "", "less_source_high": "", "source_models": "1"}))
     assert page.tone == "undecided"
     assert page.summary == ("Paired over one source model.",)
-    gaps = page.sections[0].grids[1].rows
-    assert not any(row[2].bold for row in gaps)
-    assert all("[" not in row[2].text for row in gaps)
+    differences = page.sections[0].grids[1].rows
+    assert not any(row[2].bold for row in differences)
+    assert all("[" not in row[2].text for row in differences)
 
 
 def test_few_rows_are_not_worth_a_figure(edited):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from helpers.failing_workers import Mortal
-from regtta_bench.sweep.executors.ray.cluster import connected
+from regtta_bench.sweep.executors.ray.cluster import connect_to_cluster
 
 TESTS = Path(__file__).parents[3]
 collect_ignore_glob = [] if importlib.util.find_spec("ray") else ["test_*.py"]
@@ -29,7 +29,7 @@ def cluster(tmp_path_factory):
         patch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
         patch.delenv("RAY_AUTH_MODE", raising=False)  # which Ray sets by itself
         patch.setenv("RAY_USAGE_STATS_ENABLED", "1")  # put back after; it is the library's to switch it off
-        with connected("local", cpus=2):
+        with connect_to_cluster("local", cpus=2):
             import ray
 
             yield ray.get_runtime_context().gcs_address

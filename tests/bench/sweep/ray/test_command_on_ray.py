@@ -5,19 +5,19 @@ import subprocess
 import sys
 
 from helpers.published_datasets import write_california
-from regtta_bench.cli.reproduce import ReproduceOptions, reproduce
+from regtta_bench.cli.reproduce import ReproduceOptions, run_experiments
 
 QUICK = ("california", "--quick", "--source-seeds", "1", "--seeds", "1", "--device", "cpu")
 
 
 class Silent:
-    def begun(self, runs, found):
+    def on_start(self, runs, found):
         self.runs = runs
 
-    def training(self, name, done, total):
+    def on_training(self, name, done, total):
         pass
 
-    def ran(self, spec, result):
+    def on_run(self, spec, result):
         pass
 
 
@@ -46,7 +46,7 @@ def test_the_command_writes_the_lines_of_one_process_and_prints_nothing_of_rays(
         device="cpu",
         quick=True,
     )
-    reproduce(options, alone)
+    run_experiments(options, alone)
     assert lines(tmp_path / "on-ray") == lines(tmp_path / "alone")
     assert json.loads(lines(tmp_path / "on-ray")[0])["result"]["device"] == "cpu"
     told = done.stderr.splitlines()

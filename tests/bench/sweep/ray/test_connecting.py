@@ -6,9 +6,9 @@ import types
 import pytest
 
 from regtta.errors import MissingExtraError, OptionError, RegttaError
-from regtta_bench.sweep.executors.factory import hired
+from regtta_bench.sweep.executors.factory import make_executor
 from regtta_bench.sweep.executors.ray import cluster as connecting
-from regtta_bench.sweep.executors.ray.cluster import connected
+from regtta_bench.sweep.executors.ray.cluster import connect_to_cluster
 
 
 class FakeRay(types.ModuleType):
@@ -52,7 +52,7 @@ def closed_port():
 
 def test_a_cluster_of_ones_own_starts_quietly_without_dashboard_and_ends_with_the_block(put_in_place):
     fake = put_in_place(FakeRay())
-    with connected("local", cpus=3):
+    with connect_to_cluster("local", cpus=3):
         assert fake.down == 0
     address, options = fake.started
     assert (address, options["num_cpus"], options["include_dashboard"]) == ("local", 3, False)
@@ -62,7 +62,7 @@ def test_a_cluster_of_ones_own_starts_quietly_without_dashboard_and_ends_with_th
 
 def test_a_block_that_is_left_by_an_error_ends_the_connection_too(put_in_place):
     fake = put_in_place(FakeRay())
-    block = connected("local")
+    block = connect_to_cluster("local")
     block.__enter__()
     with pytest.raises(KeyboardInterrupt):
         block.gen.throw(KeyboardInterrupt)
@@ -71,35 +71,35 @@ def test_a_block_that_is_left_by_an_error_ends_the_connection_too(put_in_place):
 
 def test_without_ray_it_is_said_what_to_install(put_in_place):
     put_in_place(None)
-    with pytest.raises(MissingExtraError, match=r'pip install "regtta\[ray\]"'), hired(ray="local"):
+    with pytest.raises(MissingExtraError, match=r'pip install "regtta\[ray\]"'), make_executor(ray="local"):
         pytest.fail("there is no ray")
 
 
-@pytest.mark.parametrize("address", ["", "here", "host", "host:", ":6379", "http://host:80", "ray://host", "a b:1"])
+@pytest.marker.parametrize("address", ["", "here", "host", "host:", ":6379", "http://host:80", "ray://host", "a b:1"])
 def test_what_is_no_address_is_refused(address):
     with pytest.raises(OptionError, match="Expected --ray to be local, auto, HOST:PORT or ray://HOST:PORT"):
-        connected(address).__enter__()
+        connect_to_cluster(address).__enter__()
 
 
-@pytest.mark.parametrize("scheme", ["", "ray://"])
+@pytest.marker.parametrize("scheme", ["", "ray://"])
 def test_where_nothing_listens_that_is_said_at_once(scheme):
     address = f"{scheme}127.0.0.1:{closed_port()}"
     with pytest.raises(RegttaError, match=rf"No Ray cluster answers at {address} \(.*refused\)"):
-        connected(address).__enter__()
+        connect_to_cluster(address).__enter__()
 
 
 def test_a_port_beyond_all_ports_is_no_crash():
     with pytest.raises(RegttaError, match="No Ray cluster answers at 127.0.0.1:70000"):
-        connected("127.0.0.1:70000").__enter__()
+        connect_to_cluster("127.0.0.1:70000").__enter__()
 
 
 def test_where_something_else_listens_it_is_not_waited_for_long(silent_port, monkeypatch):
-    monkeypatch.setattr(connecting, "PATIENCE", 1.0)
+    monkeypatch.setattr(connecting, "CONNECT_TIMEOUT", 1.0)
     with pytest.raises(RegttaError, match="No Ray cluster answers at .*no answer within 1 s"):
-        connected(f"127.0.0.1:{silent_port}").__enter__()
+        connect_to_cluster(f"127.0.0.1:{silent_port}").__enter__()
 
 
-@pytest.mark.parametrize(
+@pytest.marker.parametrize(
     ("error", "said"),
     [
         (ConnectionError("ray client connection timeout"), "No Ray cluster answers at ray://.*connection timeout"),
@@ -110,11 +110,11 @@ def test_where_something_else_listens_it_is_not_waited_for_long(silent_port, mon
 def test_why_a_cluster_refuses_is_told_in_one_line(put_in_place, silent_port, error, said):
     put_in_place(FakeRay(error))
     with pytest.raises(RegttaError, match=said) as told:
-        connected(f"ray://127.0.0.1:{silent_port}").__enter__()
+        connect_to_cluster(f"ray://127.0.0.1:{silent_port}").__enter__()
     assert "\n" not in str(told.value)
 
 
 def test_a_machine_where_ray_cannot_start_says_so(put_in_place):
     put_in_place(FakeRay(OSError("No space left on device")))
     with pytest.raises(RegttaError, match="Ray could not be started on this machine: OSError: No space left"):
-        connected("local").__enter__()
+        connect_to_cluster("local").__enter__()

@@ -2,7 +2,7 @@ from ray.exceptions import NodeDiedError, ObjectLostError, OutOfMemoryError, Ray
 from ray.exceptions import RayTaskError as Raised
 
 from regtta.errors import HeadError, RegttaError
-from regtta_bench.sweep.executors.ray.executor import disconnected, is_loss, raised
+from regtta_bench.sweep.executors.ray.executor import connection_lost_error, is_worker_loss, unwrap_task_error
 
 
 def in_task(cause):
@@ -11,26 +11,26 @@ def in_task(cause):
 
 def test_what_a_task_raised_is_what_is_raised():
     for cause in (HeadError("No head."), ZeroDivisionError("0")):
-        assert raised(in_task(cause)) is cause
-        assert not is_loss(in_task(cause))
+        assert unwrap_task_error(in_task(cause)) is cause
+        assert not is_worker_loss(in_task(cause))
 
 
 def test_lost_workers_machines_and_files_are_losses():
     for error in (WorkerCrashedError(), NodeDiedError("gone"), OutOfMemoryError("full")):
-        assert is_loss(error)
-    assert is_loss(in_task(ObjectLostError("ab", "owner", "site")))
+        assert is_worker_loss(error)
+    assert is_worker_loss(in_task(ObjectLostError("ab", "owner", "site")))
 
 
 def test_what_cannot_be_imported_there_is_told_by_machine():
     broken = in_task(RaySystemError(ModuleNotFoundError("No module named 'mine'"), "long\ntraceback"))
-    assert not is_loss(broken)
-    told = raised(broken, "node7")
+    assert not is_worker_loss(broken)
+    told = unwrap_task_error(broken, "node7")
     assert isinstance(told, RegttaError)
     assert str(told).startswith("node7 cannot unpickle the task (System error: No module named 'mine')")
     unknown = in_task(RuntimeError("The remote function failed to import on the worker.\nNo module named 'regtta'"))
-    assert "(No module named 'regtta')" in str(raised(unknown, "node7"))
+    assert "(No module named 'regtta')" in str(unwrap_task_error(unknown, "node7"))
 
 
 def test_a_broken_connection_says_that_nothing_is_lost():
-    assert "All completed runs are saved" in str(disconnected(ConnectionError("reset")))
-    assert "No module named 'mine'" in str(disconnected(ConnectionError("details = No module named 'mine'")))
+    assert "All completed runs are saved" in str(connection_lost_error(ConnectionError("reset")))
+    assert "No module named 'mine'" in str(connection_lost_error(ConnectionError("details = No module named 'mine'")))

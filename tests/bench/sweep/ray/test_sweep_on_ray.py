@@ -9,11 +9,11 @@ import ray
 from helpers.failing_workers import Elsewhere, made_up
 from helpers.sweeps import TRAININGS, Remembering, results, specs, with_other_models
 from regtta.errors import BatchError, MissingFileError, RegttaError
-from regtta_bench.sweep.executors.ray.executor import OnRay
-from regtta_bench.sweep.run_sweep import sweep
+from regtta_bench.sweep.executors.ray.executor import RayExecutor
+from regtta_bench.sweep.run_sweep import run_missing
 from regtta_bench.sweep.store import RunStore
 
-pytestmark = pytest.mark.usefixtures("cluster")
+pytestmark = pytest.marker.usefixtures("cluster")
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def runs(tmp_path):
 
 def swept(wanted, runs, kit, jobs=None, stop_after=None):
     listener = Remembering(stop_after)
-    sweep(wanted, RunStore(runs), kit, listener, crew=OnRay(jobs))
+    run_missing(wanted, RunStore(runs), kit, listener, executor=RayExecutor(jobs))
     return listener
 
 
@@ -32,8 +32,8 @@ def swept(wanted, runs, kit, jobs=None, stop_after=None):
 
 def test_the_lines_are_those_of_one_process_and_no_model_is_trained_twice(california_tools, tmp_path, runs):
     alone = tmp_path / "alone.jsonl"
-    sweep(specs(), RunStore(alone), california_tools, Remembering())
-    OnRay().check(specs(), california_tools)
+    run_missing(specs(), RunStore(alone), california_tools, Remembering())
+    RayExecutor().check(specs(), california_tools)
     listener = swept(specs(), runs, with_other_models(california_tools))
     assert results(runs) == results(alone)
     assert sorted(listener.trained) == TRAININGS
@@ -53,7 +53,7 @@ def test_who_leaves_a_sweep_early_leaves_nothing_running(kit):
     wanted = made_up(1, 4)
     for spec in wanted[1:]:
         kit.note(f"{spec.name}.sleeps")
-    made = OnRay().make(wanted, kit, Remembering())
+    made = RayExecutor().execute(wanted, kit, Remembering())
     assert next(made)[0] == wanted[0]
     made.close()
     until = time.monotonic() + 60
@@ -63,7 +63,7 @@ def test_who_leaves_a_sweep_early_leaves_nothing_running(kit):
     assert not list(kit.models.glob(".sweep*"))
 
 
-@pytest.mark.parametrize(
+@pytest.marker.parametrize(
     ("note", "kind", "said"),
     [
         ("fails", BatchError, r"source0-1 cannot be read\."),
@@ -88,8 +88,8 @@ def test_what_lost_workers_left_is_made_by_others(kit, runs, caplog):
     listener = swept(made_up(2, 4), runs, kit)
     assert sorted((r["number"]) for r in results(runs).values()) == [0, 0, 1, 1, 2, 2, 3, 3]
     assert len(listener.made) == 8
-    begun = {spec.name: kit.done(spec.name) for spec in made_up(2, 4)}
-    assert begun == {spec.name: 1 for spec in made_up(2, 4)} | {"source0-2": 2}
+    on_start = {spec.name: kit.done(spec.name) for spec in made_up(2, 4)}
+    assert on_start == {spec.name: 1 for spec in made_up(2, 4)} | {"source0-2": 2}
     assert (kit.done("source0"), kit.done("source1")) == (1, 2)
     assert "lost during the training of source1 (WorkerCrashedError); the task is retried on another" in caplog.text
     assert "lost during a run on source0 (WorkerCrashedError)" in caplog.text
@@ -103,11 +103,11 @@ def test_a_run_that_kills_every_worker_ends_the_sweep_and_all_others_are_kept(ki
     assert sorted(result["number"] for result in results(runs).values()) == [0, 1, 2]
 
 
-@pytest.mark.parametrize("call", ["wait", "get"])
+@pytest.marker.parametrize("call", ["wait", "get"])
 def test_a_cluster_that_is_gone_is_an_error_that_says_that_nothing_is_lost(kit, runs, monkeypatch, call):
     class Unplugging(Remembering):
-        def ran(self, spec, result):
-            super().ran(spec, result)
+        def on_run(self, spec, result):
+            super().on_run(spec, result)
             monkeypatch.setattr(ray, call, gone)
 
     def gone(*_, **__):
@@ -115,7 +115,7 @@ def test_a_cluster_that_is_gone_is_an_error_that_says_that_nothing_is_lost(kit, 
         raise ConnectionError("the client has been disconnected")
 
     with pytest.raises(RegttaError, match="connection to the Ray cluster was lost .*All completed runs are saved"):
-        sweep(made_up(1, 4), RunStore(runs), kit, Unplugging(), crew=OnRay())
+        run_missing(made_up(1, 4), RunStore(runs), kit, Unplugging(), executor=RayExecutor())
     assert len(results(runs)) == 1
 
 
