@@ -33,7 +33,7 @@ def more_rows(name, extra=None, label=None):
     return {row.name: row for row in table_spec.rows if all(cell is None or cell.paper is None for cell in row.cells)}
 
 
-def test_every_experiment_goes_by_its_name_and_says_what_it_shows():
+def test_experiments_have_their_name_and_a_summary():
     assert set(EXPERIMENTS) == {*EXPERIMENT_NAMES, "svhn-subset"}
     for name, one in EXPERIMENTS.items():
         assert get_experiment(name) is one
@@ -42,12 +42,12 @@ def test_every_experiment_goes_by_its_name_and_says_what_it_shows():
     assert len({one.summary for one in EXPERIMENTS.values()}) == len(EXPERIMENTS)
 
 
-def test_an_unknown_name_is_answered_with_those_that_are_near():
+def test_an_unknown_name_suggests_similar_ones():
     with pytest.raises(OptionError, match="no experiment 'claifornia'.*'california'.*Did you mean 'california'"):
         get_experiment("claifornia")
 
 
-def test_where_experiments_run():
+def test_experiments_list_their_settings():
     runs_on = {name: tuple(setting.name for setting in one.settings) for name, one in EXPERIMENTS.items()}
     assert runs_on["svhn"] == ("svhn",)
     assert runs_on["california"] == ("california",)
@@ -70,7 +70,7 @@ def test_the_tables_by_method_are_those_with_an_oracle():
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_a_method_of_the_users_has_a_row_wherever_rows_are_methods(name):
+def test_a_user_method_has_a_row_in_every_table_by_method(name):
     mine = Mine(k=7)
     for table_spec in get_experiment(name).table_specs({"mine": as_it_is(mine)}):
         rows = [row for row in table_spec.rows if row.name == "mine"]
@@ -86,7 +86,7 @@ def test_a_method_of_the_users_has_a_row_wherever_rows_are_methods(name):
             assert cell.group == beside.group
 
 
-def test_what_tables_of_regression_have_beside_the_papers_rows():
+def test_additional_rows_of_regression_tables():
     rows = more_rows("svhn")
     assert list(rows) == ["feature_alignment", "ttt: its source", "ssa, clipped at the rank", "oracle, all parameters"]
     assert rows["ssa, clipped at the rank"].cells[0].method_config.method == SSA(k=100, clip=True)
@@ -95,7 +95,7 @@ def test_what_tables_of_regression_have_beside_the_papers_rows():
     assert (its_source.method, its_source.objective, its_source.paired) == (Source(), "rotation", False)
 
 
-def test_what_california_has_beside_them():
+def test_additional_rows_of_california():
     rows = more_rows("california")
     assert "ttt: its source" not in rows  # the paper turns no tables
     changed = {name: rows[f"ssa, {name}"].cells[0].method_config.method for name in ("released", "affine 1e-4")}
@@ -107,7 +107,7 @@ def test_what_california_has_beside_them():
 
 
 @pytest.mark.parametrize("name", ["classification-svhn", "classification-cifar10c"])
-def test_what_tables_of_classification_have_beside_the_papers_rows(name):
+def test_additional_rows_of_classification_tables(name):
     rows = more_rows(name)
     assert list(rows) == ["bn_adapt", "ssa, clipped at the rank", "oracle, all parameters"]
     for row in rows.values():
@@ -117,14 +117,14 @@ def test_what_tables_of_classification_have_beside_the_papers_rows(name):
     assert (oracle.task, oracle.trainable) == ("classification", "all")
 
 
-def test_ttts_source_is_shown_where_the_paper_has_ttt_alone():
+def test_the_source_model_of_ttt_has_a_row_only_where_the_paper_has_ttt():
     for name in EXPERIMENT_NAMES:
         for table_spec in get_experiment(name).table_specs({}):
             names = [row.name for row in table_spec.rows]
             assert ("ttt: its source" in names) == ("ttt" in names)
 
 
-def test_rows_beyond_the_papers_come_with_the_subset_too():
+def test_the_subset_has_the_additional_rows_too():
     whole, subset = (
         more_rows("svhn", {"mine": as_it_is(Mine())}),
         more_rows("svhn-subset", {"mine": as_it_is(Mine())}, "tab:svhn"),
@@ -134,7 +134,7 @@ def test_rows_beyond_the_papers_come_with_the_subset_too():
         assert [cell.method_config for cell in whole[name].cells] == [cell.method_config for cell in subset[name].cells]
 
 
-def test_every_row_has_a_name_of_its_own():
+def test_row_names_are_unique():
     for one in EXPERIMENTS.values():
         for table_spec in one.table_specs({"mine": as_it_is(Mine())}):
             names = [row.name for row in table_spec.rows]

@@ -30,30 +30,30 @@ def running_means(name, setting):
 
 
 @pytest.mark.parametrize("name", GRADIENT)
-def test_gradient_methods_leave_batchnorm_alone_on_california_only(name):
+def test_gradient_methods_keep_source_batch_norm_on_california_only(name):
     assert torch.equal(*running_means(name, CALIFORNIA))
     assert not torch.equal(*running_means(name, SVHN))
 
 
-def test_bn_adapt_moves_batchnorm_on_california_too():
+def test_bn_adapt_updates_batch_norm_on_california_too():
     for setting in (CALIFORNIA, SVHN):
         assert not torch.equal(*running_means("bn_adapt", setting))
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_the_dimensions_are_the_settings_and_not_clipped_at_the_rank(name):
+def test_k_is_that_of_the_setting_and_not_clipped_at_the_rank(name):
     for method in ("ssa", "feature_alignment"):
         made = make_method_config(SETTINGS[name], method).method
         assert (made.k, made.clip) == (10 if name == "california" else 100, False)
 
 
-def test_ssa_is_as_the_papers_text_has_it():
+def test_ssa_has_the_options_of_the_papers_text():
     made = make_method_config(SVHN, "ssa").method
     chosen = (made.lr, made.optimizer, made.trainable, made.metric, made.weighting, made.unbiased, made.batch_norm)
     assert chosen == (0.001, "adam", "affine", "kl", True, True, "batch")
 
 
-def test_the_baselines_are_as_the_papers_appendix_has_them():
+def test_baselines_have_the_options_of_the_papers_appendix():
     restoration = make_method_config(SVHN, "feature_restoration").method
     assert (restoration.bins, restoration.temperature, restoration.lr) == (8, 0.01, 0.0001)
     variance = make_method_config(SVHN, "variance_minimization").method
@@ -71,7 +71,7 @@ def test_rsd_has_as_many_bases_as_a_batch_has_samples(name):
     assert method_config.method.k >= method_config.batch_size
 
 
-def test_classifiers_are_aligned_without_weights_and_the_oracle_takes_the_cross_entropy():
+def test_classifiers_use_no_weighting_and_the_oracle_uses_cross_entropy():
     made = {
         name: make_method_config(SVHN, name, task="classification")
         for name in ("source", "tent", "ssa", "tent+ssa", "oracle")
@@ -88,7 +88,7 @@ def test_classifiers_are_aligned_without_weights_and_the_oracle_takes_the_cross_
     assert (total.lr, total.optimizer, total.trainable) == (0.001, "adam", "affine")
 
 
-def test_ttt_and_dann_have_source_models_of_their_own_and_all_others_share_one():
+def test_only_ttt_and_dann_have_their_own_source_models():
     own = {
         name: make_method_config(SVHN, name).objective
         for name in OF_THE_PAPER
@@ -99,18 +99,18 @@ def test_ttt_and_dann_have_source_models_of_their_own_and_all_others_share_one()
     assert shared == {"regression"}
 
 
-def test_dann_does_nothing_at_test_time():
+def test_dann_does_not_adapt_at_test_time():
     assert make_method_config(SVHN, "dann") == MethodConfig(Source(), "dann", 64)
 
 
-def test_the_batch_size_is_the_arms_and_64_by_default():
+def test_the_batch_size_is_64_by_default():
     assert {make_method_config(SVHN, name).batch_size for name in OF_THE_PAPER} == {64}
     chosen = make_method_config(SVHN, "ssa", {"batch_size": 8, "lr": 0.01})
     assert (chosen.batch_size, chosen.method) == (8, make_method_config(SVHN, "ssa", {"lr": 0.01}).method)
     assert make_method_config(SVHN, "dann", {"batch_size": 16}).batch_size == 16
 
 
-def test_what_is_asked_for_wins():
+def test_given_options_override_the_defaults():
     made = make_method_config(CALIFORNIA, "ssa", {"k": 25, "clip": True, "batch_norm": "batch"}).method
     assert (made.k, made.clip, made.batch_norm) == (25, True, "batch")
     assert make_method_config(SVHN, "ssa", {"weighting": True}, task="classification").method.weighting is True
@@ -137,18 +137,18 @@ def test_california_has_three_readings():
         ("tent+source", {}, "cannot be part of a sum"),
     ],
 )
-def test_wrong_options_are_refused(name, options, complaint):
+def test_invalid_options_raise(name, options, complaint):
     with pytest.raises(OptionError, match=complaint):
         make_method_config(SVHN, name, options)
 
 
-def test_an_unknown_method_is_refused():
+def test_an_unknown_method_raises():
     with pytest.raises(RegttaError, match="ssaa"):
         make_method_config(SVHN, "ssaa")
 
 
 @pytest.mark.parametrize("name", ["variance_minimization", "ttt"])
-def test_the_seed_reaches_what_draws(name):
+def test_the_seed_is_passed_to_random_methods(name):
     method_config = make_method_config(SVHN, name)
     seeded = with_seed(method_config, 7)
     assert seeded.method.seed == 7
@@ -156,23 +156,23 @@ def test_the_seed_reaches_what_draws(name):
     assert dataclasses.replace(seeded.method, seed=method_config.method.seed) == method_config.method
 
 
-def test_the_seed_reaches_what_draws_inside_a_sum():
+def test_the_seed_is_passed_to_random_terms_of_a_sum():
     terms = with_seed(make_method_config(SVHN, "variance_minimization+ssa"), 7).method.terms
     assert [term.seed for term in terms if isinstance(term, VarianceMinimization)] == [7]
 
 
 @pytest.mark.parametrize("name", sorted({*OF_THE_PAPER, "feature_alignment"} - {"variance_minimization", "ttt"}))
-def test_what_does_not_draw_is_the_same_for_every_seed(name):
+def test_deterministic_methods_ignore_the_seed(name):
     method_config = make_method_config(SVHN, name)
     assert with_seed(method_config, 7) == method_config
 
 
-def test_only_what_never_learns_does_not_follow_the_order():
+def test_only_methods_that_never_learn_are_independent_of_the_order():
     fixed = {name for name in OF_THE_PAPER if not depends_on_order(make_method_config(SVHN, name))}
     assert fixed == {"source", "dann"}
 
 
-def test_arms_can_be_told_apart():
+def test_method_configs_compare_by_value():
     method_configs = {make_method_config(SVHN, name) for name in OF_THE_PAPER}
     assert len(method_configs) == len(OF_THE_PAPER)
     assert make_method_config(SVHN, "ssa") in method_configs

@@ -25,7 +25,7 @@ def test_the_columns_of_a_table_are_the_parts_of_its_setting_and_their_mean(labe
     assert columns == {*SETTINGS[name].parts, "mean"}
 
 
-def test_the_tables_by_part_are_fourteen():
+def test_there_are_fourteen_tables_by_part():
     assert len(BY_PART) == 14
 
 
@@ -45,7 +45,7 @@ def test_a_column_of_biwi_multitask_is_one_output_of_a_model_of_one_gender():
     assert SETTINGS["biwi-multitask"].outputs == 3
 
 
-def test_the_paper_trains_six_models_on_biwi_two_for_all_angles_at_once_and_one_elsewhere():
+def test_number_of_source_domains_by_setting():
     counts = {name: len(setting.variants) for name, setting in SETTINGS.items()}
     assert counts.pop("biwi") == 6
     assert counts.pop("biwi-multitask") == 2
@@ -86,7 +86,7 @@ def test_source_models_are_trained_as_in_the_papers_appendix():
     }
 
 
-def test_images_are_shown_as_the_papers_configurations_show_them():
+def test_image_preprocessing_is_that_of_the_papers_configurations():
     shown = {
         name: (recipe.crop_padding, recipe.photo_side, recipe.colour_jitter, recipe.resized)
         for name, recipe in ((name, setting.recipe) for name, setting in SETTINGS.items())
@@ -126,7 +126,7 @@ def test_every_data_set_of_the_paper_has_a_setting():
     assert named - set(SETTINGS) == {"cifar10"}  # which goes by cifar10c
 
 
-def test_settings_can_be_told_apart_and_not_be_changed():
+def test_settings_are_distinct_and_read_only():
     assert len(set(SETTINGS.values())) == len(SETTINGS)
     with pytest.raises(TypeError):
         SETTINGS["utkface"].parts["rain"] = Part("rain")

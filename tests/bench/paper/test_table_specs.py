@@ -56,7 +56,7 @@ def _number(text):
     return text if text == "-" else float(text)
 
 
-def test_no_other_experiment_shows_a_number_but_what_belongs_to_california_and_the_subset(table_specs):
+def test_only_california_and_the_subset_repeat_numbers_of_other_experiments(table_specs):
     for name in EXPERIMENT_NAMES:
         foreign = {table_spec.label for table_spec in table_specs[name] if paper_table(table_spec.label).name != name}
         expected = {"tab:subspace_dim", "atab:california_ablation_k", "atab:california_raw_ablation_k"}
@@ -92,7 +92,7 @@ def test_rows_and_columns_are_in_the_papers_order(label):
     assert table_spec.title == table.caption.removesuffix(".")
 
 
-def test_columns_and_rows_of_a_data_set_go_by_the_settings_name():
+def test_columns_and_rows_of_a_data_set_have_the_name_of_the_setting():
     assert make_table_spec("tab:ablation_n_dims").columns == ("svhn", "utkface", "biwi")
     assert [row.name for row in make_table_spec("tab:subspace_dim").rows] == ["svhn", "utkface", "biwi", "california"]
     dimensions = make_table_spec("atab:classification_subspace_dim")
@@ -101,7 +101,7 @@ def test_columns_and_rows_of_a_data_set_go_by_the_settings_name():
     assert make_table_spec("tab:svhn").columns == ("R² (↑)", "RMSE (↓)", "MAE (↓)")
 
 
-# --- what is run for them ------------------------------------------------------------------------
+# --- runs of the cells ---------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +109,7 @@ def paper_cells():
     return [cell for label in TABLE_LABELS for cell in make_table_spec(label).cells()]
 
 
-def test_a_cell_runs_what_its_number_says(paper_cells):
+def test_a_cell_runs_the_method_of_its_number(paper_cells):
     assert len(paper_cells) == sum(1 for label in TABLE_LABELS for _ in table_numbers(paper_table(label)))
     for cell in paper_cells:
         number = cell.paper
@@ -124,7 +124,7 @@ def test_a_cell_runs_what_its_number_says(paper_cells):
         assert {name: getattr(cell.method_config.method, name) for name in options} == options
 
 
-def test_a_cell_runs_where_its_number_was_made(paper_cells):
+def test_a_cell_runs_in_the_setting_of_its_number(paper_cells):
     for cell in paper_cells:
         number = cell.paper
         expected = {
@@ -147,7 +147,7 @@ def test_a_cell_is_one_part_or_the_mean_over_all(paper_cells):
     assert {len(cell.parts) for cell in paper_cells} == {1, 6, 13}
 
 
-def test_the_naive_alignment_beside_the_dimensions_takes_all_of_them_and_elsewhere_those_of_its_setting():
+def test_naive_alignment_uses_all_dimensions_in_the_table_of_dimensions_only():
     def dimensions(label, columns):
         cells = [
             cell
@@ -195,7 +195,7 @@ def test_california_is_swept_in_three_readings(table_specs, reading, trainable, 
         assert cell.method_config.method.batch_norm == "source"
 
 
-def test_the_papers_text_is_the_reading_of_tables_that_name_none(table_specs):
+def test_tables_without_a_reading_use_the_papers_text(table_specs):
     text = next(one for one in table_specs["california"] if one.name == "california_ablation_k-text")
     plain = next(one for one in table_specs["k"] if one.name == "california_ablation_k")
     assert list(text.cells()) == list(plain.cells())
@@ -203,7 +203,7 @@ def test_the_papers_text_is_the_reading_of_tables_that_name_none(table_specs):
     assert {cell.method_config for cell in released.cells()}.isdisjoint(cell.method_config for cell in plain.cells())
 
 
-def test_options_of_a_reading_reach_alignment_alone():
+def test_options_of_a_reading_apply_to_alignment_only():
     table = make_table_spec("tab:california", options={"lr": 0.5}, reading="steep")
     rates = {row.name: getattr(row.cells[0].method_config.method, "lr", None) for row in table.rows}
     assert [name for name, lr in rates.items() if lr == 0.5] == ["ssa"]
@@ -212,7 +212,7 @@ def test_options_of_a_reading_reach_alignment_alone():
 # --- the subset ----------------------------------------------------------------------------------
 
 
-def test_the_subset_never_goes_by_the_name_of_the_whole(table_specs):
+def test_the_subset_is_never_named_like_the_full_data_set(table_specs):
     for table_spec in table_specs["svhn-subset"]:
         words = [table_spec.name, table_spec.title, *table_spec.columns, *(row.name for row in table_spec.rows)]
         for text in words:
@@ -220,14 +220,14 @@ def test_the_subset_never_goes_by_the_name_of_the_whole(table_specs):
             assert "svhn" not in text.replace("svhn-subset", ""), text
 
 
-def test_the_subset_is_where_everything_of_its_experiment_runs(table_specs):
+def test_all_cells_of_the_subset_experiment_run_on_the_subset(table_specs):
     cells = [cell for table_spec in table_specs["svhn-subset"] for cell in table_spec.cells()]
     assert {cell.setting.name for cell in cells} == {"svhn-subset"}
     whole = [cell for table_spec in table_specs["svhn"] for cell in table_spec.cells()]
     assert {cell.setting.name for cell in whole} == {"svhn"}
 
 
-def test_data_sets_that_are_not_named_are_left_out():
+def test_data_sets_without_a_setting_are_dropped():
     table = make_table_spec("tab:ablation_subspace_weight", settings=SUBSET)
     assert table.columns == ("svhn-subset",)
     assert [len(row.cells) for row in table.rows] == [1] * 4
@@ -237,7 +237,7 @@ def test_data_sets_that_are_not_named_are_left_out():
 # --- rows more, and less -------------------------------------------------------------------------
 
 
-def test_rows_more_have_the_first_rows_cells_with_another_arm_and_no_number():
+def test_extra_rows_have_the_cells_of_the_first_row_without_published_numbers():
     mine = make_method_config(SETTINGS["california"], "ssa", {"k": 3})
     plain = make_table_spec("tab:california")
     table = make_table_spec("tab:california", extra_rows={"mine": {"california": mine}, "elsewhere": {"svhn": mine}})
@@ -247,7 +247,7 @@ def test_rows_more_have_the_first_rows_cells_with_another_arm_and_no_number():
     assert [cell.group for cell in table.rows[-1].cells] == [cell.group for cell in plain.rows[0].cells]
 
 
-def test_cells_of_one_kind_can_be_compared_and_others_not():
+def test_only_cells_of_one_group_are_comparable():
     r2, rmse, mae = (cell.group for cell in make_table_spec("tab:svhn").rows[0].cells)
     assert len({r2, rmse, mae}) == 3
     assert [row.cells[0].group for row in make_table_spec("tab:svhn").rows] == [r2] * 10
@@ -258,7 +258,7 @@ def test_cells_of_one_kind_can_be_compared_and_others_not():
     assert (fog.parts, fog.group == mean.group) == ((Part("fog"),), False)
 
 
-def test_a_table_is_cut_to_some_settings():
+def test_a_table_is_restricted_to_settings():
     whole = make_table_spec("tab:ablation_subspace_weight")
     cut = restrict_table(whole, ["biwi", "svhn"])
     assert cut.columns == ("svhn", "biwi")
@@ -272,7 +272,7 @@ def test_a_table_is_cut_to_some_settings():
     assert restrict_table(whole, ["svhn", "utkface", "biwi", "california"]) == whole
 
 
-def test_a_column_left_with_nothing_goes_and_a_gap_in_a_kept_one_stays():
+def test_restriction_drops_empty_columns_and_keeps_blank_cells():
     def cell(name):
         return CellSpec(
             SETTINGS[name],
@@ -295,7 +295,7 @@ def test_a_column_left_with_nothing_goes_and_a_gap_in_a_kept_one_stays():
     ]
 
 
-def test_names_of_tables_can_be_file_names(table_specs):
+def test_table_names_are_valid_file_names(table_specs):
     for mine in table_specs.values():
         assert all(re.fullmatch(r"[\w.-]+", table_spec.name) for table_spec in mine)
         assert len({table_spec.name for table_spec in mine}) == len(mine)

@@ -50,7 +50,7 @@ SPEC = only_run(cell_of("svhn", "ssa"))
 # --- keys ----------------------------------------------------------------------------------------
 
 
-def test_tables_share_the_run_of_ssa_as_it_is_by_default():
+def test_tables_share_the_run_of_default_ssa():
     places = [
         ("tab:svhn", "ssa", "R2"),
         ("tab:svhn", "ssa", "MAE"),
@@ -80,7 +80,7 @@ def test_tables_share_source_models():
     assert only_run(classifier).source == only_run(accuracy).source != SPEC.source
 
 
-def test_what_differs_in_the_protocol_or_the_score_alone_is_one_run():
+def test_protocols_and_scores_share_one_run():
     plan = SweepPlan(seeds=1)
     runs = plan.all_runs([make_table_spec("tab:utkface"), make_table_spec("tab:utkface_mae")])
     assert set(plan.all_runs([make_table_spec("tab:utkface_online")])) < set(runs)
@@ -129,7 +129,7 @@ METHOD_CHANGES = {
 }
 
 
-def test_everything_that_a_run_is_specified_by_changes_its_key():
+def test_every_field_changes_the_key():
     replace = dataclasses.replace
     source, method_config = SPEC.source, SPEC.method_config
     assert set(SOURCE_CHANGES) == {field.name for field in dataclasses.fields(source)}
@@ -155,7 +155,7 @@ def test_everything_that_a_run_is_specified_by_changes_its_key():
     assert len({compute_key(spec.to_dict()) for spec in changed}) == len(changed)
 
 
-def test_a_run_and_its_key_are_plain_and_the_same_after_a_trip_to_another_process():
+def test_runs_and_keys_survive_pickling():
     table_specs = [table_spec for one in EXPERIMENTS.values() for table_spec in one.table_specs({})]
     specs = SweepPlan(source_seeds=1, seeds=1).all_runs(table_specs)
     methods = {spec.method_config.method.name for spec in specs if spec.method_config is not None}
@@ -168,7 +168,7 @@ def test_a_run_and_its_key_are_plain_and_the_same_after_a_trip_to_another_proces
         assert json.loads(json.dumps(spec.to_dict(), allow_nan=False)) == spec.to_dict()
 
 
-def test_the_key_of_what_is_measured_on_a_source_model_is_that_models_alone():
+def test_measurements_on_a_source_model_share_its_key():
     spec = only_run(paper_cell("tab:subspace_dim", "svhn", "valid_dimensions"), source_seed=2, seed=1)
     assert (spec.target, spec.method_config, spec.seed) == ("", None, 0)
     assert spec.to_dict() == {"source": spec.source.to_dict()}
@@ -181,7 +181,7 @@ def method_key(method):
     )
 
 
-def test_a_revision_changes_the_keys_of_its_method_alone(monkeypatch):
+def test_a_revision_changes_only_the_keys_of_its_method(monkeypatch):
     several = method("ssa+0.5*feature_alignment")
     before = {name: method_key(method(name)) for name in METHODS}
     of_sum = method_key(several)
@@ -199,12 +199,12 @@ def test_a_revision_changes_the_keys_of_its_method_alone(monkeypatch):
     assert {name: method_key(method(name)) for name in METHODS} == before
 
 
-def test_what_was_corrected_has_a_revision():
+def test_corrected_methods_have_a_revision():
     revisions = {name: cls.revision for name, cls in METHODS.items()}
     assert {name for name, revision in revisions.items() if revision} == {"ttt", "variance_minimization", "rsd"}
 
 
-def test_the_revision_of_a_training_changes_the_keys_of_its_models_and_their_runs():
+def test_a_training_revision_changes_the_keys_of_its_models_and_runs():
     plain, dann = (only_run(cell_of("svhn", name)) for name in ("source", "dann"))
     assert "revision" not in plain.source.to_dict()
     assert dann.to_dict()["source"]["revision"] == 1
@@ -213,10 +213,10 @@ def test_the_revision_of_a_training_changes_the_keys_of_its_models_and_their_run
     assert dann.source.key != compute_key(unrevised)
 
 
-# --- which runs a cell is made of ----------------------------------------------------------------
+# --- runs of a cell ------------------------------------------------------------------------------
 
 
-def test_a_value_of_a_mean_is_made_of_one_run_a_part():
+def test_a_mean_over_parts_has_one_run_per_part():
     runs = PLAN.cell_runs(cell_of("utkface", "ssa"), 0, 1)
     assert [spec.target for spec, _ in runs] == list(SETTINGS["utkface"].parts)
     assert [part for _, part in runs] == list(SETTINGS["utkface"].parts.values())
@@ -224,7 +224,7 @@ def test_a_value_of_a_mean_is_made_of_one_run_a_part():
     assert len({spec.source for spec, _ in runs}) == 1
 
 
-def test_each_angle_and_gender_of_biwi_has_its_source_model_and_the_angles_at_once_share_one():
+def test_biwi_has_one_source_model_per_angle_and_gender_unless_multitask():
     apart = PLAN.cell_runs(cell_of("biwi", "ssa"), 0, 0)
     together = PLAN.cell_runs(cell_of("biwi-multitask", "ssa"), 0, 0)
     assert len({spec.source for spec, _ in apart}) == len({spec for spec, _ in apart}) == 6
@@ -232,26 +232,26 @@ def test_each_angle_and_gender_of_biwi_has_its_source_model_and_the_angles_at_on
     assert sorted(part.output for _, part in together) == [0, 0, 1, 1, 2, 2]
 
 
-def test_the_seed_is_of_the_order_and_of_what_the_method_draws():
+def test_the_seed_sets_the_order_and_the_methods_random_draws():
     drawn = only_run(cell_of("svhn", "variance_minimization"), seed=2)
     assert (drawn.seed, drawn.method_config.method.seed) == (2, 2)
     assert only_run(cell_of("svhn", "ssa"), seed=2).seed == 2
 
 
 @pytest.mark.parametrize("name", ["source", "dann"])
-def test_what_never_learns_is_run_once_on_each_source_model(name):
+def test_methods_without_learning_run_once_per_source_model(name):
     cell = cell_of("svhn", name)
     assert len({only_run(cell, seed=seed) for seed in range(3)}) == 1
     assert len({only_run(cell, source_seed=seed) for seed in range(3)}) == 3
 
 
-def test_source_models_are_those_of_the_arms_objective():
+def test_source_models_have_the_objective_of_the_method():
     objectives = {name: only_run(cell_of("svhn", name)).source.objective for name in ("source", "ttt", "dann", "ssa")}
     assert objectives == {"source": "regression", "ttt": "rotation", "dann": "dann", "ssa": "regression"}
     assert only_run(cell_of("svhn", "ssa", task="classification")).source.objective == "classification"
 
 
-def test_dann_trains_against_each_target_and_nothing_else_does():
+def test_only_dann_trains_against_each_target():
     corrupted = PLAN.cell_runs(cell_of("utkface", "dann"), 0, 0)
     assert [spec.source.against for spec, _ in corrupted] == list(SETTINGS["utkface"].parts)
     assert {spec.source.against for spec, _ in PLAN.cell_runs(cell_of("utkface", "ttt"), 0, 0)} == {""}
@@ -260,13 +260,13 @@ def test_dann_trains_against_each_target_and_nothing_else_does():
 # --- plans ---------------------------------------------------------------------------------------
 
 
-def test_settings_have_their_own_number_of_source_models_unless_one_is_asked_for():
+def test_settings_have_a_default_number_of_source_models():
     assert list(PLAN.source_seed_range(SETTINGS["california"])) == [0, 1, 2, 3, 4]
     assert list(PLAN.source_seed_range(SETTINGS["utkface"])) == [0]
     assert list(SweepPlan(source_seeds=2).source_seed_range(SETTINGS["california"])) == [0, 1]
 
 
-def test_a_plan_counts_every_run_once():
+def test_a_plan_has_every_run_once():
     # Eight methods that learn on 3 source models with 2 orders each, the source model and DANN once on each.
     table = make_table_spec("tab:svhn")
     learning = [row.name for row in table.rows if row.name not in ("source", "dann")]
@@ -277,7 +277,7 @@ def test_a_plan_counts_every_run_once():
     assert len(kinds) == 3 * 3  # the shared models, TTT's and DANN's
 
 
-def test_runs_to_compare_with_are_planned_though_no_cell_shows_them():
+def test_reference_runs_are_planned_even_without_a_cell():
     sweep = make_table_spec("atab:lr_variation_svhn", settings={"svhn": "svhn"})
     specs = SweepPlan(source_seeds=1, seeds=1).all_runs([sweep])
     assert sorted(spec.method_config.method.name for spec in specs) == ["source", *["ssa"] * 5]
@@ -287,7 +287,7 @@ def test_runs_to_compare_with_are_planned_though_no_cell_shows_them():
     assert only_run(cell_of("california", "ssa")) in specs
 
 
-def test_methods_are_compared_with_ssa_as_the_paper_has_it_and_with_the_source_model():
+def test_reference_cells_are_the_papers_ssa_and_the_source_model():
     cell = paper_cell("atab:bs_variation_svhn", "R2", "batch_size=8")
     ssa, source = reference_cells(cell)
     assert ssa == dataclasses.replace(cell, method_config=MethodConfig(SSA(k=100, clip=False)), paper=None)
@@ -311,7 +311,7 @@ def test_the_full_scale_changes_nothing():
             )
 
 
-def test_a_scale_makes_all_of_it_smaller_and_nothing_larger():
+def test_a_scale_only_reduces_sizes():
     scale = Scale(train_rows=32, target_rows=16, epochs=2, batch_size=8, photo_side=64, views=4, k=6)
     assert scale.scale_recipe(Recipe(photo_side=224, lr=0.3)) == Recipe(photo_side=64, lr=0.3, epochs=2, batch_size=8)
     assert scale.scale_recipe(Recipe()).photo_side == 0
@@ -331,7 +331,7 @@ def test_a_scale_makes_all_of_it_smaller_and_nothing_larger():
     assert scale.scale_method_config(automatic).method == SSA(k="auto")
 
 
-def test_a_scaled_run_is_another_run_on_another_source_model():
+def test_scaled_runs_have_other_keys_and_source_models():
     full, quick = (
         only_run(cell_of("utkface", "ssa", "fog")),
         only_run(cell_of("utkface", "ssa", "fog"), SweepPlan(scale=QUICK_SCALE)),
@@ -346,7 +346,7 @@ def test_a_scaled_run_is_another_run_on_another_source_model():
 # --- weights -------------------------------------------------------------------------------------
 
 
-def test_weights_mark_the_models_that_start_from_them(tmp_path):
+def test_the_digest_of_the_weights_is_part_of_the_source_model(tmp_path):
     path = tmp_path / "imagenet.pth"
     path.write_bytes(b"weights")
     mark = hashlib.sha256(b"weights").hexdigest()[:16]
@@ -358,7 +358,7 @@ def test_weights_mark_the_models_that_start_from_them(tmp_path):
     assert only_run(cell_of("utkface", "ssa", "fog"), plan).source.start != mark
 
 
-def test_weights_that_cannot_be_read_are_refused(tmp_path):
+def test_unreadable_weights_raise(tmp_path):
     for path in (tmp_path / "absent.pth", tmp_path):
         with pytest.raises(FileError, match="cannot be read"):
             check_weights({"resnet50": path})
@@ -369,7 +369,7 @@ def test_weights_that_cannot_be_read_are_refused(tmp_path):
     check_weights({"resnet50": path, "vit_b16": path})
 
 
-def test_a_file_of_weights_is_read_once_however_many_runs_start_from_it(tmp_path):
+def test_a_weights_file_is_read_once(tmp_path):
     path = tmp_path / "weights.pth"
     path.write_bytes(b"weights")
     before = specs_module._file_digest.cache_info().misses

@@ -37,7 +37,7 @@ def spec_of(setting, method_config, seed=0, scale=SCALE):
     return RunSpec(source, part.target if method_config else "", method_config, seed)
 
 
-def test_a_run_is_what_it_says_written_out(config, tmp_path):
+def test_a_run_matches_the_library_step_by_step(config, tmp_path):
     method = regtta.SSA(k=5, batch_norm="source")
     found = Runner(config).run(spec_of("california", MethodConfig(method, batch_size=16), seed=2))
     shift = california(tmp_path, seed=4)
@@ -55,7 +55,7 @@ def test_a_run_is_what_it_says_written_out(config, tmp_path):
     assert found["device"] == "cpu"
 
 
-def test_what_is_measured_on_a_source_model(config, tmp_path):
+def test_measurements_on_a_source_model(config, tmp_path):
     workshop = Runner(config)
     spec = spec_of("california", None)
     found, prepared = workshop.run(spec), workshop.load_source(spec.source)
@@ -67,7 +67,7 @@ def test_what_is_measured_on_a_source_model(config, tmp_path):
     assert found["validation"]["r2"] == pytest.approx(expected, rel=1e-5)
 
 
-def test_source_models_and_statistics_are_kept_and_found_again(config):
+def test_source_models_and_statistics_are_cached(config):
     told = []
     method_config = make_method_config(SETTINGS["california"], "ssa")
     first = Runner(config, lambda *news: told.append(news)).run(spec_of("california", method_config))
@@ -79,7 +79,7 @@ def test_source_models_and_statistics_are_kept_and_found_again(config):
     assert told == [("california-mlp-regression-4", done, 3) for done in (1, 2, 3)]
 
 
-def test_no_statistics_are_collected_for_who_does_not_look_at_them(config):
+def test_statistics_are_collected_only_for_methods_that_need_them(config):
     for method_config in (MethodConfig(regtta.BNAdapt()), MethodConfig(regtta.Source())):
         Runner(config).run(spec_of("california", method_config))
     assert [path.name for path in config.models.glob("*statistics*")] == []
@@ -87,7 +87,7 @@ def test_no_statistics_are_collected_for_who_does_not_look_at_them(config):
     assert len(list(config.models.glob("*statistics*"))) == 1
 
 
-def test_labels_become_classes_by_bins_of_the_source_or_stay_the_digits_they_are(config, tmp_path):
+def test_labels_become_classes_by_source_bins_unless_discrete(config, tmp_path):
     workshop = Runner(config)
     for setting, outputs in (("california", 10), ("svhn-subset", 10)):
         method_config = make_method_config(SETTINGS[setting], "source", task="classification")
@@ -106,7 +106,7 @@ def test_labels_become_classes_by_bins_of_the_source_or_stay_the_digits_they_are
     assert (rows.train.targets == expected).float().mean() > 0.97  # but for rounding at the edges
 
 
-def test_ttt_and_dann_run_on_models_of_their_own(config):
+def test_ttt_and_dann_have_their_own_models(config):
     setting = SETTINGS["svhn-subset"]
     workshop = Runner(config)
     runs = {
@@ -118,12 +118,12 @@ def test_ttt_and_dann_run_on_models_of_their_own(config):
     assert runs["dann"]["learned"] == 0
 
 
-def test_the_oracles_warning_stays_out_of_a_sweep(config, caplog):
+def test_the_warning_of_the_oracle_is_suppressed(config, caplog):
     Runner(config).run(spec_of("california", make_method_config(SETTINGS["california"], "oracle")))
     assert "learns from target labels" not in caplog.text
 
 
-def test_rows_are_cut_as_the_scale_says(config):
+def test_rows_are_limited_by_the_scale(config):
     scale = dataclasses.replace(SCALE, train_rows=40, target_rows=20)
     method_config = make_method_config(SETTINGS["california"], "source")
     spec = dataclasses.replace(spec_of("california", method_config, scale=scale), target_rows=20)
@@ -132,10 +132,10 @@ def test_rows_are_cut_as_the_scale_says(config):
     assert len(workshop.data(spec.source).train) == 40
 
 
-# --- what must be there --------------------------------------------------------------------------
+# --- required files ------------------------------------------------------------------------------
 
 
-def test_data_that_is_not_there_is_missed_before_any_work(config, tmp_path):
+def test_missing_data_raises_before_any_work(config, tmp_path):
     method_config = make_method_config(SETTINGS["california"], "source")
     config.check([spec_of("california", method_config), spec_of("svhn-subset", method_config)])
     empty = tmp_path / "empty"
@@ -144,7 +144,7 @@ def test_data_that_is_not_there_is_missed_before_any_work(config, tmp_path):
         dataclasses.replace(config, place=Place(empty)).check([spec_of("california", method_config)])
 
 
-def test_the_weights_that_models_start_from_must_be_those_of_the_specification(config, tmp_path):
+def test_initial_weights_must_match_the_specification(config, tmp_path):
     path = tmp_path / "resnet50.pth"
     path.write_bytes(b"ImageNet")
     (tmp_path / "UTKFace").mkdir()
@@ -160,7 +160,7 @@ def test_the_weights_that_models_start_from_must_be_those_of_the_specification(c
         with_weights.check([RunSpec(source)])
 
 
-def test_another_folder_of_source_models_is_all_that_changes(config, tmp_path):
+def test_with_models_folder_changes_only_the_folder(config, tmp_path):
     moved = config.with_models_folder(tmp_path / "moved")
     assert moved.models == tmp_path / "moved"
     assert moved.with_models_folder(config.models) == config

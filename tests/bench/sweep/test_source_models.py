@@ -12,7 +12,7 @@ from regtta_bench.training import CALIFORNIA, Recipe
 SPEC = SourceSpec("california", "mlp", "regression", CALIFORNIA, seed=0)
 
 
-def test_every_part_of_a_specification_matters():
+def test_every_field_changes_the_key():
     keys = {
         SPEC.key,
         dataclasses.replace(SPEC, seed=1).key,
@@ -27,7 +27,7 @@ def test_options_added_to_recipes_leave_the_keys_of_earlier_models_unchanged():
     assert SPEC.key == "0c94c3d1fdd36fb1"
 
 
-def test_a_model_is_trained_once_and_found_after(tmp_path):
+def test_a_model_is_trained_once(tmp_path):
     models, trained = SourceModelCache(tmp_path / "sources"), []
 
     def get(seed=0):
@@ -54,7 +54,7 @@ def test_a_model_is_trained_once_and_found_after(tmp_path):
         models.load_or_train(SPEC, {"model": small_models.mlp(width=9)}, lambda: None)
 
 
-def test_training_that_breaks_off_leaves_no_model_behind(tmp_path):
+def test_interrupted_training_leaves_no_model(tmp_path):
     models = SourceModelCache(tmp_path)
 
     def broken():

@@ -28,7 +28,7 @@ def test_the_interval_is_scipys_percentile_bootstrap():
 
 @settings(deadline=None, max_examples=25)
 @given(st.lists(st.floats(-5, 5), min_size=2, max_size=8), st.floats(-3, 3))
-def test_laws_of_a_difference(values, shift):
+def test_properties_of_a_difference(values, shift):
     first, second = by_model(values), by_model([value - shift for value in values])
     gap, back = paired_difference(first, second), paired_difference(second, first)
     assert gap.mean == pytest.approx(shift, abs=1e-9)
@@ -38,7 +38,7 @@ def test_laws_of_a_difference(values, shift):
     assert gap.mean <= gap.high + 1e-9
 
 
-def test_only_shared_source_models_count_and_the_spread_between_them_does_not():
+def test_only_shared_source_models_are_paired():
     first, second = {0: 10.1, 1: 0.2, 7: 99.0}, {0: 10.0, 1: 0.1, 5: -99.0}
     gap = paired_difference(first, second)
     assert gap.pairs == 2
@@ -46,7 +46,7 @@ def test_only_shared_source_models_count_and_the_spread_between_them_does_not():
     assert gap.is_significant
 
 
-def test_what_cannot_be_decided():
+def test_undecided_differences():
     assert paired_difference({}, {0: 1.0}).pairs == 0
     one = paired_difference({0: 2.0}, {0: 1.0})
     assert (one.mean, one.is_significant) == (1.0, False)

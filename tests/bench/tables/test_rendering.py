@@ -20,12 +20,12 @@ MISSING = 4
 
 
 def value(mean, sd=0.01, **facts):
-    """A value over two source models that are 0.2 apart."""
+    """Return a value over two source models that differ by 0.2."""
     return CellValue({0: mean - 0.1, 1: mean + 0.1}, sd, **({"runs": 6, "diverged": 0, "missing": 0} | facts))
 
 
-# How each of the paper's rows of tab:svhn came out here; the others are missing.
-OUTCOMES = {
+# Values of the rows of tab:svhn; the others are missing.
+VALUES = {
     "source": value(0.4, None),
     "dann": value(math.nan, math.nan, diverged=6),
     "ttt": value(0.3, diverged=2),
@@ -37,28 +37,28 @@ OUTCOMES = {
 
 
 def svhn(*, sources=2, seeds=3, label="tab:svhn", settings=None):
-    """The table of SVHN, its scores the same in every column."""
+    """Return the table of SVHN with the same values in every column."""
     table_spec = make_table_spec(label, settings=settings)
     empty = fill_table(table_spec, SweepPlan(sources, seeds), [])
     values = tuple(
-        tuple(OUTCOMES.get(row.name, CellValue({}, None, 0, 0, MISSING)) for _ in row.cells) for row in table_spec.rows
+        tuple(VALUES.get(row.name, CellValue({}, None, 0, 0, MISSING)) for _ in row.cells) for row in table_spec.rows
     )
     return dataclasses.replace(empty, values=values)
 
 
-def compared(*lines):
+def with_comparisons(*lines):
     return dataclasses.replace(svhn(), comparison_tables=(ComparisonTable("R2 offline, svhn", "SSA(k=100)", lines),))
 
 
 def texts_of(table, name):
-    """The texts of our line of that name."""
+    """Return the texts of our row called ``name``."""
     (line,) = [line for line in table.rows if line.name == name and not line.from_paper]
     return [text.text for text in line.cells]
 
 
 @pytest.fixture(scope="module")
 def every_table():
-    """All tables of all experiments, with numbers drawn at random."""
+    """Return all tables of all experiments with random numbers."""
     rng = np.random.default_rng(0)
 
     def drawn(cell):
@@ -83,14 +83,14 @@ def every_table():
 # --- texts ---------------------------------------------------------------------------------------
 
 
-def test_a_number_stands_with_its_deviation():
+def test_a_value_is_shown_with_its_deviation():
     (table, *_) = make_text_tables(svhn())
     assert texts_of(table, "ssa") == ["0.511 ± 0.027"] * 3
     assert texts_of(table, "oracle") == ["-12.346 ± 1.500"] * 3
     assert texts_of(table, "source") == ["0.400"] * 3
 
 
-def test_what_diverged_or_was_not_run_is_shown_as_such():
+def test_diverged_and_missing_runs_are_stated():
     (table, *_) = make_text_tables(svhn())
     assert texts_of(table, "dann") == ["diverged"] * 3
     assert texts_of(table, "ttt") == ["diverged 2 of 6"] * 3
@@ -98,7 +98,7 @@ def test_what_diverged_or_was_not_run_is_shown_as_such():
     assert texts_of(table, "prototype") == ["2 missing"] * 3
 
 
-def test_what_only_an_older_revision_has_run_is_shown_as_such():
+def test_outdated_runs_are_stated():
     (table, *_) = make_text_tables(svhn())
     assert not any("revision" in note for note in table.notes)
     outcomes = {"rsd": CellValue({}, None, 0, 0, 6, outdated=6), "oracle": CellValue({}, None, 0, 0, 6, outdated=2)}
@@ -123,7 +123,7 @@ def test_digits_follow_the_score():
     assert texts_of(make_text_tables(filled)[0], "svhn")[:2] == ["353", "14.5 ± 0.5"]
 
 
-def test_the_papers_numbers_stand_below_ours_as_printed():
+def test_the_papers_numbers_are_below_ours_as_printed():
     (table, *_) = make_text_tables(svhn())
     for row in paper_table("tab:svhn").rows:
         index = next(i for i, line in enumerate(table.rows) if line.name == row.name and not line.from_paper)
@@ -133,7 +133,7 @@ def test_the_papers_numbers_stand_below_ours_as_printed():
         assert not any(text.bold for text in below.cells)
 
 
-def test_rows_that_the_paper_does_not_have_stand_alone():
+def test_additional_rows_have_no_row_of_the_paper():
     table_spec = EXPERIMENTS["svhn"].table_specs({})[0]
     (table, *_) = make_text_tables(fill_table(table_spec, SweepPlan(1, 1), []))
     names = [line.name for line in table.rows]
@@ -147,7 +147,7 @@ def test_only_the_best_is_bold():
     assert bold == {"ssa"}
 
 
-def test_a_smoke_run_says_so_first():
+def test_a_smoke_run_is_stated_in_the_title():
     assert make_text_tables(svhn(), smoke=True)[0].title == "SMOKE RUN, not a result: SVHN to MNIST, scores by method"
     assert make_text_tables(svhn())[0].title == "SVHN to MNIST, scores by method"
 
@@ -155,14 +155,14 @@ def test_a_smoke_run_says_so_first():
 # --- differences ---------------------------------------------------------------------------------
 
 
-def test_differences_have_their_interval_and_are_bold_where_it_leaves_zero_out():
+def test_differences_have_an_interval_and_are_bold_if_it_excludes_zero():
     lines = (
         Comparison("bn_adapt", Difference(-0.0142, -0.017, -0.012, 5), Difference(0.5, -0.25, 1.0, 5)),
         Comparison("ssa", None, Difference(0.25, 0.1, 0.5, 5)),
         Comparison("ttt", Difference(math.nan, math.nan, math.nan, 0), None, own_source=True),
         Comparison("rsd", Difference(math.nan, math.nan, math.nan, 0), Difference(0.125, math.nan, math.nan, 1)),
     )
-    (_, table) = make_text_tables(compared(*lines))
+    (_, table) = make_text_tables(with_comparisons(*lines))
     assert table.title == "Differences in R2 offline, svhn"
     assert table.columns == ("less ssa [95%]", "less source [95%]")
     assert [[(text.text, text.bold) for text in line.cells] for line in table.rows] == [
@@ -175,14 +175,14 @@ def test_differences_have_their_interval_and_are_bold_where_it_leaves_zero_out()
     assert table.notes[1] == "ssa: SSA(k=100)."
 
 
-def test_one_source_model_settles_nothing_and_the_sheet_says_so():
+def test_a_single_source_model_is_noted():
     line = Comparison("bn_adapt", Difference(0.5, math.nan, math.nan, 1), Difference(0.5, math.nan, math.nan, 1))
-    (_, table) = make_text_tables(compared(line))
+    (_, table) = make_text_tables(with_comparisons(line))
     assert table.notes[0].startswith("One source model")
     assert not any(text.bold for line in table.rows for text in line.cells)
 
 
-def test_several_source_models_that_nothing_ran_on_are_not_called_one():
+def test_source_models_without_runs_are_noted():
     (_, table) = make_text_tables(fill_table(make_table_spec("tab:svhn"), SweepPlan(2, 3), []))
     assert {text.text for line in table.rows for text in line.cells} == {"–", "itself", "own source models"}
     assert not any("One source model" in note for note in table.notes)
@@ -195,7 +195,7 @@ def table_notes(filled):
     return make_text_tables(filled)[0].notes
 
 
-def test_the_notes_say_what_is_behind_the_numbers():
+def test_notes_state_the_number_of_models_and_seeds():
     assert table_notes(svhn())[0] == (
         "Source models: 2 (svhn); 3 adaptation seeds on each. ± is the standard deviation over source models."
     )
@@ -204,7 +204,7 @@ def test_the_notes_say_what_is_behind_the_numbers():
     )
 
 
-def test_a_deviation_is_named_for_what_it_is_in_every_column():
+def test_the_note_names_the_kind_of_deviation():
     # Three source models of SVHN and five of California, but one of UTKFace and of each kind of Biwi Kinect.
     first = table_notes(fill_table(make_table_spec("tab:ablation_subspace_weight"), SweepPlan(), []))[0]
     assert "3 (svhn), 1 (utkface), 1 (biwi), 5 (california)" in first
@@ -212,7 +212,7 @@ def test_a_deviation_is_named_for_what_it_is_in_every_column():
     assert "over adaptation seeds" in first
 
 
-def test_the_notes_name_the_papers_table_and_what_is_special_in_it():
+def test_notes_name_the_papers_table_and_its_exceptions():
     text = " ".join(table_notes(svhn()))
     assert "tab:svhn" in text
     assert "TTT and DANN train source models of their own" in text
@@ -228,13 +228,13 @@ def test_the_tables_own_notes_are_kept():
     assert set(paper_table("tab:utkface_mae").notes) < set(notes)
 
 
-def test_the_subset_is_never_taken_for_the_whole():
+def test_the_subset_is_noted():
     whole, subset = svhn(), svhn(settings={"svhn": "svhn-subset"})
     assert any("subset of SVHN" in note for note in table_notes(subset))
     assert not any("subset of SVHN" in note for note in table_notes(whole))
 
 
-def test_slips_of_the_paper_are_noted_once_where_their_numbers_stand():
+def test_slips_of_the_paper_are_noted_once():
     slips = {slip.name: slip.text for slip in paper_slips()}
     notes = table_notes(fill_table(make_table_spec("tab:subspace_dim"), SweepPlan(), []))
     said = [note.removeprefix("A slip of the paper's: ") for note in notes if note.startswith("A slip of the paper's")]
@@ -249,7 +249,7 @@ def test_slips_of_the_paper_are_noted_once_where_their_numbers_stand():
 
 
 def cells_of_markdown(line):
-    """The texts of a line of a table, without what makes them bold or slanted."""
+    """Return the cells of a Markdown row, with and without bold and italics."""
     inner = re.fullmatch(r"\| (.*) \|", line).group(1)
     marked = [text.strip() for text in re.split(r"(?<!\\)\|", inner)]
     plain = [re.fullmatch(r"(\*{0,2})(.*?)\1", text).group(2) for text in marked]
@@ -257,7 +257,7 @@ def cells_of_markdown(line):
 
 
 def markdown_tables(text):
-    """By heading: the lines of each table, header first."""
+    """Return the rows of each table by its heading, header first."""
     parts = re.split(r"^### (.*)$", text, flags=re.MULTILINE)[1:]
     return {
         title: [line for line in body.splitlines() if line.startswith("|")]
@@ -281,14 +281,14 @@ def test_markdown_reads_back_to_the_same_cells(every_table):
                 assert [mark.startswith("**") for mark in marked[1:]] == [cell.bold for cell in line.cells]
 
 
-def test_markdown_slants_the_papers_lines_and_bolds_the_best():
+def test_markdown_has_the_paper_in_italics_and_the_best_in_bold():
     text = render_markdown(make_text_tables(svhn()))
     assert "| ssa | **0.511 ± 0.027** | **0.511 ± 0.027** | **0.511 ± 0.027** |" in text
     assert "| *paper* | *0.511 ± 0.03* | *2.024 ± 0.06* | *1.209 ± 0.04* |" in text
     assert text.count("**") == 3 * 2
 
 
-def test_markdown_keeps_odd_names_in_their_cells():
+def test_markdown_escapes_special_characters():
     table = TextTable("odd", ("score",), (TextRow("a|b*c_d", (TextCell("1 | 2", bold=True),)),), ("a_note*",))
     header, _, line = markdown_tables(render_markdown([table]))["odd"]
     assert len(cells_of_markdown(header)[1]) == len(cells_of_markdown(line)[1]) == 2
@@ -296,7 +296,7 @@ def test_markdown_keeps_odd_names_in_their_cells():
     assert "- a\\_note\\*" in render_markdown([table])
 
 
-def test_an_empty_place_stays_empty():
+def test_blank_cells_stay_empty():
     table = TextTable(
         "gap",
         ("a", "b"),
@@ -341,7 +341,7 @@ def test_latex_is_well_formed(every_table):
                 assert len(re.findall(r"(?<!\\)&", row)) == len(table.columns)
 
 
-def test_latex_slants_the_papers_lines_and_bolds_the_best():
+def test_latex_has_the_paper_in_italics_and_the_best_in_bold():
     text = render_latex(make_text_tables(svhn()))
     best = r"\textbf{0.511 $\pm$ 0.027}"
     assert rf"ssa & {best} & {best} & {best} \\" in text
@@ -350,7 +350,7 @@ def test_latex_slants_the_papers_lines_and_bolds_the_best():
     assert text.count(r"\textbf") == 3
 
 
-def test_latex_writes_out_what_it_would_take_for_commands():
+def test_latex_escapes_special_characters():
     odd = r"50 % of a_b & {c} $d$ #e ~f ^g \h R² ±"
     table = TextTable("title", ("score",), (TextRow(odd, (TextCell(odd),)),), (odd,))
     text = render_latex([table])
@@ -406,7 +406,7 @@ def test_csv_has_the_facts_behind_every_number():
     assert (frame.loc["prototype", "missing"] == 2).all()
 
 
-def test_csv_has_the_differences_and_leaves_out_those_that_there_are_not():
+def test_csv_has_the_available_differences():
     differences = {
         "bn_adapt": Comparison("bn_adapt", Difference(-0.014, -0.017, -0.012, 2), Difference(0.5, 0.25, 0.75, 2)),
         "ssa": Comparison("ssa", None, Difference(0.25, math.nan, math.nan, 1)),

@@ -26,7 +26,7 @@ def printed(table, width):
 
 
 @pytest.mark.parametrize("width", [40, 80, 300])
-def test_no_number_is_ever_broken_and_none_is_left_out(width):
+def test_numbers_are_never_wrapped_or_dropped(width):
     text = printed(WIDE, width)
     for number in range(14):
         assert text.count(f" {number}.500 ± 0.125") == 1
@@ -36,13 +36,13 @@ def test_no_number_is_ever_broken_and_none_is_left_out(width):
     assert text.count("  paper") == len(column_blocks(WIDE, width))
 
 
-def test_what_fits_is_one_block():
+def test_a_table_that_fits_is_one_block():
     assert column_blocks(WIDE, 1000) == [range(14)]
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 200), st.lists(st.text("ab ", max_size=12), max_size=9))
-def test_blocks_are_all_columns_in_their_order(width, titles):
+def test_blocks_cover_all_columns_in_order(width, titles):
     line = TextRow("name", tuple(TextCell("0.123") for _ in titles))
     made = column_blocks(TextTable("", tuple(titles), (line,)), width)
     assert [column for block in made for column in block] == list(range(len(titles)))

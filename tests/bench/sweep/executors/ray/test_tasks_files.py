@@ -1,6 +1,6 @@
 import pytest
 
-from helpers.failing_workers import MadeUpSource
+from helpers.failing_workers import FakeSource
 from regtta_bench.sweep.executors.ray.tasks import (
     DriverFiles,
     fetch_files,
@@ -12,16 +12,16 @@ from regtta_bench.sweep.executors.ray.tasks import (
 )
 from regtta_bench.sweep.source_models import SourceModelCache
 
-SOURCE, OTHER = MadeUpSource("one"), MadeUpSource("another")
+SOURCE, OTHER = FakeSource("one"), FakeSource("another")
 
 
 @pytest.fixture
 def folders(tmp_path):
-    """The driver's and a worker's."""
+    """Caches of the driver and of a worker."""
     return SourceModelCache(tmp_path / "here"), SourceModelCache(tmp_path / "there")
 
 
-def test_model_and_statistics_are_its_files_and_no_half_training(folders):
+def test_source_files_exclude_checkpoints(folders):
     models, _ = folders
     for path in (models.path(SOURCE), models.statistics_path(SOURCE, "moments"), models.path(OTHER)):
         path.write_bytes(b"whole")
@@ -29,44 +29,44 @@ def test_model_and_statistics_are_its_files_and_no_half_training(folders):
     assert source_files(SOURCE, models.folder) == [models.statistics_path(SOURCE, "moments"), models.path(SOURCE)]
 
 
-@pytest.marker.usefixtures("cluster")
-def test_files_come_back_from_a_worker_and_go_to_the_next_as_they_are(folders):
+@pytest.mark.usefixtures("cluster")
+def test_files_travel_from_worker_to_driver_to_worker(folders):
     here, there = folders
     driver = DriverFiles(here.folder)
-    assert driver.of(SOURCE) == {}
+    assert driver.references(SOURCE) == {}
     name = there.path(SOURCE).name
-    driver.keep(SOURCE, {name: b"trained"})
+    driver.save(SOURCE, {name: b"trained"})
     assert here.path(SOURCE).read_bytes() == b"trained"
-    fetch_files(driver.of(SOURCE), there.folder)
+    fetch_files(driver.references(SOURCE), there.folder)
     assert there.path(SOURCE).read_bytes() == b"trained"
-    # The first training is the one that counts, here and there.
-    driver.keep(SOURCE, {name: b"trained again"})
+    # Existing files are never overwritten.
+    driver.save(SOURCE, {name: b"trained again"})
     there.path(SOURCE).write_bytes(b"as it is")
-    fetch_files(driver.of(SOURCE), there.folder)
+    fetch_files(driver.references(SOURCE), there.folder)
     assert (here.path(SOURCE).read_bytes(), there.path(SOURCE).read_bytes()) == (b"trained", b"as it is")
 
 
-@pytest.marker.usefixtures("cluster")
-def test_a_file_is_sent_once_and_new_ones_after_it(folders):
+@pytest.mark.usefixtures("cluster")
+def test_each_file_is_sent_once(folders):
     here, _ = folders
     here.path(SOURCE).write_bytes(b"model")
     driver = DriverFiles(here.folder)
-    first = dict(driver.of(SOURCE))
-    driver.keep(SOURCE, {here.statistics_path(SOURCE, "moments").name: b"moments"})
-    second = driver.of(SOURCE)
+    first = dict(driver.references(SOURCE))
+    driver.save(SOURCE, {here.statistics_path(SOURCE, "moments").name: b"moments"})
+    second = driver.references(SOURCE)
     assert len(first) == 1
     assert len(second) == 2
     assert first.items() <= second.items()
 
 
-def test_a_name_from_elsewhere_stays_inside_the_folder(folders, tmp_path):
+def test_file_names_cannot_leave_the_folder(folders, tmp_path):
     here, _ = folders
-    DriverFiles(here.folder).keep(SOURCE, {"../../outside.safetensors": b"x"})
+    DriverFiles(here.folder).save(SOURCE, {"../../outside.safetensors": b"x"})
     assert not (tmp_path.parent / "outside.safetensors").exists()
     assert (here.folder / "outside.safetensors").exists()
 
 
-def test_a_shared_disk_is_known_by_a_file_that_goes_with_the_sweep(tmp_path):
+def test_a_shared_disk_is_recognised_by_a_temporary_marker(tmp_path):
     mine = tmp_path / "new" / "models"
     with marker_file(mine) as marker:
         assert shares_disk(mine, marker)
@@ -74,7 +74,7 @@ def test_a_shared_disk_is_known_by_a_file_that_goes_with_the_sweep(tmp_path):
     assert list(mine.iterdir()) == []
 
 
-def test_scratch_is_the_machines_own_and_goes(tmp_path, monkeypatch):
+def test_the_scratch_folder_is_private_and_removed(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     folder = scratch_folder(".sweep-1")
     assert folder == scratch_folder(".sweep-1")

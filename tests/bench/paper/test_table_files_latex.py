@@ -1,4 +1,4 @@
-"""Every table of the paper's source against the data files, cell by cell, by a parser of its own."""
+"""Every table of the paper's LaTeX source against the data files, cell by cell."""
 
 import os
 import re
@@ -38,7 +38,7 @@ NUMBER = re.compile(r"(-?\d+(?:\.\d+)?)(?: ± (\d+(?:\.\d+)?))?")
 
 @dataclass
 class Tabular:
-    """The cells of one tabular as text, spans repeated; ``header`` is what stands above the first rule inside."""
+    """Cells of one tabular as text, with spans repeated; ``header`` holds the rows above the first inner rule."""
 
     header: list[list[str]]
     body: list[list[str]]
@@ -100,7 +100,7 @@ def printed(source) -> dict[str, Tabular]:
 
 
 def headings(tabular: Tabular, heads: int) -> list[str]:
-    """Headings of the cells; a line of groups above, where there is one, goes before a colon."""
+    """Return the headings of the cells, prefixed by the group above if there is one."""
     *groups, last = tabular.header
     if not groups:
         return last[heads:]
@@ -114,7 +114,7 @@ def row_label(heads: list[str]) -> str:
 
 
 @needs_source
-def test_every_table_is_there_and_no_other(source, printed):
+def test_all_tables_of_the_paper_are_present(source, printed):
     assert list(printed) == list(TABLE_LABELS)
     assert r"\begin{tabular}" not in FLOAT.sub("", source)
 
@@ -140,7 +140,7 @@ def test_every_cell_is_as_printed(printed, label):
 
 @needs_source
 def test_no_number_is_left_over(source):
-    """Numbers in the order of the text, with no reading of lines and cells, are those of the data."""
+    """Compare the numbers in the order of the text, without parsing rows and cells."""
     contents = [content for kind, content in FLOAT.findall(source) if not kind.startswith("figure")]
     bodies = [match[1] for content in contents for match in TABULAR.finditer(content)]
     for label, body in zip(TABLE_LABELS, bodies, strict=True):
@@ -152,7 +152,7 @@ def test_no_number_is_left_over(source):
         assert len(re.findall(r"& *-(?!\d)", bare)) == sum(cell.diverged for row in rows for cell in row.cells)
 
 
-def test_sweeps_vary_what_their_headings_say():
+def test_sweeps_vary_the_option_of_their_heading():
     for label in TABLE_LABELS:
         for header in (*paper_table(label).columns, *(row.header for row in paper_table(label).rows)):
             values = [value for key, value in header.options.items() if key in ("k", "lr", "batch_size")]
@@ -160,7 +160,7 @@ def test_sweeps_vary_what_their_headings_say():
                 assert values == [float(header.label.removesuffix(" (ours)"))]
 
 
-def test_the_parser_reads_what_latex_can_write():
+def test_the_parser_handles_latex_markup():
     text = r"""\begin{table}\label{t}\begin{tabular}{ll}\toprule
     ~ & \multicolumn{2}{c}{Female $\rightarrow$ Male} \\ \cmidrule(lr){2-3}
     Method & \rotatebox{90}{\shortstack{Defocus\\blur}} & $R^2 (\uparrow)$ \\ \midrule

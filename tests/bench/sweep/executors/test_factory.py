@@ -18,7 +18,7 @@ from regtta_bench.sweep.executors.ray.executor import RayExecutor
         ({"ray": "local", "jobs": 3}, RayExecutor, 3),
     ],
 )
-def test_who_is_hired_by_what_is_asked(asked, kind, jobs, monkeypatch):
+def test_the_executor_follows_from_the_options(asked, kind, jobs, monkeypatch):
     ray = types.SimpleNamespace(init=lambda *_, **__: None, shutdown=lambda: None)
     monkeypatch.setitem(sys.modules, "ray", ray)
     with make_executor(**asked) as executor:

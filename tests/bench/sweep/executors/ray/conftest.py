@@ -1,4 +1,4 @@
-"""One small Ray cluster on this machine for all tests here, since it takes seconds to start."""
+"""One small Ray cluster on this machine for all tests of the package, since it takes seconds to start."""
 
 import importlib.util
 import os
@@ -8,27 +8,27 @@ from pathlib import Path
 
 import pytest
 
-from helpers.failing_workers import Mortal
+from helpers.failing_workers import FailingWorkerConfig
 from regtta_bench.sweep.executors.ray.cluster import connect_to_cluster
 
-TESTS = Path(__file__).parents[3]
+TESTS = Path(__file__).parents[4]
 collect_ignore_glob = [] if importlib.util.find_spec("ray") else ["test_*.py"]
 
 
 @pytest.fixture(scope="package")
 def cluster(tmp_path_factory):
-    """Two CPUs; the workers find the modules of these tests, and put aside what they need in ``TMPDIR``.
+    """Yield the address of a cluster with two CPUs.
 
-    Gives its address.
+    Its workers can import the modules of the tests, and have a ``TMPDIR`` of their own.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_TMPDIR", tempfile.gettempdir())  # Ray's own sockets need a short path
-        patch.setenv("TMPDIR", str(tmp_path_factory.mktemp("put-aside")))
+        patch.setenv("TMPDIR", str(tmp_path_factory.mktemp("temporary")))
         patch.setenv("PYTHONPATH", str(TESTS), prepend=os.pathsep)
-        # A token of the cluster's own, so that none is written into the home of whoever runs the tests.
+        # A token of the cluster's own, so that none is written into the home directory.
         patch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
         patch.delenv("RAY_AUTH_MODE", raising=False)  # which Ray sets by itself
-        patch.setenv("RAY_USAGE_STATS_ENABLED", "1")  # put back after; it is the library's to switch it off
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "1")  # restored afterwards; the library must switch it off
         with connect_to_cluster("local", cpus=2):
             import ray
 
@@ -36,7 +36,7 @@ def cluster(tmp_path_factory):
 
 
 @pytest.fixture
-def kit(tmp_path):
-    """Workers who do as they are told."""
-    (tmp_path / "notes").mkdir()
-    return Mortal(tmp_path / "notes", tmp_path / "models")
+def worker_config(tmp_path):
+    """Configuration of workers that fail on request."""
+    (tmp_path / "flags").mkdir()
+    return FailingWorkerConfig(tmp_path / "flags", tmp_path / "models")

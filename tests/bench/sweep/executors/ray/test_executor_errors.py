@@ -9,19 +9,19 @@ def in_task(cause):
     return Raised("work", "a traceback", cause)
 
 
-def test_what_a_task_raised_is_what_is_raised():
+def test_errors_of_tasks_are_unwrapped():
     for cause in (HeadError("No head."), ZeroDivisionError("0")):
         assert unwrap_task_error(in_task(cause)) is cause
         assert not is_worker_loss(in_task(cause))
 
 
-def test_lost_workers_machines_and_files_are_losses():
+def test_lost_workers_machines_and_objects_are_losses():
     for error in (WorkerCrashedError(), NodeDiedError("gone"), OutOfMemoryError("full")):
         assert is_worker_loss(error)
     assert is_worker_loss(in_task(ObjectLostError("ab", "owner", "site")))
 
 
-def test_what_cannot_be_imported_there_is_told_by_machine():
+def test_import_errors_name_the_machine():
     broken = in_task(RaySystemError(ModuleNotFoundError("No module named 'mine'"), "long\ntraceback"))
     assert not is_worker_loss(broken)
     told = unwrap_task_error(broken, "node7")
@@ -31,6 +31,6 @@ def test_what_cannot_be_imported_there_is_told_by_machine():
     assert "(No module named 'regtta')" in str(unwrap_task_error(unknown, "node7"))
 
 
-def test_a_broken_connection_says_that_nothing_is_lost():
+def test_a_lost_connection_states_that_runs_are_saved():
     assert "All completed runs are saved" in str(connection_lost_error(ConnectionError("reset")))
     assert "No module named 'mine'" in str(connection_lost_error(ConnectionError("details = No module named 'mine'")))
