@@ -14,9 +14,9 @@ from regtta_bench.data import DataLocation, Domain, check_available
 from regtta_bench.demo.demo_model import DigitTraining
 from regtta_bench.demo.demo_recipe import DemoRecipe
 from regtta_bench.demo.demo_study import make_source, scene_images
-from regtta_bench.paper import SETTINGS, arm_of
-from regtta_bench.sweep.run_specs import FULL, QUICK, Plan
-from regtta_bench.sweep.runner import Tools, Workshop
+from regtta_bench.paper import SETTINGS, make_method_config
+from regtta_bench.sweep.run_specs import FULL_SCALE, QUICK_SCALE, SweepPlan
+from regtta_bench.sweep.runner import Runner, RunnerConfig
 from regtta_bench.training import HEADS, eval_transform
 
 DEMO = "demo"
@@ -83,13 +83,16 @@ def published(name: str, bench: Bench) -> Iterator[Trial]:
     setting = SETTINGS[name]
     place = DataLocation(bench.require_data(name))
     check_available(setting.data, place)
-    plan = Plan(scale=QUICK if bench.quick else FULL)
-    recipe, arm = plan.scale.recipe(setting.recipe), plan.scale.arm(arm_of(setting, "ssa"))
+    plan = SweepPlan(scale=QUICK_SCALE if bench.quick else FULL_SCALE)
+    recipe, arm = (
+        plan.scale.scale_recipe(setting.recipe),
+        plan.scale.scale_method_config(make_method_config(setting, "ssa")),
+    )
     (part,) = setting.parts.values()
-    workshop = Workshop(Tools(place, bench.kept_models, str(bench.device)))
+    workshop = Runner(RunnerConfig(place, bench.kept_models, str(bench.device)))
     for seed in range(2 if bench.quick else bench.sources):
-        spec = plan.source(setting, part, "regression", seed)
-        prepared = workshop.prepare(spec)
+        spec = plan.source_spec(setting, part, "regression", seed)
+        prepared = workshop.load_source(spec)
         target = workshop.data(spec).target(part.target)
         order = torch.randperm(len(target), generator=torch.Generator().manual_seed(0))
         target = target.take(order[: plan.scale.target_rows or None])

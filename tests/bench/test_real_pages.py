@@ -1,4 +1,4 @@
-"""The reports of real runs in a real browser: the demo at toy size, and the committed reproductions."""
+"""Reports of real runs in a browser: the demo at toy size, and the committed reproductions."""
 
 import io
 from html import unescape
@@ -21,7 +21,7 @@ TOY = DemoRecipe(
     training=DigitTraining(epochs=1),
     degradations={"noisy": Noise(0.3), "contrast": Contrast(0.15)},
 )
-MOST_BYTES = 5 * 2**20
+MAX_BYTES = 5 * 2**20
 
 
 @pytest.fixture(scope="module")
@@ -35,8 +35,8 @@ def files(tmp_path_factory):
 
 @pytest.mark.parametrize("name", ["demo", "reproduction"])
 @pytest.mark.parametrize(("size", "scheme"), [((1440, 900), "light"), ((390, 844), "dark")], ids=["desktop", "phone"])
-def test_a_real_report_is_whole_and_readable(opened, files, name, size, scheme):
-    assert files[name].stat().st_size < MOST_BYTES
+def test_a_real_report_is_complete_and_readable(opened, files, name, size, scheme):
+    assert files[name].stat().st_size < MAX_BYTES
     with opened(name, size, scheme) as view:
         assert_readable(view)
         assert view.evaluate("document.scrollingElement.scrollWidth <= innerWidth")

@@ -4,7 +4,7 @@ import json
 
 from regtta_bench.stress.stress_settings import STRESS_SETTINGS
 from regtta_bench.stress.stress_specs import make_spec
-from regtta_bench.sweep.store import key_of
+from regtta_bench.sweep.store import compute_key
 
 
 def line(r2, source_r2=0.5, *, setting="demo", seed=0, kind="iid", part="blurred", length=None, **rest):
@@ -27,7 +27,7 @@ def line(r2, source_r2=0.5, *, setting="demo", seed=0, kind="iid", part="blurred
         "versions": {"regtta": "0.1"},
         "device": "cpu",
     } | rest
-    record = {"key": key_of(spec.plain()), "specification": spec.plain(), "result": result}
+    record = {"key": compute_key(spec.to_dict()), "specification": spec.to_dict(), "result": result}
     return json.loads(json.dumps(record))
 
 

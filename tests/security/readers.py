@@ -31,11 +31,11 @@ from regtta_bench.data.torchvision_sets import read_batch, svhn
 from regtta_bench.data.utkface import FaceFiles
 from regtta_bench.demo.demo_page import _KEYS, RESULTS
 from regtta_bench.demo.demo_page import _read as read_results
-from regtta_bench.sweep.source_models import _fill
-from regtta_bench.sweep.store import RunStore, key_of
-from regtta_bench.tables.rendering import COLUMNS
-from regtta_bench.tables.reproduction_page import _made_by
-from regtta_bench.tables.reproduction_page import _read as read_table
+from regtta_bench.sweep.source_models import _load_weights
+from regtta_bench.sweep.store import RunStore, compute_key
+from regtta_bench.tables.rendering import CSV_COLUMNS
+from regtta_bench.tables.reproduction_page import _read_origin
+from regtta_bench.tables.reproduction_page import _read_table as read_table
 from regtta_bench.training.loop import TrainingCheckpoint, TrainingState
 from security.hostile_states import kept_file, resume_and_step
 
@@ -152,13 +152,14 @@ def _california() -> bytes:
 
 def _runs() -> bytes:
     lines = [
-        {"key": key_of({"seed": seed}), "specification": {"seed": seed}, "result": {"r2": 0.5}} for seed in range(3)
+        {"key": compute_key({"seed": seed}), "specification": {"seed": seed}, "result": {"r2": 0.5}}
+        for seed in range(3)
     ]
     return "".join(json.dumps(line) + "\n" for line in lines).encode()
 
 
 def _reproduced() -> bytes:
-    return (",".join(COLUMNS) + "\n" + ",".join("0" for _ in COLUMNS) + "\n").encode()
+    return (",".join(CSV_COLUMNS) + "\n" + ",".join("0" for _ in CSV_COLUMNS) + "\n").encode()
 
 
 def _demo() -> bytes:
@@ -171,7 +172,7 @@ def _table(path: Path) -> object:
 
 
 def _source(path: Path) -> None:
-    _fill({"model": _linear()}, path)
+    _load_weights({"model": _linear()}, path)
 
 
 def _pose(path: Path) -> object:
@@ -238,7 +239,7 @@ READERS: dict[str, Reader] = {
     "markdown": Reader(
         "text",
         "table.md",
-        lambda path: _made_by(path.with_suffix(".csv")),
+        lambda path: _read_origin(path.with_suffix(".csv")),
         lambda: b"Made by `regtta reproduce x` from 7 runs on cpu (torch 2), one line each",
         ("empty", "cut in half", "noise", "text", "a pickle that runs a command", "a folder"),
     ),

@@ -25,20 +25,20 @@ app = typer.Typer()
 def reproduce(
     options: ReproduceOptions,
     *,
-    list_them: Annotated[bool, typer.Option("--list", help="List the experiments.")] = False,
+    show_list: Annotated[bool, typer.Option("--list", help="List the experiments.")] = False,
 ) -> None:
     """Reproduce the paper's tables."""
-    from regtta_bench.cli import bench_views as show
-    from regtta_bench.cli.progress import told_in_terminal
-    from regtta_bench.cli.reproduce import list_experiments, reproduce
+    from regtta_bench.cli import bench_views as views
+    from regtta_bench.cli.progress import show_progress
+    from regtta_bench.cli.reproduce import list_experiments, run_experiments
 
-    if list_them:
-        show.experiments(list_experiments())
+    if show_list:
+        views.print_experiments(list_experiments())
         return
-    with stoppable(), told_in_terminal() as listener:
-        done = reproduce(options, listener)
-    for report in done:
-        show.reproduced(report)
+    with stoppable(), show_progress() as listener:
+        reports = run_experiments(options, listener)
+    for report in reports:
+        views.print_report(report)
 
 
 @app.command(
@@ -51,13 +51,13 @@ def reproduce(
 @takes_options(StressOptions)
 def stress(options: StressOptions) -> None:
     """Run the benchmark on streams that are not i.i.d."""
-    from regtta_bench.cli import bench_views as show
-    from regtta_bench.cli.progress import told_in_terminal
-    from regtta_bench.cli.stress import stress
+    from regtta_bench.cli import bench_views as views
+    from regtta_bench.cli.progress import show_progress
+    from regtta_bench.cli.stress import run_stress
 
-    with stoppable(), told_in_terminal() as listener:
-        report = stress(options, listener)
-    show.reproduced(report)
+    with stoppable(), show_progress() as listener:
+        report = run_stress(options, listener)
+    views.print_report(report)
 
 
 @app.command(
@@ -80,14 +80,16 @@ def label_shift(
     force: shared.Force = False,
 ) -> None:
     """Run the label-shift study."""
-    from regtta_bench.cli import bench_views as show
+    from regtta_bench.cli import bench_views as views
     from regtta_bench.cli.label_shift import LabelShiftOptions, study_label_shift
-    from regtta_bench.cli.progress import told_in_terminal
+    from regtta_bench.cli.progress import show_progress
 
     options = LabelShiftOptions(name, out, data, models, source_seeds, quick, tables_only, force)
-    with told_in_terminal() as listener:
-        report = study_label_shift(options, training=listener.training, told=lambda text: typer.echo(text, err=True))
-    show.label_shift(report)
+    with show_progress() as listener:
+        report = study_label_shift(
+            options, on_training=listener.on_training, on_message=lambda text: typer.echo(text, err=True)
+        )
+    views.print_label_shift(report)
 
 
 @app.command(help=help_with_examples("Train on handwritten digits, degrade them, adapt, and write a report.", "demo"))

@@ -21,11 +21,11 @@ from regtta_bench.label_shift.label_shift_testbeds import (
 )
 from regtta_bench.label_shift.roc import Roc, roc_panels
 from regtta_bench.label_shift.study import STUDY_SOURCE_MODELS, read_records, run_study, write_records
-from regtta_bench.sweep.interfaces import Told
+from regtta_bench.sweep.interfaces import ProgressCallback
 
-DRAWN = ("labels moved at all", "labels, not inputs")
-SIGNALS_DRAWN = ("prominence", "output mean", "output mean × √share", "conditional", "leak", "support")
-BEST_SHOWN = 2
+FIGURE_QUESTIONS = ("labels moved at all", "labels, not inputs")
+FIGURE_SIGNALS = ("prominence", "output mean", "output mean × √share", "conditional", "leak", "support")
+BEST_SIGNALS = 2
 
 
 @dataclass(frozen=True)
@@ -71,17 +71,17 @@ class LabelShiftReport:
 def study_label_shift(
     options: LabelShiftOptions,
     *,
-    told: Callable[[str], None] | None = None,
-    training: Told | None = None,
-    make: Callable[[int], LabelShiftTestbed] | None = None,
+    on_message: Callable[[str], None] | None = None,
+    on_training: ProgressCallback | None = None,
+    make_bench: Callable[[int], LabelShiftTestbed] | None = None,
 ) -> LabelShiftReport:
     """Run the study (unless ``tables_only``) and write its results, tables and figure.
 
     Args:
         options: the data set and the output folder.
-        told: callback with a message after each source model.
-        training: callback ``(name, epochs_done, epochs)`` for trainings.
-        make: returns the testbed of a seed; by default that of the data set.
+        on_message: callback with a message after each source model.
+        on_training: callback ``(name, epochs_done, epochs)`` for trainings.
+        make_bench: creates the testbed of a seed; by default that of the data set.
     """
     check_choice("the data set", options.name, DATASET_NAMES)
     path = options.out / f"{options.name}.jsonl"
@@ -97,17 +97,20 @@ def study_label_shift(
             check_available("california", DataLocation(resolve_data_folder(options.data)))
         options.out.mkdir(parents=True, exist_ok=True)
         seeds = range(options.source_seeds)
-        lines = run_study(options.name, seeds, make or _maker(options, training), quick=options.quick, progress=told)
+        make = make_bench or _bench_factory(options, on_training)
+        lines = run_study(options.name, seeds, make, quick=options.quick, progress=on_message)
         write_records(path, lines)
-    written = [path, *_write_tables(options.out, lines), *_draw(options.out, options.name, lines)]
+    written = [path, *_write_tables(options.out, lines), *_write_figure(options.out, options.name, lines)]
     return LabelShiftReport(len(select_cases(lines)), tuple(_best(lines)), tuple(written))
 
 
-def _maker(options: LabelShiftOptions, training: Told | None) -> Callable[[int], LabelShiftTestbed]:
+def _bench_factory(
+    options: LabelShiftOptions, on_training: ProgressCallback | None
+) -> Callable[[int], LabelShiftTestbed]:
     if options.name == "demo":
-        return lambda seed: make_demo_testbed(seed, progress=training)
+        return lambda seed: make_demo_testbed(seed, progress=on_training)
     models = options.models or options.out / "models"
-    return lambda seed: make_california_testbed(seed, data=options.data, models=models, progress=training)
+    return lambda seed: make_california_testbed(seed, data=options.data, models=models, progress=on_training)
 
 
 def _write_tables(out: Path, lines: Sequence[dict[str, Any]]) -> list[Path]:
@@ -119,14 +122,16 @@ def _write_tables(out: Path, lines: Sequence[dict[str, Any]]) -> list[Path]:
     return written
 
 
-def _draw(out: Path, name: str, lines: Sequence[dict[str, Any]]) -> list[Path]:
+def _write_figure(out: Path, name: str, lines: Sequence[dict[str, Any]]) -> list[Path]:
     cases = select_cases(lines)
     models = len({line["seed"] for line in cases})
     note = (
         f"{name}: {len(cases)} shifts constructed from held-out source samples of {models} source models. A "
         "label shift moves the mean label by 0.25 source standard deviations or more."
     )
-    figure = roc_panels({question: compute_roc_curves(lines, question, SIGNALS_DRAWN) for question in DRAWN}, note)
+    figure = roc_panels(
+        {question: compute_roc_curves(lines, question, FIGURE_SIGNALS) for question in FIGURE_QUESTIONS}, note
+    )
     return [save_figure(figure, out / f"{name}{ending}", overwrite=True) for ending in (".png", ".svg")]
 
 
@@ -135,5 +140,5 @@ def _best(lines: Sequence[dict[str, Any]]) -> list[tuple[str, str, Roc]]:
     found = []
     for question in dict.fromkeys(row.question for row in rows):
         mine = sorted((row for row in rows if row.question == question), key=lambda row: -row.roc.auc)
-        found += [(question, row.signal, row.roc) for row in mine[:BEST_SHOWN]]
+        found += [(question, row.signal, row.roc) for row in mine[:BEST_SIGNALS]]
     return found

@@ -135,7 +135,7 @@ def _gain(results: JsonObject, other: str) -> Difference:
 
 
 def _tone(gap: Difference) -> Tone:
-    if not gap.decided:
+    if not gap.is_significant:
         return "undecided"
     return "better" if gap.low > 0 else "worse"
 

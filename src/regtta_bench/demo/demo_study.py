@@ -17,14 +17,14 @@ from regtta_bench.data import Domain
 from regtta_bench.demo.demo_data import make_generator, split_digits, uci_digits
 from regtta_bench.demo.demo_model import train_digit_regressor
 from regtta_bench.demo.demo_recipe import CLEAN, DemoMethod, DemoRecipe
-from regtta_bench.paper import Outcome, evaluate
+from regtta_bench.paper import EvaluationResult, evaluate
 
 _PREDICT_BATCH = 256
 
 
 @dataclass(frozen=True, eq=False)
 class SourceModel:
-    """Trained model, with its source statistics and its clean target digits."""
+    """TrainingState model, with its source statistics and its clean target digits."""
 
     seed: int
     model: nn.Module
@@ -46,7 +46,7 @@ class DemoRun:
     seed: int
     scene: str
     method_name: str
-    outcome: Outcome
+    outcome: EvaluationResult
 
 
 def make_source(recipe: DemoRecipe, seed: int, *, on_epoch: Callable[[], None] | None = None) -> SourceModel:

@@ -15,8 +15,8 @@ from regtta_bench.demo.demo_data import Blur, Brighten, Contrast, Darken, Degrad
 from regtta_bench.demo.demo_recipe import DemoRecipe
 from regtta_bench.demo.demo_study import make_source
 from regtta_bench.paper import SETTINGS
-from regtta_bench.sweep.interfaces import Told
-from regtta_bench.sweep.runner import Tools, Workshop
+from regtta_bench.sweep.interfaces import ProgressCallback
+from regtta_bench.sweep.runner import Runner, RunnerConfig
 from regtta_bench.sweep.source_models import SourceSpec
 
 InputChange = Callable[[Tensor, torch.Generator], Tensor]
@@ -141,7 +141,9 @@ class LabelShiftTestbed:
         return (domain.targets[:, 0].double() - labels.mean()) / labels.std()
 
 
-def make_demo_testbed(seed: int, recipe: DemoRecipe | None = None, progress: Told | None = None) -> LabelShiftTestbed:
+def make_demo_testbed(
+    seed: int, recipe: DemoRecipe | None = None, progress: ProgressCallback | None = None
+) -> LabelShiftTestbed:
     """Return a source model of the demo, with its undegraded target digits as held-out samples."""
     recipe = recipe or DemoRecipe()
     done = [0]
@@ -169,14 +171,14 @@ def make_demo_testbed(seed: int, recipe: DemoRecipe | None = None, progress: Tol
 
 
 def make_california_testbed(
-    seed: int, *, data: Path | None, models: Path, progress: Told | None = None
+    seed: int, *, data: Path | None, models: Path, progress: ProgressCallback | None = None
 ) -> LabelShiftTestbed:
     """Return a source model of California Housing, trained as by ``regtta reproduce california``."""
     setting = SETTINGS["california"]
     place = DataLocation(resolve_data_folder(data))
     check_available(setting.data, place)
-    workshop = Workshop(Tools(place, models), progress)
-    prepared = workshop.prepare(SourceSpec(setting.data, setting.model, "regression", setting.recipe, seed))
+    workshop = Runner(RunnerConfig(place, models), progress)
+    prepared = workshop.load_source(SourceSpec(setting.data, setting.model, "regression", setting.recipe, seed))
     loaded = LOADERS[setting.data](place, "", seed)
     return LabelShiftTestbed(
         "california",

@@ -13,7 +13,7 @@ from regtta_bench.label_shift.label_shift_tables import ABOUT
 from regtta_bench.label_shift.label_shift_testbeds import LabelShiftTestbed
 from regtta_bench.label_shift.measurements import HARM_EVERY, measure_cases
 from regtta_bench.label_shift.method_comparison import STREAM_LENGTH, compare_methods
-from regtta_bench.sweep.data_views import hushed
+from regtta_bench.sweep.log_levels import quiet_loggers
 
 STUDY_SOURCE_MODELS = 6
 COMPARISON_SOURCE_MODELS = 3  # first source models only, because every method on every stream is expensive
@@ -40,7 +40,7 @@ def run_study(
     lines: list[dict[str, Any]] = []
     fingerprints = {}
     # The warning that k is reduced to the rank would be repeated for every adapter.
-    with one_thread(), hushed("regtta.statistics.source"):
+    with one_thread(), quiet_loggers("regtta.statistics.source"):
         for place, seed in enumerate(seeds):
             testbed = make(seed)
             fingerprints[str(seed)] = testbed.fingerprint

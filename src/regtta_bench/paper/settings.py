@@ -59,7 +59,7 @@ class Setting:
     source_seeds: int = 1
 
     @property
-    def images(self) -> bool:
+    def has_images(self) -> bool:
         """True if inputs are images."""
         return self.model != "mlp"
 
@@ -68,7 +68,7 @@ class Setting:
         """Names of the source domains."""
         return tuple(dict.fromkeys(part.variant for part in self.parts.values()))
 
-    def parts_of(self, column: str) -> tuple[Part, ...]:
+    def column_parts(self, column: str) -> tuple[Part, ...]:
         """Return the parts of a column in the paper's tables: one, or all of them for a mean."""
         return (self.parts[column],) if column in self.parts else tuple(self.parts.values())
 

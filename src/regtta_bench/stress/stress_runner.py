@@ -13,14 +13,15 @@ from regtta.adapter import Adapter
 from regtta.persistence import device_name, software_versions
 from regtta.types import Step
 from regtta_bench.demo.demo_data import make_generator
-from regtta_bench.paper import not_finite, scores_of
+from regtta_bench.paper import compute_scores, find_nonfinite
 from regtta_bench.stress.streams import Stream, draw_stream
 from regtta_bench.stress.stress_settings import GUARDS, STRESS_SETTINGS, DigitsSource, StressSource
 from regtta_bench.stress.stress_specs import StressSpec
 from regtta_bench.stress.testbeds import StressTestbed, make_digits_testbed, make_paper_testbed
-from regtta_bench.sweep.interfaces import Told
-from regtta_bench.sweep.runner import Tools, Workshop, quiet
-from regtta_bench.sweep.source_models import SourceModels, SourceSpec
+from regtta_bench.sweep.interfaces import ProgressCallback
+from regtta_bench.sweep.log_levels import suppress_recurring_warnings
+from regtta_bench.sweep.runner import Runner, RunnerConfig
+from regtta_bench.sweep.source_models import SourceModelCache, SourceSpec
 
 SLICES = 20
 
@@ -30,50 +31,50 @@ class StressRunnerConfig:
     """Configuration of a :class:`StressRunner`; picklable.
 
     Attributes:
-        tools: configuration of the runner of ``regtta reproduce``.
+        config: configuration of the runner of ``regtta reproduce``.
     """
 
-    tools: Tools
+    config: RunnerConfig
 
     @property
     def device(self) -> str:
         """Device to run on."""
-        return self.tools.device
+        return self.config.device
 
     @property
     def models(self) -> Path:
         """Folder of source models."""
-        return self.tools.models
+        return self.config.models
 
-    def at(self, models: Path) -> "StressRunnerConfig":
+    def with_models_folder(self, models: Path) -> "StressRunnerConfig":
         """Return a copy with another folder of source models."""
-        return StressRunnerConfig(self.tools.at(models))
+        return StressRunnerConfig(self.config.with_models_folder(models))
 
     def check(self, specs: Sequence[StressSpec]) -> None:
         """Raise if data that the runs need is missing on this machine; the demo's digits ship with scikit-learn."""
-        self.tools.check_sources(spec.source for spec in specs if isinstance(spec.source, SourceSpec))
+        self.config.check_sources(spec.source for spec in specs if isinstance(spec.source, SourceSpec))
 
-    def worker(self, progress: Told) -> "StressRunner":
+    def make_worker(self, progress: ProgressCallback) -> "StressRunner":
         """Create a runner with this configuration."""
-        return StressRunner(self.tools, progress)
+        return StressRunner(self.config, progress)
 
 
 class StressRunner:
     """Worker that trains source models and executes runs; caches the model and samples of the last run.
 
     Args:
-        tools: configuration.
+        config: configuration.
         progress: callback on training progress: name of the model, epochs done, epochs in total.
     """
 
-    def __init__(self, tools: Tools, progress: Told) -> None:
-        self._workshop = Workshop(tools, progress)
-        self._tools, self._progress = tools, progress
+    def __init__(self, config: RunnerConfig, progress: ProgressCallback) -> None:
+        self._workshop = Runner(config, progress)
+        self._tools, self._progress = config, progress
         self._testbed: tuple[StressSource, StressTestbed] | None = None
 
     def run(self, spec: StressSpec) -> dict[str, object]:
         """Execute a run and return its JSON-serialisable result."""
-        with quiet():
+        with suppress_recurring_warnings():
             testbed = self._testbed_of(spec)
             adapter = Adapter(
                 testbed.model,
@@ -89,9 +90,9 @@ class StressRunner:
             "device": device_name(self._tools.device),
         }
 
-    def ready(self, specs: Sequence[StressSpec]) -> None:
+    def prepare(self, specs: Sequence[StressSpec]) -> None:
         """Train the source model that all of the runs share, and collect the statistics that their methods need."""
-        with quiet():
+        with suppress_recurring_warnings():
             # Extended statistics first: they also serve the methods that need the moments only.
             for spec in sorted(specs, key=lambda spec: not spec.method.statistics_collectors()):
                 self._testbed_of(spec).statistics(spec.method)
@@ -105,7 +106,7 @@ class StressRunner:
     def _make_testbed(self, spec: StressSpec) -> StressTestbed:
         if isinstance(spec.source, DigitsSource):
             return make_digits_testbed(
-                spec.source, SourceModels(self._tools.models), self._tools.device, self._progress
+                spec.source, SourceModelCache(self._tools.models), self._tools.device, self._progress
             )
         return make_paper_testbed(spec.source, STRESS_SETTINGS[spec.setting].parts, self._workshop)
 
@@ -123,11 +124,11 @@ def evaluate_stream(adapter: Adapter, stream: Stream, testbed: StressTestbed, *,
     unadapted = stream.gather([testbed.source_outputs(domain) for domain in stream.domains])
     return {
         "samples": len(stream),
-        "r2": scores_of(record.predictions, targets)["r2"],
-        "source_r2": scores_of(unadapted, targets)["r2"],
+        "r2": compute_scores(record.predictions, targets)["r2"],
+        "source_r2": compute_scores(unadapted, targets)["r2"],
         "slices": slice_scores(record.predictions, targets),
         **record.counts(),
-        "diverged": not_finite(record.updates, {"online": record.predictions}, adapter),
+        "diverged": find_nonfinite(record.updates, {"online": record.predictions}, adapter),
     }
 
 

@@ -10,10 +10,10 @@ from regtta.methods import Method, create_method
 from regtta_bench.demo.demo_data import DEGRADATIONS
 from regtta_bench.demo.demo_model import DigitTraining
 from regtta_bench.paper import SETTINGS as PAPER_SETTINGS
-from regtta_bench.paper import Setting, arm_of, fits
-from regtta_bench.sweep.run_specs import Plan
+from regtta_bench.paper import Setting, is_supported, make_method_config
+from regtta_bench.sweep.run_specs import SweepPlan
 from regtta_bench.sweep.source_models import SourceSpec
-from regtta_bench.sweep.store import key_of
+from regtta_bench.sweep.store import compute_key
 
 SOURCE_METHOD = "source"
 SSA_WINDOW = "ssa_window"
@@ -52,9 +52,9 @@ def paper_method(setting: Setting, name: str) -> Method | None:
         >>> paper_method(SETTINGS["california"], "variance_minimization") is None
         True
     """
-    if not fits(setting, _base_name(name), "regression"):
+    if not is_supported(setting, _base_name(name), "regression"):
         return None
-    return arm_of(setting, _base_name(name), _OPTIONS.get(name)).method
+    return make_method_config(setting, _base_name(name), _OPTIONS.get(name)).method
 
 
 def _base_name(name: str) -> str:
@@ -77,14 +77,14 @@ class DigitsSource:
     target_digits: int | None = None
     training: DigitTraining = field(default_factory=DigitTraining)
 
-    def plain(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, object]:
         """Return the specification as a JSON-serialisable dict."""
         return asdict(self)
 
     @property
     def key(self) -> str:
         """Hash of the specification."""
-        return key_of(self.plain())
+        return compute_key(self.to_dict())
 
     @property
     def name(self) -> str:
@@ -166,7 +166,7 @@ class PaperSetting(StressSetting):
     def source(self, seed: int) -> SourceSpec:
         """Return the specification of the source model that the paper's tables use."""
         (part,) = self.paper.parts.values()
-        return Plan().source(self.paper, part, "regression", seed)
+        return SweepPlan().source_spec(self.paper, part, "regression", seed)
 
     def method(self, name: str) -> Method | None:
         """Return the method called ``name`` with the paper's hyperparameters; None if it is not supported."""

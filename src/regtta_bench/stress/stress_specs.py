@@ -20,8 +20,8 @@ from regtta_bench.stress.stress_settings import (
     StressSetting,
     StressSource,
 )
-from regtta_bench.sweep.run_keys import specified
-from regtta_bench.sweep.store import key_of
+from regtta_bench.sweep.run_keys import describe_method
+from regtta_bench.sweep.store import compute_key
 
 GATE_BATCH = 64
 GATE_BATCHES = 10_000
@@ -58,11 +58,11 @@ class StressSpec:
         """Identifier of the stream; runs on one stream are executed consecutively."""
         return f"{self.kind} {self.part}".strip()
 
-    def plain(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, object]:
         """Return the JSON-serialisable key of the run."""
         return {
             "setting": self.setting,
-            "source": self.source.plain(),
+            "source": self.source.to_dict(),
             "kind": self.kind,
             "part": self.part,
             "arm": self.method_name,
@@ -191,7 +191,7 @@ def _method(setting: StressSetting, method_name: str) -> Method | None:
 
 @lru_cache
 def _described(method: Method) -> dict[str, object]:
-    return specified(method)
+    return describe_method(method)
 
 
 # Guards added after results had been committed. They are omitted from the key since they do not change these results:
@@ -203,7 +203,7 @@ _GUARDS_ADDED_LATER = tuple(
 
 @lru_cache
 def _guards_hash(guards: tuple[Guard, ...]) -> str:
-    return key_of({"guards": [to_dict(guard) for guard in guards if guard not in _GUARDS_ADDED_LATER]})
+    return compute_key({"guards": [to_dict(guard) for guard in guards if guard not in _GUARDS_ADDED_LATER]})
 
 
 def is_stress_run(specification: Mapping[str, Any]) -> bool:
@@ -223,4 +223,4 @@ def is_current_run(record: Mapping[str, Any]) -> bool:
         "batch_size": about["batch_size"],
     }
     spec = make_spec(setting, about["source"]["seed"], about["kind"], about["part"], length=about["length"], **options)
-    return spec is not None and key_of(spec.plain()) == record["key"]
+    return spec is not None and compute_key(spec.to_dict()) == record["key"]

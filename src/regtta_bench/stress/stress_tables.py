@@ -19,12 +19,12 @@ from regtta_bench.stress.stress_settings import (
     STRESS_SETTINGS,
 )
 from regtta_bench.stress.stress_specs import GATE_BATCH
-from regtta_bench.tables import Line, Sheet, Text, as_markdown
+from regtta_bench.tables import TextCell, TextRow, TextTable, render_markdown
 
 SUMMARY_TITLE = "Worst difference to Source"
 
 
-def make_stress_tables(results: StressResults) -> tuple[Sheet, ...]:
+def make_stress_tables(results: StressResults) -> tuple[TextTable, ...]:
     """Return all non-empty tables, those with acceptance criteria first."""
     sheets = [
         make_summary_table(results),
@@ -33,32 +33,32 @@ def make_stress_tables(results: StressResults) -> tuple[Sheet, ...]:
         _safety(results),
         *_streams(results),
     ]
-    return tuple(sheet for sheet in sheets if sheet.lines)
+    return tuple(sheet for sheet in sheets if sheet.rows)
 
 
-def make_summary_table(results: StressResults) -> Sheet:
+def make_summary_table(results: StressResults) -> TextTable:
     """Return the summary of safety: the worst difference to Source by method and kind of stream under SAFE."""
     rows = found.safety_rows(results)
     kinds = tuple(kind for kind in STREAM_KINDS if any(row.kind == kind for row in rows))
     by_cell = {(row.method_name, row.kind): row for row in rows}
     lines = tuple(
-        Line(method_name, tuple(_cell(by_cell.get((method_name, kind))) for kind in kinds))
+        TextRow(method_name, tuple(_cell(by_cell.get((method_name, kind))) for kind in kinds))
         for method_name in dict.fromkeys(row.method_name for row in rows)
     )
     missed = sum(not row.is_met for row in rows)
     verdict = f"not met in {missed} of {len(rows)}" if missed else f"met in all {len(rows)}"
     asked = f"Asked: at least {number(found.MIN_SAFE_GAIN)}; {verdict}. Bold: not met."
-    return Sheet(f"{SUMMARY_TITLE}, guards SAFE, {results.setting}", kinds, lines, (asked, _over(results)))
+    return TextTable(f"{SUMMARY_TITLE}, guards SAFE, {results.setting}", kinds, lines, (asked, _over(results)))
 
 
-def _cell(row: SafetyRow | None) -> Text:
-    return Text("") if row is None else Text(_gain(row.safe), bold=not row.is_met)
+def _cell(row: SafetyRow | None) -> TextCell:
+    return TextCell("") if row is None else TextCell(_gain(row.safe), bold=not row.is_met)
 
 
 # --- single tables -------------------------------------------------------------------------------
 
 
-def _streams(results: StressResults) -> list[Sheet]:
+def _streams(results: StressResults) -> list[TextTable]:
     sizes = found.batch_sizes(results)
     columns = ("Source", *(f"{size} {guards}" for size in sizes for guards in COMPARED_GUARDS))
     rows = found.stream_rows(results)
@@ -66,43 +66,43 @@ def _streams(results: StressResults) -> list[Sheet]:
     sheets = []
     for method_name in dict.fromkeys(row.method_name for row in rows):
         lines = tuple(
-            Line(row.kind, (_mean(row.source), *map(_mean, row.means.values())))
+            TextRow(row.kind, (_mean(row.source), *map(_mean, row.means.values())))
             for row in rows
             if row.method_name == method_name
         )
-        sheets.append(Sheet(f"Online R² by kind of stream, {method_name}", columns, lines, (note,)))
+        sheets.append(TextTable(f"Online R² by kind of stream, {method_name}", columns, lines, (note,)))
     return sheets
 
 
-def _safety(results: StressResults) -> Sheet:
+def _safety(results: StressResults) -> TextTable:
     lines = tuple(
-        Line(
+        TextRow(
             f"{row.method_name}, {row.kind}",
             (
-                Text(_gain(row.safe)),
-                Text("met" if row.is_met else "not met", bold=not row.is_met),
-                Text(_where(row.safe)),
-                Text(_gain(row.plain)),
-                Text(_where(row.plain)),
+                TextCell(_gain(row.safe)),
+                TextCell("met" if row.is_met else "not met", bold=not row.is_met),
+                TextCell(_where(row.safe)),
+                TextCell(_gain(row.plain)),
+                TextCell(_where(row.plain)),
             ),
         )
         for row in found.safety_rows(results)
     )
     columns = ("SAFE", f"at least {number(found.MIN_SAFE_GAIN)}", "where", "plain", "where")
-    return Sheet(f"{SUMMARY_TITLE} in R²", columns, lines, (_over(results),))
+    return TextTable(f"{SUMMARY_TITLE} in R²", columns, lines, (_over(results),))
 
 
-def make_small_batch_table(results: StressResults) -> list[Sheet]:
+def make_small_batch_table(results: StressResults) -> list[TextTable]:
     """Return the table of small batch sizes; empty if there are no runs."""
     rows = found.small_batch_rows(results)
     lines = [
-        Line(
+        TextRow(
             f"{row.method_name}, batches of {row.batch_size}",
             (
                 _mean(row.r2),
-                Text(_format_score(row.gain, signed=True)),
-                Text("–" if math.isnan(row.kept_share) else f"{round(row.kept_share, 2) + 0.0:.0%}"),
-                Text("" if row.is_met is None else "met" if row.is_met else "not met", bold=row.is_met is False),
+                TextCell(_format_score(row.gain, signed=True)),
+                TextCell("–" if math.isnan(row.kept_share) else f"{round(row.kept_share, 2) + 0.0:.0%}"),
+                TextCell("" if row.is_met is None else "met" if row.is_met else "not met", bold=row.is_met is False),
             ),
         )
         for row in rows
@@ -117,20 +117,21 @@ def make_small_batch_table(results: StressResults) -> list[Sheet]:
         "" if any(not math.isnan(row.kept_share) for row in rows) else f" ssa at {found.FULL_BATCH} gains nothing here."
     )
     title = f"Small batches: shifted streams in any order, guards plain; Source {_mean(source).text}"
-    return [Sheet(title, columns, tuple(lines), (asked + no_gain,))] if lines else []
+    return [TextTable(title, columns, tuple(lines), (asked + no_gain,))] if lines else []
 
 
-def make_gate_table(results: StressResults) -> list[Sheet]:
+def make_gate_table(results: StressResults) -> list[TextTable]:
     """Return the table of the gate's criteria; empty if there are no runs with the gate."""
     gate = found.gate_findings(results)
     if gate is None:
         return []
     lines = [
-        Line(what, (Text(asked), Text(is_), Text(met, bold=met != "met"))) for what, asked, is_, met in gate_rows(gate)
+        TextRow(what, (TextCell(asked), TextCell(is_), TextCell(met, bold=met != "met")))
+        for what, asked, is_, met in gate_rows(gate)
     ]
     worst = f"the worst of {source_models(gate.source_models)}"
     note = f"ssa with guards DEFAULT and Gate, batches of {GATE_BATCH}; {worst}."
-    return [Sheet("The gate", ("asked", "found", "verdict"), tuple(lines), (note,))]
+    return [TextTable("The gate", ("asked", "found", "verdict"), tuple(lines), (note,))]
 
 
 def gate_rows(gate: GateFindings) -> list[tuple[str, str, str, str]]:
@@ -169,12 +170,14 @@ def _over(results: StressResults) -> str:
     return f"Worst over {models}, {results.shifts} and batches of {sizes}."
 
 
-def _mean(mean: MeanScore) -> Text:
+def _mean(mean: MeanScore) -> TextCell:
     if not mean.runs:
-        return Text("not run")
+        return TextCell("not run")
     if mean.diverged_runs:
-        return Text("diverged" if mean.diverged_runs == mean.runs else f"diverged {mean.diverged_runs} of {mean.runs}")
-    return Text(number(mean.value))
+        return TextCell(
+            "diverged" if mean.diverged_runs == mean.runs else f"diverged {mean.diverged_runs} of {mean.runs}"
+        )
+    return TextCell(number(mean.value))
 
 
 def _gain(run: StressResult | None) -> str:
@@ -202,7 +205,7 @@ def table_files(records: Iterable[Mapping[str, Any]], setting: str) -> dict[str,
         setting: name of the setting.
     """
     results = parse_results(records, setting)
-    files = {f"{setting}.md": _heading(results) + as_markdown(make_stress_tables(results))}
+    files = {f"{setting}.md": _heading(results) + render_markdown(make_stress_tables(results))}
     for name, table in _tables(results).items():
         files[f"{setting}-{name}.csv"] = _as_csv(table)
     return files

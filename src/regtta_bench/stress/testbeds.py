@@ -15,9 +15,9 @@ from regtta_bench.demo.demo_data import DEGRADATIONS, make_generator, split_digi
 from regtta_bench.demo.demo_model import digit_regressor, train_digit_regressor
 from regtta_bench.stress.streams import DomainPool
 from regtta_bench.stress.stress_settings import DigitsSource
-from regtta_bench.sweep.interfaces import Told
-from regtta_bench.sweep.runner import Workshop
-from regtta_bench.sweep.source_models import SourceModels, SourceSpec
+from regtta_bench.sweep.interfaces import ProgressCallback
+from regtta_bench.sweep.runner import Runner
+from regtta_bench.sweep.source_models import SourceModelCache, SourceSpec
 from regtta_bench.training import HEADS, eval_transform
 
 _BATCH = 256  # batch size of forward passes without learning
@@ -55,11 +55,13 @@ class StressTestbed:
         return torch.cat([self.model(self.view(domain.inputs[part])) for part in rows])
 
 
-def make_digits_testbed(spec: DigitsSource, models: SourceModels, device: str, progress: Told) -> StressTestbed:
+def make_digits_testbed(
+    spec: DigitsSource, models: SourceModelCache, device: str, progress: ProgressCallback
+) -> StressTestbed:
     """Return the context of the demo's digits; clean and degraded domains are paired row by row."""
     parts = split_digits(uci_digits(), spec.seed, source=spec.source_digits, target=spec.target_digits)
     model = digit_regressor(spec.seed)
-    models.get(spec, {"model": model}, lambda: _train_digits(spec, model, parts.source, progress))
+    models.load_or_train(spec, {"model": model}, lambda: _train_digits(spec, model, parts.source, progress))
     model.eval().to(device)
     batches = torch.split(parts.source.inputs.to(device), _BATCH)
     collected = cache(lambda methods: collect(model, batches, head=_DIGITS_HEAD, methods=methods))
@@ -78,7 +80,7 @@ def make_digits_testbed(spec: DigitsSource, models: SourceModels, device: str, p
     )
 
 
-def _train_digits(spec: DigitsSource, model: nn.Module, digits: Domain, progress: Told) -> None:
+def _train_digits(spec: DigitsSource, model: nn.Module, digits: Domain, progress: ProgressCallback) -> None:
     done, total = 0, spec.training.epochs
 
     def on_epoch() -> None:
@@ -89,9 +91,9 @@ def _train_digits(spec: DigitsSource, model: nn.Module, digits: Domain, progress
     model.load_state_dict(train_digit_regressor(digits, spec.seed, spec.training, on_epoch=on_epoch).state_dict())
 
 
-def make_paper_testbed(spec: SourceSpec, parts: tuple[str, ...], workshop: Workshop) -> StressTestbed:
+def make_paper_testbed(spec: SourceSpec, parts: tuple[str, ...], workshop: Runner) -> StressTestbed:
     """Return the context of a paper setting: held-out source samples as clean, its targets as shifted domains."""
-    prepared, data, device = workshop.prepare(spec), workshop.data(spec), workshop.tools.device
+    prepared, data, device = workshop.load_source(spec), workshop.data(spec), workshop.config.device
     shifted = {part: data.target(part).to(device) for part in parts}
     return StressTestbed(
         model=prepared.model,

@@ -1,8 +1,6 @@
-"""Data as a run needs it: views for training, discrete labels, and fewer repeated warnings."""
+"""Data as a run needs it: the first rows, class labels for classifiers, and batches of inputs."""
 
-import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -12,33 +10,12 @@ from regtta_bench.data import DISCRETE_LABELS, Domain, LoadedDataset, bin_edges,
 from regtta_bench.sweep.source_models import SourceSpec
 from regtta_bench.training import eval_transform
 
-
-@contextmanager
-def hushed(*names: str) -> Iterator[None]:
-    """Raise the level of the named loggers to ERROR within the block, and restore it afterwards.
-
-    Example:
-        >>> with hushed("regtta.statistics.source"):
-        ...     logging.getLogger("regtta.statistics.source").isEnabledFor(logging.WARNING)
-        False
-    """
-    loggers = [logging.getLogger(name) for name in names]
-    before = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        for logger, level in zip(loggers, before, strict=True):
-            logger.setLevel(level)
+FORWARD_BATCH_SIZE = 256  # batch size of forward passes without learning
 
 
-BATCH = 256  # batch size of forward passes without learning
-
-
-def shown(data: LoadedDataset, spec: SourceSpec) -> LoadedDataset:
+def prepare_data(data: LoadedDataset, spec: SourceSpec) -> LoadedDataset:
     """Return ``data`` for a model of ``spec``: limited to its rows, with class labels for a classifier."""
-    train, validation = (cut(domain, spec.rows) for domain in (data.train, data.validation))
+    train, validation = (first_rows(domain, spec.rows) for domain in (data.train, data.validation))
     if spec.task == "regression" or spec.data in DISCRETE_LABELS:
         return LoadedDataset(train, validation, data.target)
     edges = bin_edges(data.train.targets)
@@ -47,13 +24,13 @@ def shown(data: LoadedDataset, spec: SourceSpec) -> LoadedDataset:
     )
 
 
-def cut(domain: Domain, rows: int) -> Domain:
+def first_rows(domain: Domain, rows: int) -> Domain:
     """Return the first ``rows`` samples of ``domain``; all of them if ``rows`` is 0."""
     return domain.take(torch.arange(min(rows, len(domain)))) if rows else domain
 
 
 @dataclass(frozen=True)
-class InBatches:
+class InputBatches:
     """Re-iterable batches of a domain's inputs, transformed by the model's evaluation view.
 
     Attributes:
@@ -67,5 +44,5 @@ class InBatches:
     device: str
 
     def __iter__(self) -> Iterator[Tensor]:
-        for rows in torch.split(torch.arange(len(self.inputs)), BATCH):
+        for rows in torch.split(torch.arange(len(self.inputs)), FORWARD_BATCH_SIZE):
             yield eval_transform(self.inputs[rows].to(self.device), self.spec.recipe)

@@ -10,7 +10,7 @@ from regtta_bench.demo.demo_model import DigitTraining
 from regtta_bench.demo.demo_recipe import DEMO_METHODS, DemoRecipe
 from regtta_bench.demo.demo_study import DemoRun, SourceModel, make_source, one_thread
 from regtta_bench.demo.demo_table import DemoStudy
-from regtta_bench.paper.protocol import PROTOCOLS, Outcome
+from regtta_bench.paper.protocol import PROTOCOLS, EvaluationResult
 
 Numbers = Mapping[tuple[str, str], tuple[float | None, ...]]
 
@@ -48,7 +48,7 @@ def study_of(toy: DemoRecipe) -> Callable[..., DemoStudy]:
                 values = numbers.get((scene, entry.name), (0.5,) * len(seeds))
                 for seed, r2 in zip(seeds, values, strict=True):
                     score = {"r2": r2, "rmse": 2.0, "mae": 1.0, "pearson": 0.9, "count": 65}
-                    outcome = Outcome(dict.fromkeys(PROTOCOLS, score), {}, 2, {}, "loss" if r2 is None else "")
+                    outcome = EvaluationResult(dict.fromkeys(PROTOCOLS, score), {}, 2, {}, "loss" if r2 is None else "")
                     runs.append(DemoRun(seed, scene, entry.name, outcome))
         return DemoStudy(toy, seeds, tuple(runs))
 

@@ -16,7 +16,7 @@ from regtta_bench.demo.demo_records import analyse_example, results_json
 from regtta_bench.demo.demo_run import state_conclusions
 from regtta_bench.demo.demo_study import DemoRun, make_source, one_thread
 from regtta_bench.demo.demo_table import DemoStudy
-from regtta_bench.paper.protocol import PROTOCOLS, Outcome
+from regtta_bench.paper.protocol import PROTOCOLS, EvaluationResult
 
 SCENES = ("clean", "noisy", "contrast")
 LABELS = {entry.name: entry.label for entry in DEMO_METHODS}
@@ -50,7 +50,7 @@ def results(numbers=None, seeds=(3, 4, 5)):
                 score = {"r2": value, "rmse": 2.0, "mae": 1.0, "pearson": 0.9, "count": 65}
                 other = score | {"r2": -9.0}  # online: nothing of it belongs on the page
                 by_protocol = {protocol: score if protocol == "offline" else other for protocol in PROTOCOLS}
-                outcome = Outcome(by_protocol, {}, 2, {}, "loss" if value is None else "")
+                outcome = EvaluationResult(by_protocol, {}, 2, {}, "loss" if value is None else "")
                 runs.append(DemoRun(seed, scene, name, outcome))
     study = DemoStudy(RECIPE, seeds, tuple(runs))
     return json.loads(results_json(study, state_conclusions(study)))

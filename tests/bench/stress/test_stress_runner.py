@@ -14,8 +14,8 @@ from regtta_bench.demo.demo_model import DigitTraining
 from regtta_bench.stress.stress_runner import StressRunnerConfig, draw_run_stream, evaluate_stream, slice_scores
 from regtta_bench.stress.stress_settings import ADAPTATION_METHODS, GUARDS, DigitsSource, default_method
 from regtta_bench.stress.stress_specs import StressSpec
-from regtta_bench.sweep.runner import Tools
-from regtta_bench.sweep.store import key_of
+from regtta_bench.sweep.runner import RunnerConfig
+from regtta_bench.sweep.store import compute_key
 
 TINY = DigitsSource(5, source_digits=200, target_digits=150, training=DigitTraining(epochs=1))
 
@@ -28,8 +28,10 @@ def spec(method_name="ssa", kind="iid", part="noisy", guards="plain", size=64, l
 def worker(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     reported = []
-    made = StressRunnerConfig(Tools(DataLocation(folder), folder)).worker(lambda *news: reported.append(news))
-    made.ready([spec("ssa"), spec("feature_restoration"), spec("prototype")])
+    made = StressRunnerConfig(RunnerConfig(DataLocation(folder), folder)).make_worker(
+        lambda *news: reported.append(news)
+    )
+    made.prepare([spec("ssa"), spec("feature_restoration"), spec("prototype")])
     assert reported == [("demo-digits-5", 1, 1)]
     return made
 
@@ -68,7 +70,9 @@ def test_the_source_model_scores_as_itself(worker):
 def test_every_method_runs_with_all_guards_and_fits_a_line(worker, method_name, guards):
     one = spec(method_name, "mixed", "", guards, size=50, length=100)
     found = worker.run(one)
-    line = json.dumps({"key": key_of(one.plain()), "specification": one.plain(), "result": found}, allow_nan=False)
+    line = json.dumps(
+        {"key": compute_key(one.to_dict()), "specification": one.to_dict(), "result": found}, allow_nan=False
+    )
     assert len(line) < 2000
     assert found["learned"] + sum(found["refused"].values()) == found["batches"] == 2
 

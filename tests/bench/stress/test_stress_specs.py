@@ -5,7 +5,7 @@ import pytest
 from helpers.stress_lines import line
 from regtta.guards import SAFE, Gate
 from regtta.methods import SSA, NoAdaptation
-from regtta_bench.paper.method_configs import arm_of
+from regtta_bench.paper.method_configs import make_method_config
 from regtta_bench.paper.settings import SETTINGS as PAPER_SETTINGS
 from regtta_bench.stress.stress_settings import ADAPTATION_METHODS, GUARDS, STRESS_SETTINGS, DigitsSource
 from regtta_bench.stress.stress_specs import StressPlan, is_current_run
@@ -19,7 +19,7 @@ def test_the_full_benchmark_runs_every_method_on_every_kind_with_and_without_gua
     every = runs(source_models=2, gate_batches=0)
     # Six kinds have a stream for each of five degradations, three have one.
     assert len(every) == 2 * (6 * 5 + 3) * (1 + len(ADAPTATION_METHODS) * 3 * 2)
-    assert len({str(spec.plain()) for spec in every}) == len(every)
+    assert len({str(spec.to_dict()) for spec in every}) == len(every)
     assert {spec.source.seed for spec in every} == {0, 1}
     assert {spec.part for spec in every if spec.kind in ("mixed", "unshifted", "unshifted_sorted")} == {""}
 
@@ -43,7 +43,7 @@ def test_the_gate_is_tried_on_clean_data_and_on_every_shift():
 def test_hyperparameters_and_source_models_are_those_of_the_papers_tables(name):
     setting, paper = STRESS_SETTINGS[name], PAPER_SETTINGS[name]
     for method_name in set(ADAPTATION_METHODS) - {"ssa_window", "variance_minimization"}:
-        assert setting.method(method_name) == arm_of(paper, method_name).method
+        assert setting.method(method_name) == make_method_config(paper, method_name).method
     window = setting.method("ssa_window")
     assert window == dataclasses.replace(setting.method("ssa"), window=64, batch_norm="blended")
     assert (setting.method("variance_minimization") is None) == (name == "california")

@@ -22,7 +22,7 @@ def read(text):
 
 
 def texts(sheet):
-    return {line.name: [text.text for text in line.texts] for line in sheet.lines}
+    return {line.name: [text.text for text in line.cells] for line in sheet.rows}
 
 
 def sheet(results, title):
@@ -101,7 +101,7 @@ def test_the_safety_table_names_the_worst_runs():
     short = make_summary_table(results)
     assert short.columns == ("sorted", "back", "mixed", "unshifted")
     assert texts(short) == {"rsd": ["", "", "", "0.000"], "ssa": ["−0.019", "−0.021", "diverged", ""]}
-    assert [text.bold for text in short.lines[1].texts] == [False, True, True, False]
+    assert [text.bold for text in short.rows[1].cells] == [False, True, True, False]
     assert short.notes[0] == "Asked: at least −0.020; not met in 2 of 4. Bold: not met."
 
 

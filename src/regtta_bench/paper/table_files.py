@@ -11,17 +11,17 @@ from typing import Any
 from regtta.errors import OptionError
 from regtta.options import did_you_mean
 from regtta_bench.paper.records import (
+    Header,
     Option,
     PaperCell,
     PaperRow,
     PaperTable,
-    Place,
     Slip,
-    SlipPlace,
+    SlipLocation,
 )
 
 # File name of each table by its LaTeX label, in the paper's order.
-FILES: Mapping[str, str] = MappingProxyType(
+TABLE_FILES: Mapping[str, str] = MappingProxyType(
     {
         "tab:subspace_dim": "subspace_dim",
         "tab:svhn": "svhn",
@@ -56,7 +56,7 @@ FILES: Mapping[str, str] = MappingProxyType(
         "tab:biwi-kinect_online": "biwi_kinect_online",
     }
 )
-LABELS: tuple[str, ...] = tuple(FILES)
+TABLE_LABELS: tuple[str, ...] = tuple(TABLE_FILES)
 
 DIVERGED = "-"
 
@@ -69,9 +69,11 @@ def paper_table(label: str) -> PaperTable:
         >>> paper_table("tab:california").row("rsd").cells[0].diverged
         True
     """
-    if label not in FILES:
-        raise OptionError(f"The paper has no table {label!r}; it has {list(FILES)}." + did_you_mean(label, FILES))
-    return _table(_content(f"tables/{FILES[label]}.toml"))
+    if label not in TABLE_FILES:
+        raise OptionError(
+            f"The paper has no table {label!r}; it has {list(TABLE_FILES)}." + did_you_mean(label, TABLE_FILES)
+        )
+    return _table(_content(f"tables/{TABLE_FILES[label]}.toml"))
 
 
 @cache
@@ -87,7 +89,8 @@ def paper_slips() -> tuple[Slip, ...]:
             entry["name"],
             entry["text"],
             tuple(
-                SlipPlace(place["label"], place["column"], place.get("row"), place["says"]) for place in entry["places"]
+                SlipLocation(header["label"], header["column"], header.get("row"), header["says"])
+                for header in entry["places"]
             ),
         )
         for entry in _content("slips.toml")["slips"]
@@ -109,14 +112,14 @@ def _table(content: Mapping[str, Any]) -> PaperTable:
         protocol=content["protocol"],
         dataset=content.get("dataset"),
         method=content.get("method"),
-        columns=tuple(_place(column) for column in content["columns"]),
-        rows=tuple(PaperRow(_place(row), tuple(_cell(cell) for cell in row["cells"])) for row in content["rows"]),
+        columns=tuple(_header(column) for column in content["columns"]),
+        rows=tuple(PaperRow(_header(row), tuple(_cell(cell) for cell in row["cells"])) for row in content["rows"]),
         notes=tuple(content.get("notes", ())),
     )
 
 
-def _place(entry: Mapping[str, Any]) -> Place:
-    return Place(
+def _header(entry: Mapping[str, Any]) -> Header:
+    return Header(
         name=entry["name"],
         label=entry["label"],
         method=entry.get("method"),

@@ -1,4 +1,4 @@
-"""Every table of the paper's source against the data files, cell by cell, by a parser of its own."""
+"""Every table of the paper's LaTeX source against the data files, cell by cell."""
 
 import os
 import re
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from regtta_bench.paper import LABELS, paper_table
+from regtta_bench.paper import TABLE_LABELS, paper_table
 
 BESIDE = Path(__file__).parents[4] / "shared" / "paper" / "ssa.tex"
 SOURCE = Path(os.environ.get("REGTTA_PAPER") or BESIDE)
@@ -38,7 +38,7 @@ NUMBER = re.compile(r"(-?\d+(?:\.\d+)?)(?: ± (\d+(?:\.\d+)?))?")
 
 @dataclass
 class Tabular:
-    """The cells of one tabular as text, spans repeated; ``header`` is what stands above the first rule inside."""
+    """Cells of one tabular as text, with spans repeated; ``header`` holds the rows above the first inner rule."""
 
     header: list[list[str]]
     body: list[list[str]]
@@ -100,7 +100,7 @@ def printed(source) -> dict[str, Tabular]:
 
 
 def headings(tabular: Tabular, heads: int) -> list[str]:
-    """Headings of the cells; a line of groups above, where there is one, goes before a colon."""
+    """Return the headings of the cells, prefixed by the group above if there is one."""
     *groups, last = tabular.header
     if not groups:
         return last[heads:]
@@ -114,13 +114,13 @@ def row_label(heads: list[str]) -> str:
 
 
 @needs_source
-def test_every_table_is_there_and_no_other(source, printed):
-    assert list(printed) == list(LABELS)
+def test_all_tables_of_the_paper_are_present(source, printed):
+    assert list(printed) == list(TABLE_LABELS)
     assert r"\begin{tabular}" not in FLOAT.sub("", source)
 
 
 @needs_source
-@pytest.mark.parametrize("label", LABELS)
+@pytest.mark.parametrize("label", TABLE_LABELS)
 def test_every_cell_is_as_printed(printed, label):
     tabular, table = printed[label], paper_table(label)
     heads = len(tabular.body[0]) - len(table.columns)
@@ -128,7 +128,7 @@ def test_every_cell_is_as_printed(printed, label):
     assert headings(tabular, heads) == [column.label for column in table.columns]
     assert [len(line) for line in tabular.body] == [heads + len(row.cells) for row in table.rows]
     for line, row in zip(tabular.body, table.rows, strict=True):
-        assert row.place.label == row_label(line[:heads])
+        assert row.header.label == row_label(line[:heads])
         for text, cell in zip(line[heads:], row.cells, strict=True):
             assert cell.text == text
             match = NUMBER.fullmatch(text)
@@ -140,27 +140,27 @@ def test_every_cell_is_as_printed(printed, label):
 
 @needs_source
 def test_no_number_is_left_over(source):
-    """Numbers in the order of the text, with no reading of lines and cells, are those of the data."""
+    """Compare the numbers in the order of the text, without parsing rows and cells."""
     contents = [content for kind, content in FLOAT.findall(source) if not kind.startswith("figure")]
     bodies = [match[1] for content in contents for match in TABULAR.finditer(content)]
-    for label, body in zip(LABELS, bodies, strict=True):
+    for label, body in zip(TABLE_LABELS, bodies, strict=True):
         rows = paper_table(label).rows
         below = body.partition(r"\midrule" if r"\midrule" in body else "Correlation")[2]
         bare = re.sub(r"\\multicolumn\{\d\}|R\^2", "", below)
-        ours = " ".join(part for row in rows for part in (row.place.label, *map(str, row.cells)))
+        ours = " ".join(part for row in rows for part in (row.header.label, *map(str, row.cells)))
         assert re.findall(r"[\d.]*\d", bare) == re.findall(r"[\d.]*\d", ours)
         assert len(re.findall(r"& *-(?!\d)", bare)) == sum(cell.diverged for row in rows for cell in row.cells)
 
 
-def test_sweeps_vary_what_their_headings_say():
-    for label in LABELS:
-        for place in (*paper_table(label).columns, *(row.place for row in paper_table(label).rows)):
-            values = [value for key, value in place.options.items() if key in ("k", "lr", "batch_size")]
+def test_sweeps_vary_the_option_of_their_heading():
+    for label in TABLE_LABELS:
+        for header in (*paper_table(label).columns, *(row.header for row in paper_table(label).rows)):
+            values = [value for key, value in header.options.items() if key in ("k", "lr", "batch_size")]
             if values and label != "atab:correlation_table":
-                assert values == [float(place.label.removesuffix(" (ours)"))]
+                assert values == [float(header.label.removesuffix(" (ours)"))]
 
 
-def test_the_parser_reads_what_latex_can_write():
+def test_the_parser_handles_latex_markup():
     text = r"""\begin{table}\label{t}\begin{tabular}{ll}\toprule
     ~ & \multicolumn{2}{c}{Female $\rightarrow$ Male} \\ \cmidrule(lr){2-3}
     Method & \rotatebox{90}{\shortstack{Defocus\\blur}} & $R^2 (\uparrow)$ \\ \midrule

@@ -6,13 +6,13 @@ import types
 import pytest
 
 from regtta.errors import MissingExtraError, OptionError, RegttaError
-from regtta_bench.sweep.executors.factory import hired
+from regtta_bench.sweep.executors.factory import make_executor
 from regtta_bench.sweep.executors.ray import cluster as connecting
-from regtta_bench.sweep.executors.ray.cluster import connected
+from regtta_bench.sweep.executors.ray.cluster import connect_to_cluster
 
 
 class FakeRay(types.ModuleType):
-    """Remembers how it was started, or refuses with an error."""
+    """Fake of ``ray`` that records how it was started, or raises an error."""
 
     def __init__(self, error=None):
         super().__init__("ray")
@@ -28,7 +28,7 @@ class FakeRay(types.ModuleType):
 
 
 @pytest.fixture
-def put_in_place(monkeypatch):
+def install_fake(monkeypatch):
     def put(fake):
         monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "1")
         monkeypatch.setenv("RAY_DEDUP_LOGS_SKIP_REGEX", "")
@@ -40,7 +40,7 @@ def put_in_place(monkeypatch):
 
 @pytest.fixture
 def silent_port():
-    """Something that listens and never says a word."""
+    """Yield a port that accepts connections and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield server.getsockname()[1]
 
@@ -50,9 +50,9 @@ def closed_port():
         return server.getsockname()[1]
 
 
-def test_a_cluster_of_ones_own_starts_quietly_without_dashboard_and_ends_with_the_block(put_in_place):
-    fake = put_in_place(FakeRay())
-    with connected("local", cpus=3):
+def test_a_local_cluster_starts_quietly_and_is_shut_down(install_fake):
+    fake = install_fake(FakeRay())
+    with connect_to_cluster("local", cpus=3):
         assert fake.down == 0
     address, options = fake.started
     assert (address, options["num_cpus"], options["include_dashboard"]) == ("local", 3, False)
@@ -60,43 +60,43 @@ def test_a_cluster_of_ones_own_starts_quietly_without_dashboard_and_ends_with_th
     assert (fake.usage, fake.down) == ("0", 1)
 
 
-def test_a_block_that_is_left_by_an_error_ends_the_connection_too(put_in_place):
-    fake = put_in_place(FakeRay())
-    block = connected("local")
+def test_an_error_in_the_block_closes_the_connection(install_fake):
+    fake = install_fake(FakeRay())
+    block = connect_to_cluster("local")
     block.__enter__()
     with pytest.raises(KeyboardInterrupt):
         block.gen.throw(KeyboardInterrupt)
     assert fake.down == 1
 
 
-def test_without_ray_it_is_said_what_to_install(put_in_place):
-    put_in_place(None)
-    with pytest.raises(MissingExtraError, match=r'pip install "regtta\[ray\]"'), hired(ray="local"):
+def test_a_missing_ray_names_the_extra(install_fake):
+    install_fake(None)
+    with pytest.raises(MissingExtraError, match=r'pip install "regtta\[ray\]"'), make_executor(ray="local"):
         pytest.fail("there is no ray")
 
 
 @pytest.mark.parametrize("address", ["", "here", "host", "host:", ":6379", "http://host:80", "ray://host", "a b:1"])
-def test_what_is_no_address_is_refused(address):
+def test_invalid_addresses_raise(address):
     with pytest.raises(OptionError, match="Expected --ray to be local, auto, HOST:PORT or ray://HOST:PORT"):
-        connected(address).__enter__()
+        connect_to_cluster(address).__enter__()
 
 
 @pytest.mark.parametrize("scheme", ["", "ray://"])
-def test_where_nothing_listens_that_is_said_at_once(scheme):
+def test_a_closed_port_raises_at_once(scheme):
     address = f"{scheme}127.0.0.1:{closed_port()}"
     with pytest.raises(RegttaError, match=rf"No Ray cluster answers at {address} \(.*refused\)"):
-        connected(address).__enter__()
+        connect_to_cluster(address).__enter__()
 
 
-def test_a_port_beyond_all_ports_is_no_crash():
+def test_a_port_out_of_range_raises():
     with pytest.raises(RegttaError, match="No Ray cluster answers at 127.0.0.1:70000"):
-        connected("127.0.0.1:70000").__enter__()
+        connect_to_cluster("127.0.0.1:70000").__enter__()
 
 
-def test_where_something_else_listens_it_is_not_waited_for_long(silent_port, monkeypatch):
-    monkeypatch.setattr(connecting, "PATIENCE", 1.0)
+def test_an_unresponsive_port_raises_after_the_timeout(silent_port, monkeypatch):
+    monkeypatch.setattr(connecting, "CONNECT_TIMEOUT", 1.0)
     with pytest.raises(RegttaError, match="No Ray cluster answers at .*no answer within 1 s"):
-        connected(f"127.0.0.1:{silent_port}").__enter__()
+        connect_to_cluster(f"127.0.0.1:{silent_port}").__enter__()
 
 
 @pytest.mark.parametrize(
@@ -107,14 +107,14 @@ def test_where_something_else_listens_it_is_not_waited_for_long(silent_port, mon
         (RuntimeError("AuthenticationError: no token"), "requires a token: set RAY_AUTH_MODE"),
     ],
 )
-def test_why_a_cluster_refuses_is_told_in_one_line(put_in_place, silent_port, error, said):
-    put_in_place(FakeRay(error))
+def test_connection_errors_are_one_line(install_fake, silent_port, error, said):
+    install_fake(FakeRay(error))
     with pytest.raises(RegttaError, match=said) as told:
-        connected(f"ray://127.0.0.1:{silent_port}").__enter__()
+        connect_to_cluster(f"ray://127.0.0.1:{silent_port}").__enter__()
     assert "\n" not in str(told.value)
 
 
-def test_a_machine_where_ray_cannot_start_says_so(put_in_place):
-    put_in_place(FakeRay(OSError("No space left on device")))
+def test_a_failed_start_raises(install_fake):
+    install_fake(FakeRay(OSError("No space left on device")))
     with pytest.raises(RegttaError, match="Ray could not be started on this machine: OSError: No space left"):
-        connected("local").__enter__()
+        connect_to_cluster("local").__enter__()

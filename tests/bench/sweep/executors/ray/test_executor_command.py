@@ -1,23 +1,23 @@
-"""The command as users type it, on a cluster that runs already."""
+"""The command line on a running cluster."""
 
 import json
 import subprocess
 import sys
 
 from helpers.published_datasets import write_california
-from regtta_bench.cli.reproduce import ReproduceOptions, reproduce
+from regtta_bench.cli.reproduce import ReproduceOptions, run_experiments
 
 QUICK = ("california", "--quick", "--source-seeds", "1", "--seeds", "1", "--device", "cpu")
 
 
-class Silent:
-    def begun(self, runs, found):
+class SilentListener:
+    def on_start(self, runs, found):
         self.runs = runs
 
-    def training(self, name, done, total):
+    def on_training(self, name, done, total):
         pass
 
-    def ran(self, spec, result):
+    def on_run(self, spec, result):
         pass
 
 
@@ -25,7 +25,7 @@ def lines(folder):
     return sorted((folder / "runs.jsonl").read_text().splitlines())
 
 
-def test_the_command_writes_the_lines_of_one_process_and_prints_nothing_of_rays(cluster, tmp_path):
+def test_the_command_writes_the_same_runs_and_no_output_of_ray(cluster, tmp_path):
     write_california(tmp_path, rows=90)
     command = [sys.executable, "-c", "from regtta.cli import main; main()", "reproduce", *QUICK]
     done = subprocess.run(
@@ -36,7 +36,7 @@ def test_the_command_writes_the_lines_of_one_process_and_prints_nothing_of_rays(
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    alone = Silent()
+    alone = SilentListener()
     options = ReproduceOptions(
         names=("california",),
         data=tmp_path,
@@ -46,7 +46,7 @@ def test_the_command_writes_the_lines_of_one_process_and_prints_nothing_of_rays(
         device="cpu",
         quick=True,
     )
-    reproduce(options, alone)
+    run_experiments(options, alone)
     assert lines(tmp_path / "on-ray") == lines(tmp_path / "alone")
     assert json.loads(lines(tmp_path / "on-ray")[0])["result"]["device"] == "cpu"
     told = done.stderr.splitlines()

@@ -1,4 +1,4 @@
-"""What holds of the tables without the paper's source: their shape, their means, and numbers typed by hand."""
+"""Tables of the paper without its LaTeX source: shapes, means, and selected numbers."""
 
 import dataclasses
 from collections import Counter
@@ -8,7 +8,7 @@ import pytest
 
 from regtta.errors import OptionError
 from regtta.methods import METHODS
-from regtta_bench.paper import LABELS, NAMES, paper_numbers, paper_slips, paper_table
+from regtta_bench.paper import EXPERIMENT_NAMES, TABLE_LABELS, paper_numbers, paper_slips, paper_table
 
 SCORES = {"R2", "RMSE", "MAE", "accuracy", "correlation", "valid_dimensions", "subspace_dimensions"}
 CORRUPTIONS = {
@@ -29,16 +29,16 @@ ROUNDED_BEFORE = {
 # Means over the columns that did not diverge; in the other tables such rows have no mean.
 OVER_THE_REST = {("tab:biwi-kinect_mae", "prototype"), ("tab:biwi-kinect_mae", "rsd")}
 
-TABLES = [paper_table(label) for label in LABELS]
+TABLES = [paper_table(label) for label in TABLE_LABELS]
 WITH_MEANS = [table for table in TABLES if table.columns[-1].name == "mean"]
 
 
 def unit(text: str) -> float:
-    """One in the last digit printed."""
+    """Return one unit of the last printed digit."""
     return 10.0 ** -len(text.partition(" ")[0].partition(".")[2])
 
 
-def test_as_many_tables_and_cells_as_the_paper_has():
+def test_the_number_of_tables_and_cells():
     assert len(TABLES) == 31
     cells = [cell for table in TABLES for row in table.rows for cell in row.cells]
     assert len(cells) == 1354
@@ -48,28 +48,28 @@ def test_as_many_tables_and_cells_as_the_paper_has():
 
 def test_every_file_is_a_table_and_every_name_has_one():
     folder = files("regtta_bench.paper").joinpath("tables")
-    assert len([entry for entry in folder.iterdir() if entry.name.endswith(".toml")]) == len(LABELS)
-    assert [table.label for table in TABLES] == list(LABELS)
-    assert {table.name for table in TABLES} == set(NAMES)
+    assert len([entry for entry in folder.iterdir() if entry.name.endswith(".toml")]) == len(TABLE_LABELS)
+    assert [table.label for table in TABLES] == list(TABLE_LABELS)
+    assert {table.name for table in TABLES} == set(EXPERIMENT_NAMES)
     assert Counter(table.name for table in TABLES) == Counter(
-        dict.fromkeys(NAMES, 1)
+        dict.fromkeys(EXPERIMENT_NAMES, 1)
         | {"subspace": 2, "k": 4, "metric": 3, "vit": 2, "mae": 2, "online": 3}
         | {"sensitivity-lr": 3, "sensitivity-batch": 3}
     )
 
 
-@pytest.mark.parametrize("table", TABLES, ids=LABELS)
+@pytest.mark.parametrize("table", TABLES, ids=TABLE_LABELS)
 def test_every_row_has_every_column(table):
     assert all(len(row.cells) == len(table.columns) for row in table.rows)
-    for places in (table.columns, [row.place for row in table.rows]):
-        names = [place.name for place in places]
+    for places in (table.columns, [row.header for row in table.rows]):
+        names = [header.name for header in places]
         assert len(set(names)) == len(names)
     assert table.caption.endswith(".")
     assert all(note.endswith(".") for note in table.notes)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_number_says_what_it_is(name):
+@pytest.mark.parametrize("name", EXPERIMENT_NAMES)
+def test_every_number_has_its_method_data_set_and_score(name):
     for number in paper_numbers(name):
         assert number.score in SCORES
         assert number.protocol in ("offline", "online", "source")
@@ -79,8 +79,8 @@ def test_every_number_says_what_it_is(name):
         assert number.cell.diverged == (number.cell.mean is None) == (number.cell.text == "-")
 
 
-def test_a_number_means_something_of_its_own_within_its_table():
-    for name in NAMES:
+def test_numbers_within_a_table_differ_in_their_keys():
+    for name in EXPERIMENT_NAMES:
         meanings = Counter(
             (n.label, n.column, n.method, n.dataset, n.score, *sorted(n.options.items())) for n in paper_numbers(name)
         )
@@ -143,11 +143,11 @@ def test_means_are_the_means_of_their_rows(table):
         ("tab:biwi-kinect_online", "prototype", "female_to_male_pitch", "-317.740 ± 0.02"),
     ],
 )
-def test_numbers_typed_by_hand(label, row, column, text):
+def test_selected_numbers(label, row, column, text):
     assert str(paper_table(label).cell(row, column)) == text
 
 
-def test_rmse_and_r2_speak_of_the_same_errors():
+def test_rmse_and_r2_are_consistent():
     """R² = 1 − RMSE²/variance, with one variance of the labels for all rows of a data set."""
     for label in ("tab:svhn", "tab:california", "atab:kl-vs-2wd_svhn", "atab:vit_svhn_table", "tab:svhn_online"):
         table = paper_table(label)
@@ -164,15 +164,15 @@ def test_every_slip_quotes_the_tables():
     assert len({slip.name for slip in slips}) == len(slips) == 9
     for slip in slips:
         assert slip.text.endswith(".")
-        for place in slip.places:
-            table = paper_table(place.label)
+        for header in slip.places:
+            table = paper_table(header.label)
             headings = {column.name: column.label for column in table.columns}
-            printed = headings[place.column] if place.row is None else str(table.cell(place.row, place.column))
-            assert place.says == printed
-        assert len({place.says.split(" ± ")[0] for place in slip.places}) > 1
+            printed = headings[header.column] if header.row is None else str(table.cell(header.row, header.column))
+            assert header.printed == printed
+        assert len({header.printed.split(" ± ")[0] for header in slip.places}) > 1
 
 
-def test_the_swapped_columns_hold_what_the_main_table_has_under_their_names():
+def test_swapped_columns_hold_the_numbers_of_the_main_table():
     main, swapped = paper_table("tab:biwi-kinect"), paper_table("atab:kl-vs-2wd_biwi-kinect")
     for column in PAIRS:
         assert main.cell("ssa", column) == swapped.cell("ssa(metric=kl)", column)
@@ -191,7 +191,7 @@ def test_tables_are_read_only():
     assert table.columns[0].options == {"lr": 0.0001}
 
 
-def test_unknown_tables_rows_and_columns_are_named():
+def test_unknown_tables_rows_and_columns_raise():
     with pytest.raises(OptionError, match=r"no table 'tab:svnh'.*Did you mean 'tab:svhn'"):
         paper_table("tab:svnh")
     with pytest.raises(OptionError, match=r"tab:svhn has no row 'sssa'.*Did you mean 'ssa'"):

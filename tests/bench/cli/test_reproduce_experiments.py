@@ -1,4 +1,4 @@
-"""Every experiment from data in its real layout to its tables, at toy size, through the very code that users run."""
+"""Every experiment end to end at toy size, from data in its published layout to its tables."""
 
 import csv
 import dataclasses
@@ -6,34 +6,34 @@ import json
 
 import pytest
 
-from helpers.toy_datasets import shrink_models, write_everything
-from regtta_bench.cli.reproduce import ReproduceOptions, reproduce
-from regtta_bench.paper import NAMES
+from helpers.toy_datasets import shrink_models, write_all_datasets
+from regtta_bench.cli.reproduce import ReproduceOptions, run_experiments
+from regtta_bench.paper import EXPERIMENT_NAMES
 from regtta_bench.paper.experiments import EXPERIMENTS
 
 
-class Counting:
+class CountingListener:
     def __init__(self):
         self.runs = self.found = 0
         self.trained = set()
 
-    def begun(self, runs, found):
+    def on_start(self, runs, found):
         self.runs, self.found = runs, found
 
-    def training(self, name, done, total):
+    def on_training(self, name, done, total):
         self.trained.add(name)
 
-    def ran(self, spec, result):
+    def on_run(self, spec, result):
         pass
 
 
 @pytest.fixture(scope="module")
 def options(tmp_path_factory):
-    """All experiments into one folder, so that they share runs and source models as a user's do."""
+    """Return options that write all experiments to one folder, so that they share runs and source models."""
     folder = tmp_path_factory.mktemp("data")
     with pytest.MonkeyPatch.context() as monkeypatch:
         shrink_models(monkeypatch)
-        write_everything(folder, monkeypatch)
+        write_all_datasets(folder, monkeypatch)
         out = tmp_path_factory.mktemp("out") / "results"
         yield ReproduceOptions(names=(), out=out, data=folder, quick=True, source_seeds=1, seeds=1, device="cpu")
 
@@ -41,29 +41,29 @@ def options(tmp_path_factory):
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_an_experiment_fills_every_cell_of_its_tables(options, name):
     options = dataclasses.replace(options, names=(name,))
-    counting = Counting()
-    (done,) = reproduce(options, counting)
-    layouts = EXPERIMENTS[name].layouts({})
+    listener = CountingListener()
+    (done,) = run_experiments(options, listener)
+    table_specs = EXPERIMENTS[name].table_specs({})
     with (options.out / f"{name}.quick.csv").open() as file:
         lines = list(csv.DictReader(file))
-    assert len(lines) == sum(1 for layout in layouts for _ in layout.cells())
-    assert {line["table"] for line in lines} == {layout.name for layout in layouts}
+    assert len(lines) == sum(1 for table_spec in table_specs for _ in table_spec.cells())
+    assert {line["table"] for line in lines} == {table_spec.name for table_spec in table_specs}
     assert all(line["missing"] == "0" for line in lines)
     assert all(line["mean"] or line["diverged"] != "0" for line in lines)
     assert any(line["mean"] for line in lines)
     assert all(line["smoke"] == "True" for line in lines)
-    assert all("SMOKE RUN" in sheet.title or sheet.title.startswith("Differences") for sheet in done.sheets)
-    again = Counting()
-    reproduce(options, again)
-    assert (again.runs, again.found, again.trained) == (0, counting.runs + counting.found, set())
+    assert all("SMOKE RUN" in table.title or table.title.startswith("Differences") for table in done.tables)
+    again = CountingListener()
+    run_experiments(options, again)
+    assert (again.runs, again.found, again.trained) == (0, listener.runs + listener.found, set())
 
 
-def test_every_name_of_the_paper_is_an_experiment():
-    assert set(NAMES) | {"svhn-subset"} == set(EXPERIMENTS)
+def test_every_experiment_of_the_paper_is_registered():
+    assert set(EXPERIMENT_NAMES) | {"svhn-subset"} == set(EXPERIMENTS)
 
 
 def test_every_line_has_its_specification_versions_and_device(options):
-    reproduce(dataclasses.replace(options, names=("svhn",)), Counting())
+    run_experiments(dataclasses.replace(options, names=("svhn",)), CountingListener())
     lines = [json.loads(line) for line in (options.out / "runs.jsonl").read_text().splitlines()]
     assert len({line["key"] for line in lines}) == len(lines)
     for line in lines:
@@ -72,21 +72,21 @@ def test_every_line_has_its_specification_versions_and_device(options):
         assert line["result"]["device"] == "cpu"
 
 
-def test_tables_are_made_again_from_the_lines_alone(options):
-    reproduce(dataclasses.replace(options, names=("california",)), Counting())
+def test_tables_only_reproduces_the_tables(options):
+    run_experiments(dataclasses.replace(options, names=("california",)), CountingListener())
     before = {path.name: path.read_bytes() for path in options.out.glob("california.quick.*")}
     assert {"california.quick.md", "california.quick.csv", "california.quick.tex"} == before.keys()
     for name in before:
         (options.out / name).unlink()
     alone = dataclasses.replace(options, names=("california",), tables_only=True, data=None)
-    reproduce(alone, Counting())
+    run_experiments(alone, CountingListener())
     assert {path.name: path.read_bytes() for path in options.out.glob("california.quick.*")} == before
 
 
-def test_a_method_of_the_users_has_its_row_in_every_table_by_method(options):
+def test_a_user_method_has_a_row_in_tables_by_method(options):
     mine = dataclasses.replace(options, names=("svhn", "ablation"), methods=("ssa:k=3,clip=true",), only=("svhn",))
-    svhn, ablation = reproduce(mine, Counting())
-    assert "ssa:k=3,clip=true" in {line.name for line in svhn.sheets[0].lines}
-    assert "ssa:k=3,clip=true" not in {line.name for line in ablation.sheets[0].lines}
-    assert ablation.sheets[0].columns == ("svhn",)
+    svhn, ablation = run_experiments(mine, CountingListener())
+    assert "ssa:k=3,clip=true" in {line.name for line in svhn.tables[0].rows}
+    assert "ssa:k=3,clip=true" not in {line.name for line in ablation.tables[0].rows}
+    assert ablation.tables[0].columns == ("svhn",)
     assert "--method ssa:k=3,clip=true" in (options.out / "svhn.quick.md").read_text()

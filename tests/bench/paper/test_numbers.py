@@ -1,4 +1,4 @@
-"""Numbers by what they mean."""
+"""Lookup of the paper's numbers."""
 
 import pytest
 
@@ -35,12 +35,12 @@ from regtta_bench.paper import paper_number, paper_numbers
         ("online", {"dataset": "svhn", "method": "rsd", "score": "MAE"}, "1.607 ± 0.15", "tab:svhn_online"),
     ],
 )
-def test_a_number_and_where_it_is_from(name, where, text, label):
+def test_a_number_has_its_table(name, where, text, label):
     found = paper_number(name, **where)
     assert (str(found.cell), found.label, found.name) == (text, label, name)
 
 
-def test_a_number_that_two_tables_repeat_is_the_first_ones():
+def test_a_repeated_number_comes_from_the_first_table():
     repeated = paper_numbers("k", method="ssa", dataset="svhn", k=100)
     assert [number.label for number in repeated] == ["tab:ablation_n_dims", "atab:raw-feat_alignment_k"]
     assert paper_number("k", method="ssa", dataset="svhn", k=100) == repeated[0]
@@ -81,11 +81,11 @@ def test_numbers_carry_their_slips():
         ("ablation", {"method": "ssa", "dataset": "svhn"}, r"found 2. They differ in weighting \[False, True\]"),
     ],
 )
-def test_errors_say_what_there_is(name, where, message):
+def test_errors_list_the_valid_values(name, where, message):
     with pytest.raises(OptionError, match=message):
         paper_number(name, **where)
 
 
-def test_no_number_is_an_empty_tuple_and_everything_is_every_cell():
+def test_no_match_gives_an_empty_tuple_and_no_filter_all_cells():
     assert paper_numbers("k", k=2048, dataset="california") == ()
     assert len(paper_numbers("svhn")) == 30
