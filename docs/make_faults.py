@@ -22,6 +22,7 @@ def page() -> str:
     sys.path.insert(0, str(ROOT / "tests"))
     import faults
     import faulty_streams as streams
+
     from security.attacks import injected
     from security.hostile_states import HOSTILE_FIELDS
 

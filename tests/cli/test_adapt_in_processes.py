@@ -11,13 +11,13 @@ import pandas as pd
 import pytest
 from safetensors.torch import load_file
 
-from helpers.cli_processes import outcome, team_of
+from helpers.cli_processes import make_worker_group, result_or_error
 from helpers.cli_workspace import TARGET_ROWS
 from helpers.process_groups import in_processes
 from regtta.cli.adapt import AdaptOptions, AdaptReport, adapt_model
 from regtta.cli.adapt_options import Protocol
 from regtta.cli.collect import CollectOptions, collect_statistics
-from regtta.cli.outputs import WRITTEN
+from regtta.cli.outputs import OUTPUT_FIELDS
 
 # 23 rows a batch: the last one has a single row, and most processes none of it.
 BASE = AdaptOptions(
@@ -41,13 +41,13 @@ SCENES = {
 def _in(folder: str, options: AdaptOptions) -> AdaptOptions:
     """The options with predictions, and with everything that is written in ``folder``."""
     options = replace(options, predictions=Path("p.csv"))
-    written = {name: getattr(options, name) for name in WRITTEN}
+    written = {name: getattr(options, name) for name in OUTPUT_FIELDS}
     return replace(options, **{name: Path(folder) / path for name, path in written.items() if path is not None})
 
 
 def _scenes(group, home: str, names: list[str]) -> dict[str, Any]:
-    team = team_of(group, home)
-    return {name: outcome(adapt_model, _in(f"together/{name}", SCENES[name]), None, team) for name in names}
+    workers = make_worker_group(group, home)
+    return {name: result_or_error(adapt_model, _in(f"together/{name}", SCENES[name]), None, workers) for name in names}
 
 
 def _close(found: Any, expected: Any, where: str) -> None:
@@ -112,7 +112,7 @@ def _collect_double(path: Path) -> None:
 
 
 def _resumed(group, home: str, options: AdaptOptions) -> Any:
-    return outcome(adapt_model, options, None, team_of(group, home))
+    return result_or_error(adapt_model, options, None, make_worker_group(group, home))
 
 
 def test_a_stream_of_one_process_goes_on_in_two(workspace: Path, statistics: Path):
@@ -136,14 +136,14 @@ def test_a_stream_of_one_process_goes_on_in_two(workspace: Path, statistics: Pat
 
 
 def _misled(group, home: str) -> list[str]:
-    team = team_of(group, home)
+    workers = make_worker_group(group, home)
     wrong = [
         replace(SSA, predictions=Path("p.txt")),
         replace(SSA, predictions=Path("p.csv"), data="none.csv"),
-        replace(SSA, predictions=Path("p.csv"), data="target.csv" if team.first else "none.csv"),
+        replace(SSA, predictions=Path("p.csv"), data="target.csv" if workers.is_first else "none.csv"),
         replace(SSA, predictions=Path("p.csv"), stats=Path("weights.safetensors")),
     ]
-    return [outcome(adapt_model, options, None, team) for options in wrong]
+    return [result_or_error(adapt_model, options, None, workers) for options in wrong]
 
 
 def test_what_is_wrong_is_said_by_the_first_that_has_it(workspace: Path, statistics: Path):
@@ -161,4 +161,4 @@ def test_what_is_wrong_is_said_by_the_first_that_has_it(workspace: Path, statist
 
 def test_every_path_that_is_written_is_one_that_others_write_elsewhere():
     paths = {name for name, kind in get_type_hints(AdaptOptions).items() if kind == Path | None}
-    assert paths - {"weights", "stats"} == set(WRITTEN)
+    assert paths - {"weights", "stats"} == set(OUTPUT_FIELDS)

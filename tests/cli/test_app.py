@@ -154,7 +154,7 @@ def test_logging_is_set_up_once(regtta):
     for _ in range(3):
         regtta("methods")
     names = [type(handler).__name__ for handler in logging.getLogger("regtta").handlers]
-    assert names.count("EchoWarnings") == 1
+    assert names.count("StderrWarningHandler") == 1
 
 
 def test_a_traceback_is_shown_to_whoever_asks(workspace: Path):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from helpers.cli_processes import outcome, team_of
+from helpers.cli_processes import make_worker_group, result_or_error
 from helpers.process_groups import in_processes
 from regtta.cli.collect import CollectOptions, CollectReport, collect_statistics
 from regtta.statistics.source import SourceStatistics
@@ -19,9 +19,9 @@ RESTORING = replace(OPTIONS, methods=("feature_restoration:bins=4",))
 
 def _collected(group, folder: str, options: CollectOptions):
     told: list[tuple[int, int | None]] = []
-    team = team_of(group, folder)
+    workers = make_worker_group(group, folder)
     # A file that more than one process writes would be refused, as it exists.
-    return outcome(collect_statistics, options, lambda *seen: told.append(seen), team), told
+    return result_or_error(collect_statistics, options, lambda *seen: told.append(seen), workers), told
 
 
 @pytest.mark.parametrize(("size", "data"), [(2, "source.csv"), (3, "target.parquet"), (4, "target.npz")])

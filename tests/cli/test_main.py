@@ -115,3 +115,8 @@ def test_a_terminal_without_the_letters_still_gets_an_answer(tmp_path: Path):
     )  # fmt: skip
     assert shown.returncode == 0
     assert "learning rate" in shown.stdout
+
+
+def test_a_run_can_be_recorded_without_the_packages_of_a_report():
+    blocked = "import sys; sys.modules.update(dict.fromkeys(('matplotlib', 'jinja2', 'PIL')))"
+    assert python(f"{blocked}; import regtta.report.recorder").stderr == ""

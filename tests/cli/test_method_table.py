@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from regtta.cli.method_table import argument_meanings, describe_method, list_methods
+from regtta.cli.method_table import describe_method, list_methods, parse_argument_docs
 from regtta.errors import OptionError
 from regtta.methods import METHODS
 from regtta.options import field_types, parse_as
@@ -42,9 +42,9 @@ def test_a_near_name_is_told():
 
 
 def test_a_docstring_without_arguments_means_nothing():
-    assert argument_meanings("Only a line.") == {}
-    assert argument_meanings("") == {}
-    assert argument_meanings("A.\n\nArgs:\n    a: x :class:`~y.Z`.\n\nExample:\n    b: no\n") == {"a": "x y.Z."}
+    assert parse_argument_docs("Only a line.") == {}
+    assert parse_argument_docs("") == {}
+    assert parse_argument_docs("A.\n\nArgs:\n    a: x :class:`~y.Z`.\n\nExample:\n    b: no\n") == {"a": "x y.Z."}
 
 
 def test_the_table_fits_a_terminal(regtta):
@@ -71,5 +71,5 @@ def test_json(regtta):
 
 
 def test_a_single_meaning_over_two_lines_is_whole():
-    meanings = argument_meanings(METHODS["bn_adapt"].__doc__)
+    meanings = parse_argument_docs(METHODS["bn_adapt"].__doc__)
     assert meanings["batch_norm"].endswith("(Schneider et al., NeurIPS 2020).")

@@ -3,13 +3,13 @@ from pathlib import Path
 
 import pytest
 
-from regtta.cli.outputs import check_folder, check_outputs, check_suffix
+from regtta.cli.outputs import check_output_files, check_output_folder, check_suffix
 from regtta.errors import ExistingFileError, FileError, MissingFileError, OptionError
 from regtta.persistence.safetensors_files import written_whole
 
 
 def check(inputs: tuple[Path | None, ...] = (), force: bool = False, **outputs: Path | None) -> None:
-    check_outputs({f"--{name}": path for name, path in outputs.items()}, inputs=inputs, force=force)
+    check_output_files({f"--{name}": path for name, path in outputs.items()}, inputs=inputs, force=force)
 
 
 def names_in(folder: Path) -> list[str]:
@@ -57,14 +57,14 @@ def test_endings():
 
 
 def test_folders_must_be_new_or_empty(tmp_path: Path):
-    check_folder(tmp_path / "new", force=False)
-    check_folder(tmp_path, force=False)
+    check_output_folder(tmp_path / "new", force=False)
+    check_output_folder(tmp_path, force=False)
     (tmp_path / "file").write_text("mine")
     with pytest.raises(ExistingFileError, match="not empty. Choose another folder, or pass --force"):
-        check_folder(tmp_path, force=False)
-    check_folder(tmp_path, force=True)
+        check_output_folder(tmp_path, force=False)
+    check_output_folder(tmp_path, force=True)
     with pytest.raises(OptionError, match="is a file"):
-        check_folder(tmp_path / "file", force=True)
+        check_output_folder(tmp_path / "file", force=True)
 
 
 def test_a_file_appears_whole(tmp_path: Path):

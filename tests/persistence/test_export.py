@@ -146,7 +146,7 @@ def test_other_programs_find_it_where_each_format_keeps_such_things(exported):
     onnx.checker.check_model(model, full_check=True)
     found.append({entry.key: entry.value for entry in model.metadata_props}["regtta.persistence.provenance"])
     for suffix, text in zip(exporting.SUFFIXES, found, strict=True):
-        assert json.loads(text) == read_provenance(folder / f"mlp{suffix}").plain()
+        assert json.loads(text) == read_provenance(folder / f"mlp{suffix}").to_dict()
 
 
 def test_onnx_is_one_file_and_its_rows_are_free(exported):
@@ -540,7 +540,7 @@ def test_any_method_survives_json(method):
     model = small_models.mlp(outputs=2)
     found = regtta.Adapter(model, method, regtta.collect(model, small_models.table(100).split(50))).provenance()
     again = Provenance.from_text(found.text())
-    assert again.plain() == found.plain() == json.loads(json.dumps(found.plain(), allow_nan=False))
+    assert again.to_dict() == found.to_dict() == json.loads(json.dumps(found.to_dict(), allow_nan=False))
 
 
 @pytest.mark.parametrize(
@@ -559,15 +559,15 @@ def test_any_method_survives_json(method):
 )
 def test_values_that_will_not_do_are_named(changes, words):
     with pytest.raises(OptionError, match=words):
-        Provenance.from_plain(adapted().provenance().plain() | changes)
+        Provenance.from_dict(adapted().provenance().to_dict() | changes)
 
 
 def test_every_field_is_needed():
-    whole = adapted().provenance().plain()
+    whole = adapted().provenance().to_dict()
     assert whole.keys() == {item.name for item in fields(Provenance)}
     for name in whole:
         with pytest.raises(OptionError, match=f"lacks .*{name}"):
-            Provenance.from_plain({key: value for key, value in whole.items() if key != name})
+            Provenance.from_dict({key: value for key, value in whole.items() if key != name})
 
 
 def test_a_stream_that_is_taken_up_again_keeps_its_beginning_and_its_counts():

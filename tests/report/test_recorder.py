@@ -12,7 +12,7 @@ import regtta as library
 from helpers import small_models
 from helpers.cli_workspace import MODEL, inputs_of, labels_of, library_model
 from regtta.report import recorder as recording
-from regtta.report.analysis import features_of, output_report, shift_report
+from regtta.report.analysis import compute_features, output_report, shift_report
 from regtta.report.recorder import Recorder, gain_interval, write_record
 
 SETS = ["--set", "k=3", "--set", "lr=0.05"]
@@ -88,8 +88,8 @@ def test_every_analysis_is_of_the_model_before_and_after_on_all_rows(recorded):
     steps = list(adapter.run(inputs.split(16)))
     adapted = adapter.export()
     features = {
-        "before": features_of(model, [inputs], source.head),
-        "after": features_of(adapted, [inputs], source.head),
+        "before": compute_features(model, [inputs], source.head),
+        "after": compute_features(adapted, [inputs], source.head),
     }
     with torch.no_grad():
         predictions = {"before": model(inputs), "after": adapted(inputs)}
@@ -321,7 +321,7 @@ def test_a_run_that_diverged_says_what_could_not_be_measured():
     adapter = library.Adapter(model, library.SSA(k=3, lr=1e30), source)
     batches = small_models.table(80, shift=1.0).split(20)
     content = recorder_over(model, adapter, batches, [model(x).detach() for x in batches]).record({}, online=False)
-    assert "in those after, found 80 rows, 80 of them not finite" in content["unmeasured"]
+    assert "in the features 'after', found 80 rows, 80 of them not finite" in content["unmeasured"]
     assert content.keys() & OF_FEATURES == OF_FEATURES - {"shift", "outputs"}
     assert content["gain"] == {"rows": 80, "mean": None, "low": None, "high": None}
     json.dumps(content, allow_nan=False)

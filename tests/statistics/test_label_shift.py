@@ -171,4 +171,4 @@ def test_every_verdict_has_a_sentence_and_json(model):
     }
     assert len({text.split(":")[0] for text in said.values()}) == 4
     assert all(f"{found.output_shift:.2f} source standard deviations" in text for text in said.values())
-    assert found.plain()["verdict"] == found.verdict
+    assert found.to_dict()["verdict"] == found.verdict

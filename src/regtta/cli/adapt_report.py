@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from regtta.adapter import Adapter
-from regtta.cli.outputs import check_folder
+from regtta.cli.outputs import check_output_folder
 from regtta.errors import OptionError
 from regtta.metrics import Scores
 from regtta.monitoring import JsonLines, Monitor, PrometheusText, TensorBoard, Writer
@@ -33,7 +33,7 @@ class MonitorFiles:
         if given and stats is None:
             raise OptionError(f"{given[0]} needs source statistics. Pass --stats FILE, written by regtta collect.")
         if self.tensorboard is not None:
-            check_folder(self.tensorboard, force=force)
+            check_output_folder(self.tensorboard, force=force)
             import_optional("tensorboard", "monitor", "--tensorboard")
 
     def monitor(self, adapter: Adapter) -> Monitor | None:
@@ -49,7 +49,7 @@ class MonitorFiles:
         return Monitor(adapter, writers=writers) if writers else None
 
 
-def alarms_of(monitor: Monitor | None) -> tuple[str, ...]:
+def summarize_alarms(monitor: Monitor | None) -> tuple[str, ...]:
     """Return a line for each alarm raised and each writer that failed; empty without a monitor."""
     if monitor is None:
         return ()

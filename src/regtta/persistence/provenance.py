@@ -43,7 +43,7 @@ class Provenance:
         >>> found = adapter.provenance()
         >>> found.method["type"], found.batches, found.learned, found.source == regtta.fingerprint(model)
         ('BNAdapt', 2, 1, True)
-        >>> Provenance.from_plain(found.plain()) == found
+        >>> Provenance.from_dict(found.to_dict()) == found
         True
     """
 
@@ -59,17 +59,17 @@ class Provenance:
     regtta: str = __version__
     torch: str = field(default_factory=lambda: str(torch.__version__))
 
-    def plain(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, object]:
         """Return the fields as values that JSON can represent."""
         return {name: _finite(value) for name, value in asdict(self).items()}
 
     def text(self) -> str:
         """Return the fields as JSON."""
-        return json.dumps(self.plain(), allow_nan=False)
+        return json.dumps(self.to_dict(), allow_nan=False)
 
     @classmethod
-    def from_plain(cls, plain: object) -> "Provenance":
-        """Restore a provenance from :meth:`plain`; raise an OptionError for unknown, missing or invalid fields."""
+    def from_dict(cls, plain: object) -> "Provenance":
+        """Restore a provenance from :meth:`to_dict`; raise an OptionError for unknown, missing or invalid fields."""
         if not isinstance(plain, Mapping):
             raise OptionError(f"Expected the provenance to be a JSON object, found {type(plain).__name__}.")
         known = {item.name for item in fields(cls)}
@@ -89,7 +89,7 @@ class Provenance:
     def from_text(cls, text: str | bytes) -> "Provenance":
         """Restore a provenance from the JSON that :meth:`text` returns."""
         try:
-            return cls.from_plain(json.loads(text, parse_constant=_reject_constant))
+            return cls.from_dict(json.loads(text, parse_constant=_reject_constant))
         except (ValueError, RecursionError) as error:
             raise OptionError("The provenance is not valid JSON.") from error
 

@@ -18,17 +18,17 @@ from regtta.models import FeatureModel
 from regtta.options import check_count
 from regtta.persistence import described, device_name, versions, written_whole
 from regtta.report.analysis import (
-    Report,
+    AnalysisResult,
     StreamRecorder,
     feature_histograms,
     gradient_norms,
     normality_report,
     output_report,
-    plain_of,
     prediction_report,
     reconstruction,
     shift_report,
     subspace_report,
+    to_json_value,
 )
 from regtta.statistics import LabelShiftEvidence, label_shift_evidence
 from regtta.types import Step
@@ -127,7 +127,7 @@ class Recorder:
             online: True if the predictions were made while adapting, False if by the adapted model.
         """
         content: dict[str, Any] = {"format": ADAPTATION, **about, "environment": self._environment()}
-        content["stream"] = self._stream.record().plain()
+        content["stream"] = self._stream.record().to_dict()
         rows = [] if self._sample is None else self._sample.rows()
         if rows and len(rows[0]) > 1:
             predictions = self._predictions(rows[0])
@@ -159,11 +159,11 @@ class Recorder:
         before = _over(unadapted.features, inputs)
         features = {BEFORE: before, AFTER: _over(self._adapter.features, inputs)}
         found: dict[str, object] = {
-            "subspace": subspace_report(source, head.weight).plain(),
-            "gradients": gradient_norms(source).plain(),
+            "subspace": subspace_report(source, head.weight).to_dict(),
+            "gradients": gradient_norms(source).to_dict(),
             "statistics": {"count": source.count, "head": source.head, "fingerprint": source.fingerprint},
         }
-        analyses: dict[str, Callable[[], Report | LabelShiftEvidence]] = {
+        analyses: dict[str, Callable[[], AnalysisResult | LabelShiftEvidence]] = {
             "shift": lambda: shift_report(source, features),
             "label_shift": lambda: label_shift_evidence(source, head, before),
             "outputs": lambda: output_report(source, head, predictions),
@@ -173,7 +173,7 @@ class Recorder:
         }
         for key, analysis in analyses.items():
             try:
-                found[key] = analysis().plain()
+                found[key] = analysis().to_dict()
             except BatchError as error:
                 found.setdefault("unmeasured", str(error))
         return found
@@ -198,7 +198,7 @@ def _of_labels(predictions: Mapping[str, Tensor], answers: Tensor, labels: Tenso
     before = (reports[BEFORE].predictions - truth) ** 2
     after = (prediction_report(_rows(answers)[known], labels[known]).predictions - truth) ** 2
     return {
-        "predictions": {name: report.plain() for name, report in reports.items()},
+        "predictions": {name: report.to_dict() for name, report in reports.items()},
         "gain": {"rows": len(truth), **gain_interval(before, after, truth)},
     }
 
@@ -242,7 +242,9 @@ def gain_interval(
 def write_record(path: Path, content: Mapping[str, Any]) -> None:
     """Write a record atomically; non-finite numbers become null, as JSON cannot represent them."""
     with written_whole(path) as draft:
-        draft.write_text(json.dumps(plain_of(content), allow_nan=False, ensure_ascii=False) + "\n", encoding="utf-8")
+        draft.write_text(
+            json.dumps(to_json_value(content), allow_nan=False, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
 
 
 ADAPTATION = "regtta.adaptation/1"

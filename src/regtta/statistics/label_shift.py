@@ -60,7 +60,7 @@ class LabelShiftEvidence:
     others_moved: bool
     verdict: ShiftVerdict
 
-    def plain(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, object]:
         """Return the fields as a dict of plain values, for JSON."""
         return asdict(self)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from regtta.cli.user_code import import_name, is_import_name, told
+from regtta.cli.user_code import describe_user_error, import_object, is_object_reference
 from regtta.errors import ForeignFileError, OptionError
 from regtta.methods import METHODS, Method, options_of
 from regtta.options import check_choice
@@ -105,7 +105,7 @@ def added_arm(text: str) -> ArmMaker:
         10
     """
     name, _, settings = text.partition(":")
-    if set(parts_of(name)) <= METHODS.keys() or not is_import_name(text):
+    if set(parts_of(name)) <= METHODS.keys() or not is_object_reference(text):
         given = options_of(METHODS, name, [part for part in settings.split(",") if part])
         return lambda setting, task: arm_of(setting, name, given, task=task) if fits(setting, name, task) else None
     method = _imported(text)
@@ -113,12 +113,14 @@ def added_arm(text: str) -> ArmMaker:
 
 
 def _imported(text: str) -> Method:
-    found = import_name(text, "--method")
+    found = import_object(text, "--method")
     if not isinstance(found, Method) and callable(found):
         try:
             found = found()
         except Exception as error:  # user code may raise anything
-            raise OptionError(f"--method {text} could not be called without arguments: {told(error)}.") from error
+            raise OptionError(
+                f"--method {text} could not be called without arguments: {describe_user_error(error)}."
+            ) from error
     if not isinstance(found, Method):
         raise OptionError(f"Expected --method {text} to be a method or to return one, found {type(found).__name__}.")
     return found

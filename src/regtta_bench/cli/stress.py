@@ -8,7 +8,7 @@ from typing import Any
 from regtta.errors import ForeignFileError, OptionError
 from regtta.options import check_choice, check_count
 from regtta.persistence import written_whole
-from regtta.report.formatting import source_models
+from regtta.report.formatting import format_model_count
 from regtta_bench.cli.bench_options import StressOptions
 from regtta_bench.data import Place
 from regtta_bench.stress.findings import curves_of, shown_batch_size
@@ -122,18 +122,18 @@ def _tables(options: StressOptions, records: Iterable[Mapping[str, Any]]) -> lis
 
 
 def _figure(options: StressOptions, results: Results) -> list[Path]:
-    from regtta.report.figures import running_panels, save_figure
+    from regtta.report.figures import running_score_panels, save_figure
 
     curves = curves_of(results)
     if not curves:
         return []
-    figure = running_panels(curves, _about(results))
+    figure = running_score_panels(curves, _about(results))
     return [save_figure(figure, options.out / f"{options.name}{kind}", overwrite=True) for kind in _FIGURES]
 
 
 def _about(results: Results) -> str:
     title = SETTINGS[results.setting].title
-    models = source_models(len(results.there("seed")))
+    models = format_model_count(len(results.there("seed")))
     return (
         f"{title[0].upper()}{title[1:]}. Online R² in 20 equal slices of the stream, by the variance of all labels; "
         f"batches of {shown_batch_size(results)}; mean over {models} and {results.shifts}. The grey line at 0 is what "

@@ -230,7 +230,7 @@ def cifar10_arrays(folder: Path, split: Split, *, download: bool = False) -> tup
 
 def _opened(name: str, folder: Path, files: list[Path], build: Callable[[Any], Any], download: bool) -> Any:
     """Return ``build(torchvision.datasets)``; turn its failures into errors that say what to do."""
-    datasets = import_optional("torchvision", "experiments", f"Reading {DATASETS[name].what}").datasets
+    datasets = import_optional("torchvision", "bench", f"Reading {DATASETS[name].what}").datasets
     place = folder / DATASETS[name].places[0]
     try:
         return build(datasets)

@@ -12,8 +12,8 @@ from regtta.errors import BatchError, MissingExtraError
 from regtta.models import FeatureModel
 from regtta.persistence import described, versions
 from regtta.report.analysis import (
+    compute_features,
     feature_histograms,
-    features_of,
     gradient_norms,
     normality_report,
     output_report,
@@ -122,24 +122,24 @@ def detail(recipe: Recipe, source: SourceModel, *, umap: bool = False) -> dict[s
     clean = split(uci_digits(), source.seed, source=recipe.source_digits, target=recipe.target_digits).source.inputs
     head = FeatureModel(source.model, statistics.head).head
     features = {
-        recipe.arm(name).label: features_of(adapter.export(), torch.split(images, _BATCH), statistics.head)
+        recipe.arm(name).label: compute_features(adapter.export(), torch.split(images, _BATCH), statistics.head)
         for name, adapter in adapted.items()
     }
     before = features[recipe.arm(SOURCE).label]
     predictions = {name: adapted[name].predict(images) for name in (SOURCE, CHOSEN)}
     two = {"before": before, "after": features[recipe.arm(CHOSEN).label]}
-    source_features = features_of(source.model, torch.split(clean, _BATCH), statistics.head)
+    source_features = compute_features(source.model, torch.split(clean, _BATCH), statistics.head)
     return {
         "scene": scene,
         "source_seed": source.seed,
         "method": recipe.arm(CHOSEN).label,
-        "subspace": subspace_report(statistics, head.weight).plain(),
-        "gradients": gradient_norms(statistics).plain(),
-        "reconstruction": reconstruction(statistics, features).plain(),
-        "normality": normality_report(statistics, before).plain(),
-        "histograms": feature_histograms(statistics, before, seed=source.seed).plain(),
+        "subspace": subspace_report(statistics, head.weight).to_dict(),
+        "gradients": gradient_norms(statistics).to_dict(),
+        "reconstruction": reconstruction(statistics, features).to_dict(),
+        "normality": normality_report(statistics, before).to_dict(),
+        "histograms": feature_histograms(statistics, before, seed=source.seed).to_dict(),
         "predictions": {
-            key: prediction_report(predictions[name], source.target.targets).plain()
+            key: prediction_report(predictions[name], source.target.targets).to_dict()
             for key, name in (("before", SOURCE), ("after", CHOSEN))
         },
         "stream": _stream(recipe, source, images),
@@ -153,8 +153,8 @@ def _compared(source: SourceModel, features: Mapping[str, Tensor], predictions: 
     head = FeatureModel(source.model, source.statistics.head).head
     try:
         return {
-            "shift": shift_report(source.statistics, features).plain(),
-            "outputs": output_report(source.statistics, head, predictions).plain(),
+            "shift": shift_report(source.statistics, features).to_dict(),
+            "outputs": output_report(source.statistics, head, predictions).to_dict(),
         }
     except BatchError as error:
         return {"unmeasured": str(error)}
@@ -173,7 +173,7 @@ def _adapted(recipe: Recipe, source: SourceModel, images: Tensor) -> Iterator[tu
 def _stream(recipe: Recipe, source: SourceModel, images: Tensor) -> dict[str, Any]:
     adapter = Adapter(source.model, recipe.arm(CHOSEN).method, source.statistics)
     labels = torch.split(source.target.targets, recipe.batch_size)
-    return record_stream(adapter, torch.split(images, recipe.batch_size), labels).plain()
+    return record_stream(adapter, torch.split(images, recipe.batch_size), labels).to_dict()
 
 
 def _clouds(
@@ -183,9 +183,9 @@ def _clouds(
     finite = {name: rows for name, rows in features.items() if bool(torch.isfinite(rows).all())}
     made: dict[str, Any] = {}
     try:
-        made["clouds"] = principal_clouds(source.statistics, source_features, finite, seed=source.seed).plain()
+        made["clouds"] = principal_clouds(source.statistics, source_features, finite, seed=source.seed).to_dict()
     except MissingExtraError as error:
         made["missing"] = str(error)
     if umap:
-        made["umap"] = umap_clouds(source.statistics, source_features, finite, seed=source.seed).plain()
+        made["umap"] = umap_clouds(source.statistics, source_features, finite, seed=source.seed).to_dict()
     return made

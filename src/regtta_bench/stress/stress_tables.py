@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from regtta.report.formatting import number, source_models
+from regtta.report.formatting import format_model_count, format_number
 from regtta_bench.stress import findings as found
 from regtta_bench.stress.findings import GateFindings, Mean, SafetyRow
 from regtta_bench.stress.results import Result, Results, results_of
@@ -35,7 +35,7 @@ def sketch(results: Results) -> Sheet:
     )
     missed = sum(not row.met for row in rows)
     verdict = f"not met in {missed} of {len(rows)}" if missed else f"met in all {len(rows)}"
-    asked = f"Asked: at least {number(found.SAFE_FALL)}; {verdict}. Bold: not met."
+    asked = f"Asked: at least {format_number(found.SAFE_FALL)}; {verdict}. Bold: not met."
     return Sheet(f"{SKETCH}, guards SAFE, {results.setting}", kinds, lines, (asked, _over(results)))
 
 
@@ -74,7 +74,7 @@ def _safety(results: Results) -> Sheet:
         )
         for row in found.safety_rows(results)
     )
-    columns = ("SAFE", f"at least {number(found.SAFE_FALL)}", "where", "plain", "where")
+    columns = ("SAFE", f"at least {format_number(found.SAFE_FALL)}", "where", "plain", "where")
     return Sheet(f"{SKETCH} in R²", columns, lines, (_over(results),))
 
 
@@ -112,7 +112,7 @@ def gate_sheet(results: Results) -> list[Sheet]:
     lines = [
         Line(what, (Text(asked), Text(is_), Text(met, bold=met != "met"))) for what, asked, is_, met in gate_rows(gate)
     ]
-    worst = f"the worst of {source_models(gate.source_models)}"
+    worst = f"the worst of {format_model_count(gate.source_models)}"
     note = f"ssa with guards DEFAULT and Gate, batches of {GATE_BATCH}; {worst}."
     return [Sheet("The gate", ("asked", "found", "verdict"), tuple(lines), (note,))]
 
@@ -124,7 +124,7 @@ def gate_rows(gate: GateFindings) -> list[tuple[str, str, str, str]]:
         (f"{clean}: without an update", f"at least {found.STILL:.0%}", f"{gate.still:.2%}", gate.still >= found.STILL),
         (
             f"{clean}: R² less Source's",
-            f"at least {number(found.GATE_FALL)}",
+            f"at least {format_number(found.GATE_FALL)}",
             _shown(gate.fall, signed=True),
             gate.fall >= found.GATE_FALL,
         ),
@@ -137,7 +137,7 @@ def gate_rows(gate: GateFindings) -> list[tuple[str, str, str, str]]:
 
 def _over(results: Results) -> str:
     sizes = ", ".join(map(str, found.batch_sizes(results)))
-    models = source_models(len(results.there("seed")))
+    models = format_model_count(len(results.there("seed")))
     return f"Worst over {models}, {results.shifts} and batches of {sizes}."
 
 
@@ -146,11 +146,11 @@ def _mean(mean: Mean) -> Text:
         return Text("not run")
     if mean.lost:
         return Text("diverged" if mean.lost == mean.runs else f"diverged {mean.lost} of {mean.runs}")
-    return Text(number(mean.value))
+    return Text(format_number(mean.value))
 
 
 def _gain(run: Result | None) -> str:
-    return "not run" if run is None else "diverged" if run.lost else number(run.gain, signed=True)
+    return "not run" if run is None else "diverged" if run.lost else format_number(run.gain, signed=True)
 
 
 def _where(run: Result | None) -> str:
@@ -160,7 +160,7 @@ def _where(run: Result | None) -> str:
 
 
 def _shown(value: float, *, signed: bool = False) -> str:
-    return "diverged" if not math.isfinite(value) else number(value, signed=signed)
+    return "diverged" if not math.isfinite(value) else format_number(value, signed=signed)
 
 
 Table = Sequence[Sequence[object]]

@@ -11,10 +11,10 @@ import numpy as np
 
 from regtta.errors import ForeignFileError
 from regtta.persistence import read_whole
-from regtta.report.content import Entry, Grid, Page, Picture, Section, Tone
-from regtta.report.figures import figure_of, new_figure
-from regtta.report.formatting import number, source_models
-from regtta.report.loading import RunKind
+from regtta.report.content import Page, ReportCell, ReportFigure, ReportTable, Section, Tone
+from regtta.report.figures import new_figure, root_figure
+from regtta.report.formatting import format_model_count, format_number
+from regtta.report.run_kinds import RunKind
 from regtta_bench.tables.method_figures import MethodScores, draw_methods
 from regtta_bench.tables.rendering import COLUMNS
 
@@ -107,13 +107,14 @@ def _verdict(lines: Sequence[Line]) -> tuple[str, Tone, tuple[str, ...]]:
     if not math.isnan(low) and low * high > 0:
         tone = "better" if gap * better > 0 else "worse"
     words = {"better": "is ahead of", "worse": "is behind", "undecided": "cannot be told from"}[tone]
-    headline = (
-        f"SSA {words} the source model on {ours['setting']}: {number(gap, signed=True)} in {_score(ours['score'])}."
-    )
+    difference = f"{format_number(gap, signed=True)} in {_score(ours['score'])}"
+    headline = f"SSA {words} the source model on {ours['setting']}: {difference}."
     sure = (
-        "" if math.isnan(low) else f" The 95 % interval is {number(low, signed=True)} to {number(high, signed=True)}."
+        ""
+        if math.isnan(low)
+        else f" The 95 % interval is {format_number(low, signed=True)} to {format_number(high, signed=True)}."
     )
-    return headline, tone, (f"Paired over {source_models(int(ours['source_models']))}.{sure}",)
+    return headline, tone, (f"Paired over {format_model_count(int(ours['source_models']))}.{sure}",)
 
 
 def _warnings(lines: Mapping[str, Sequence[Line]], *, smoke: bool) -> list[str]:
@@ -140,32 +141,38 @@ def _sections(lines: Sequence[Line]) -> list[Section]:
     made = []
     for table in dict.fromkeys(line["table"] for line in lines):
         mine = [line for line in lines if line["table"] == table]
-        made.append(Section(table.replace("_", " "), grids=_grids(mine), pictures=_pictures(mine)))
+        made.append(Section(table.replace("_", " "), tables=_grids(mine), figures=_pictures(mine)))
     return made
 
 
-def _grids(lines: Sequence[Line]) -> tuple[Grid, ...]:
+def _grids(lines: Sequence[Line]) -> tuple[ReportTable, ...]:
     columns = tuple(dict.fromkeys(line["column"] for line in lines))
     rows = []
     for row in dict.fromkeys(line["row"] for line in lines):
         cells = {line["column"]: line for line in lines if line["row"] == row}
-        rows.append((Entry(row), *(_cell(cells[c]) if c in cells else Entry("") for c in columns)))
+        rows.append((ReportCell(row), *(_cell(cells[c]) if c in cells else ReportCell("") for c in columns)))
     note = "In brackets the paper's number. Bold: the best of what shares source models, and all that tie with it."
-    return (Grid("Numbers", ("", *columns), tuple(rows), (note,)), *_differences(lines))
+    return (ReportTable("Numbers", ("", *columns), tuple(rows), (note,)), *_differences(lines))
 
 
-def _cell(line: Line) -> Entry:
-    paper = f" ({number(_number(line['paper_mean']))})" if line["paper_mean"] else " (–)" if line["paper_table"] else ""
+def _cell(line: Line) -> ReportCell:
+    paper = (
+        f" ({format_number(_number(line['paper_mean']))})"
+        if line["paper_mean"]
+        else " (–)"
+        if line["paper_table"]
+        else ""
+    )
     if line["missing"] != "0":
-        return Entry(f"not run{paper}")
+        return ReportCell(f"not run{paper}")
     if line["diverged"] != "0":
-        return Entry(f"diverged{paper}")
+        return ReportCell(f"diverged{paper}")
     mean, sd = _number(line["mean"]), _number(line["sd"])
     spread = "" if math.isnan(sd) else f" ± {sd:.3f}"
-    return Entry(f"{number(mean)}{spread}{paper}", line["best"] == "True", mean)
+    return ReportCell(f"{format_number(mean)}{spread}{paper}", line["best"] == "True", mean)
 
 
-def _differences(lines: Sequence[Line]) -> tuple[Grid, ...]:
+def _differences(lines: Sequence[Line]) -> tuple[ReportTable, ...]:
     first = next((line for line in lines if line["less_source"] or line["less_ssa"]), None)
     if first is None:
         return ()
@@ -173,24 +180,24 @@ def _differences(lines: Sequence[Line]) -> tuple[Grid, ...]:
     several = len({line["column"] for line in mine}) > 1
     rows = tuple(
         (
-            Entry(f"{line['row']}, {line['column']}" if several else line["row"]),
+            ReportCell(f"{line['row']}, {line['column']}" if several else line["row"]),
             *(_gap(line, key) for key in ("less_ssa", "less_source")),
         )
         for line in mine
     )
     title = f"Differences in {_score(first['score'])}, paired over source models"
-    return (Grid(title, ("", "less SSA [95 %]", "less the source model [95 %]"), rows),)
+    return (ReportTable(title, ("", "less SSA [95 %]", "less the source model [95 %]"), rows),)
 
 
-def _gap(line: Line, key: str) -> Entry:
+def _gap(line: Line, key: str) -> ReportCell:
     gap, low, high = (_number(line[name]) for name in (key, f"{key}_low", f"{key}_high"))
     if math.isnan(gap):
-        return Entry("–")
-    interval = "" if math.isnan(low) else f" [{number(low, signed=True)}, {number(high, signed=True)}]"
-    return Entry(number(gap, signed=True) + interval, low * high > 0, gap)
+        return ReportCell("–")
+    interval = "" if math.isnan(low) else f" [{format_number(low, signed=True)}, {format_number(high, signed=True)}]"
+    return ReportCell(format_number(gap, signed=True) + interval, low * high > 0, gap)
 
 
-def _pictures(lines: Sequence[Line]) -> tuple[Picture, ...]:
+def _pictures(lines: Sequence[Line]) -> tuple[ReportFigure, ...]:
     """Draw the first column of a table or, if it has few rows, its first row over the columns."""
     lines = [line for line in lines if line["missing"] == "0"]
     if not lines:
@@ -212,10 +219,10 @@ def _pictures(lines: Sequence[Line]) -> tuple[Picture, ...]:
         sources=int(first["source_models"]),
     )
     axes = new_figure(6.4, 1.1 + 0.28 * len(rows)).add_subplot()
-    figure = figure_of(draw_methods(report, axes))
+    figure = root_figure(draw_methods(report, axes))
     alt = f"A mark for each of {len(rows)} rows with its deviation, and the paper's number beside it."
     caption = "Scores far from the others are written at the edge."
-    return (Picture(f"{report.score} at a glance", alt, caption, figure),)
+    return (ReportFigure(f"{report.score} at a glance", alt, caption, figure),)
 
 
 def _number(text: str) -> float:

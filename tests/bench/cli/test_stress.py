@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from helpers.published_datasets import write_california
 from regtta.cli.app import app
-from regtta.cli.shared_options import numbers
+from regtta.cli.shared_options import split_integers
 from regtta.errors import ExistingFileError, ForeignFileError, OptionError
 from regtta_bench.cli.bench_options import StressOptions
 from regtta_bench.cli.stress import plan_of, stress
@@ -216,8 +216,8 @@ def test_a_mistake_is_one_line_before_anything_is_run(tmp_path, arguments, said)
 
 
 def test_numbers_come_once_and_in_their_order():
-    assert numbers("64, 8,64,") == (64, 8)
-    assert numbers("") == ()
+    assert split_integers("64, 8,64,") == (64, 8)
+    assert split_integers("") == ()
 
 
 def test_another_ones_folder_is_left_alone(tmp_path):

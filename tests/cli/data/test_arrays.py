@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from regtta.cli.data.opening import DataOptions, open_data
+from regtta.cli.data.open_data import DataOptions, open_data
 from regtta.errors import BatchError, FileError, OptionError
 
 

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from regtta.cli.data.opening import DataOptions, open_data
+from regtta.cli.data.open_data import DataOptions, open_data
 from regtta.errors import BatchError, ModelError, OptionError
 
 
@@ -20,7 +20,7 @@ def test_tuples_with_the_target_by_position(workspace: Path, name):
         found = list(data.batches())
         assert torch.equal(torch.cat([b.inputs for b in found]), mymodel.table)
         assert torch.equal(torch.cat([b.targets for b in found]), mymodel.labels)
-    assert data.again
+    assert data.reiterable
     assert data.target_names == ("target",)
 
 
@@ -41,7 +41,7 @@ def test_bare_tensors_and_no_target(workspace: Path):
 
 
 def test_an_iterator_goes_once(workspace: Path):
-    assert not opened("mymodel:once").again
+    assert not opened("mymodel:once").reiterable
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from regtta.cli.data import tables
 from regtta.cli.data.formats import csv_frames, parquet_frames
-from regtta.cli.data.opening import DataOptions, open_data
+from regtta.cli.data.open_data import DataOptions, open_data
 from regtta.cli.data.tables import rebatch
 from regtta.errors import BatchError, FileError, OptionError
 
@@ -42,7 +42,7 @@ def test_rebatching_keeps_every_row_in_order(sizes, size):
 
 
 def test_batches_run_across_chunks_of_the_file(tmp_path: Path, frame, monkeypatch):
-    monkeypatch.setattr(tables, "_ROWS_AT_ONCE", 3)
+    monkeypatch.setattr(tables, "_CHUNK_ROWS", 3)
     frame.to_csv(tmp_path / "t.csv", index=False)
     inputs, targets, sizes = read(tmp_path / "t.csv", target="y")
     assert sizes == [4, 4, 3]
@@ -94,7 +94,7 @@ def test_pandas_index_is_no_column(tmp_path: Path, frame):
 
 
 def test_text_is_refused_with_its_column_row_and_value(tmp_path: Path, monkeypatch):
-    monkeypatch.setattr(tables, "_ROWS_AT_ONCE", 2)
+    monkeypatch.setattr(tables, "_CHUNK_ROWS", 2)
     (tmp_path / "t.csv").write_text("a,city\n1,2\n2,3\n3,4\n4,Oslo\n")
     with pytest.raises(BatchError, match=r"'city' of .*t.csv is not numeric: row 4 holds 'Oslo'. .*--columns"):
         read(tmp_path / "t.csv")

@@ -13,12 +13,12 @@ from regtta.adapter import Adapter
 from regtta.errors import BatchError, OptionError
 from regtta.metrics import RegressionMetrics
 from regtta.models import inputs_of
-from regtta.report.analysis.base import Array, Report, array
+from regtta.report.analysis.base import AnalysisResult, Array, to_numpy
 from regtta.types import Step
 
 
 @dataclass(frozen=True, eq=False)
-class StreamRecord(Report):
+class StreamRecord(AnalysisResult):
     """Quantities of each of the S batches of a stream; NaN if a quantity is undefined for a batch.
 
     Attributes:
@@ -78,7 +78,7 @@ def record_stream(
         ((3,), (3, 3), array([ True,  True,  True]))
     """
     recorder = StreamRecorder(adapter, directions=directions)
-    for batch, labels in _pairs(batches, targets):
+    for batch, labels in _pair_batches(batches, targets):
         x = inputs_of(batch, inputs)
         recorder.watch(x)
         recorder.see(adapter.adapt(x, labels if adapter.method.takes_targets else None), labels)
@@ -120,7 +120,7 @@ class StreamRecorder:
     def see(self, step: Step, labels: Tensor | None = None) -> None:
         """Record a step, and score its predictions if there are labels."""
         # Predictions are scored here and dropped to bound the memory of a long stream.
-        self._online.see(step.predictions, labels)
+        self._online.update(step.predictions, labels)
         self._steps.append(replace(step, predictions=step.predictions.new_empty(0)))
 
     def record(self) -> StreamRecord:
@@ -129,7 +129,7 @@ class StreamRecorder:
             raise BatchError(
                 "The stream gave no batches. Pass one that yields batches; an exhausted iterator is empty."
             )
-        moments = array(torch.stack(self._moments))
+        moments = to_numpy(torch.stack(self._moments))
         return _record(self._adapter.method.name, self._steps, np.array(self._sizes), moments, self._online)
 
 
@@ -142,7 +142,7 @@ class _OnlineScore:
         self._metrics = RegressionMetrics()
         self._scored = False
 
-    def see(self, predictions: Tensor, labels: Tensor | None) -> None:
+    def update(self, predictions: Tensor, labels: Tensor | None) -> None:
         """Add a batch, with labels or without."""
         finite = predictions.unsqueeze(-1).flatten(1).isfinite().all(dim=1).cpu()
         self.unpredicted.append(int((~finite).sum()))
@@ -154,7 +154,9 @@ class _OnlineScore:
         self.r2.append(self._metrics.compute().r2 if self._scored else float("nan"))
 
 
-def _pairs(batches: Iterable[object], targets: Iterable[Tensor] | None) -> Iterator[tuple[object, Tensor | None]]:
+def _pair_batches(
+    batches: Iterable[object], targets: Iterable[Tensor] | None
+) -> Iterator[tuple[object, Tensor | None]]:
     """Yield each batch with its labels; raise an error if one of the two ends before the other."""
     if targets is None:
         for batch in batches:
@@ -177,8 +179,8 @@ def _record(
     return StreamRecord(
         method=method,
         sizes=sizes,
-        loss=_known([one.loss for one in diagnostics]),
-        gradient_norm=_known([one.gradient_norm for one in diagnostics]),
+        loss=_to_array([one.loss for one in diagnostics]),
+        gradient_norm=_to_array([one.gradient_norm for one in diagnostics]),
         displacement=np.array([one.displacement for one in diagnostics]),
         learned=np.array([one.verdict.learned for one in diagnostics]),
         reasons=tuple(one.verdict.reason for one in diagnostics),
@@ -189,12 +191,12 @@ def _record(
     )
 
 
-def _known(values: list[float | None]) -> Array:
+def _to_array(values: list[float | None]) -> Array:
     return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False)
-class RunningScores(Report):
+class RunningScores(AnalysisResult):
     """R² in equal slices of one kind of stream.
 
     Attributes:
