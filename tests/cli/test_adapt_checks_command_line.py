@@ -7,8 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from regtta.cli import adapt
-from regtta.cli import views as show
+from regtta.cli import adapt, views
 from regtta.cli.adapt import AdaptOptions
 from regtta.cli.adapt_checks import format_command_line
 from regtta.cli.adapt_options import PrecisionName, Protocol
@@ -51,10 +50,10 @@ OTHER = {
 
 @pytest.fixture
 def parsed(monkeypatch):
-    """What the application makes of a typed command, up to where it would adapt."""
+    """Return a function that parses a command line and returns its options without adapting."""
     seen = []
     monkeypatch.setattr(adapt, "adapt_model", lambda options, *_: seen.append(options))
-    monkeypatch.setattr(show, "print_adapt_report", lambda report: None)
+    monkeypatch.setattr(views, "print_adapt_report", lambda report: None)
 
     def parse(line):
         program, *words = shlex.split(line)
@@ -66,35 +65,35 @@ def parsed(monkeypatch):
     return parse
 
 
-def test_what_is_default_is_not_typed():
+def test_defaults_are_omitted():
     assert format_command_line(PLAIN) == "regtta adapt --model mymodel:make --data target.csv --record run.json"
 
 
-def test_every_field_is_tried_here():
+def test_every_field_is_covered_with_another_value():
     assert OTHER.keys() == {item.name for item in fields(AdaptOptions)}
     for item in fields(AdaptOptions):
         assert item.default is MISSING or OTHER[item.name] != item.default
 
 
 @pytest.mark.parametrize("name", OTHER)
-def test_every_option_that_is_not_default_is_typed_and_read_back(parsed, name):
+def test_every_option_other_than_its_default_round_trips(parsed, name):
     options = replace(PLAIN, **{name: OTHER[name]})
     assert format_command_line(options) != format_command_line(PLAIN)
     assert parsed(format_command_line(options)) == options
 
 
-def test_all_of_them_at_once_are_read_back(parsed):
+def test_all_options_together_round_trip(parsed):
     options = AdaptOptions(**OTHER)
     assert parsed(format_command_line(options)) == options
 
 
-# Names as users have them, blanks, quotes and dashes included.
+# Names with blanks, quotes and dashes.
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\x00,", exclude_categories=("Cc", "Cs")), min_size=1)
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(NAMES, NAMES, st.lists(NAMES.filter(lambda name: name == name.strip()), max_size=3), st.integers(1, 10**6))
-def test_no_name_is_lost_to_the_shell(parsed, model, target, columns, size):
+def test_names_survive_shell_quoting(parsed, model, target, columns, size):
     options = replace(
         PLAIN, model=model, columns=tuple(columns), target=target, batch_size=size, settings=(f"k={target}",)
     )

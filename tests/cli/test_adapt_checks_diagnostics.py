@@ -11,7 +11,7 @@ def refuse_constants(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
-def test_every_line_is_json_whatever_the_numbers(tmp_path: Path):
+def test_every_line_is_valid_json_for_any_numbers(tmp_path: Path):
     steps = [
         Step(0, torch.zeros(4), Diagnostics(0.5, 2.0, 0.25, Verdict(True))),
         Step(1, torch.zeros(3), Diagnostics(float("nan"), float("inf"), float("-inf"), Verdict(False, "NaN"))),

@@ -17,7 +17,7 @@ ADAPT = ["adapt", *MODEL, "--stats", "stats.safetensors", "--set", "k=3", "--set
 
 
 def adapter_of(statistics: Path) -> library.Adapter:
-    """The same adaptation in the library, whose last batch is a single row."""
+    """Return the adapter of the same adaptation in Python; its last batch is a single row."""
     source = library.SourceStatistics.load(statistics)
     adapter = library.Adapter(library_model(), library.SSA(k=3, lr=0.05), source)
     list(adapter.run(inputs_of(Path("target.csv")).split(23)))
@@ -35,7 +35,7 @@ def outputs(path: str, x: torch.Tensor) -> np.ndarray:
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_the_file_is_the_librarys_adapted_model_and_says_where_it_comes_from(
+def test_the_file_holds_the_librarys_adapted_model_and_its_provenance(
     workspace: Path, statistics: Path, regtta, suffix
 ):
     name = f"m{suffix}"
@@ -59,7 +59,7 @@ def test_the_file_is_the_librarys_adapted_model_and_says_where_it_comes_from(
     assert "learned from 3 of 4 batches" in regtta("inspect", name).stdout
 
 
-def test_a_method_without_statistics_says_so(workspace: Path, regtta):
+def test_provenance_of_a_method_without_statistics(workspace: Path, regtta):
     regtta("adapt", *MODEL, "--method", "source", "--data", "target.csv", "--target", "y", "--export", "m.safetensors")
     shown = [line.split() for line in regtta("inspect", "m.safetensors").stdout.splitlines()]
     assert ["statistics", "none"] in shown
@@ -83,11 +83,11 @@ def test_exported_weights_can_be_adapted_again(workspace: Path, statistics: Path
         (["--export", "no/m.onnx"], "no folder no"),
     ],
 )
-def test_names_that_will_not_do(workspace: Path, statistics: Path, refusal, arguments, words):
+def test_invalid_names_are_rejected(workspace: Path, statistics: Path, refusal, arguments, words):
     assert words in refusal(*ADAPT, *arguments)
 
 
-def test_what_exists_stays_without_force(workspace: Path, statistics: Path, regtta, refusal):
+def test_existing_files_are_kept_without_force(workspace: Path, statistics: Path, regtta, refusal):
     Path("m.onnx").write_text("mine")
     assert "m.onnx exists" in refusal(*ADAPT, "--export", "m.onnx")
     assert Path("m.onnx").read_text() == "mine"
@@ -95,13 +95,13 @@ def test_what_exists_stays_without_force(workspace: Path, statistics: Path, regt
     assert read_provenance("m.onnx").learned == 3
 
 
-def test_a_missing_package_is_told_before_anything_is_loaded(workspace: Path, refusal, monkeypatch):
+def test_a_missing_package_is_reported_before_anything_is_loaded(workspace: Path, refusal, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     line = refusal("adapt", "--model", "nowhere:make", "--data", "target.csv", "--export", "m.onnx")
     assert 'onnxruntime, which is not installed: pip install "regtta[export]"' in line
 
 
-def test_a_model_that_cannot_be_traced_is_told_after_its_first_batch(workspace: Path, regtta, refusal):
+def test_a_model_that_cannot_be_traced_is_rejected_after_its_first_batch(workspace: Path, regtta, refusal):
     (workspace / "branching.py").write_text(
         "import torch\nfrom mymodel import make as plain\nseen = []\n"
         "class Branching(torch.nn.Module):\n"
@@ -122,7 +122,7 @@ def test_a_model_that_cannot_be_traced_is_told_after_its_first_batch(workspace: 
     assert regtta(*common, "--predictions", "p.csv", "--export", "m.safetensors").exit_code == 0
 
 
-def test_predictions_outlive_a_model_that_onnx_cannot_hold(workspace: Path, refusal):
+def test_predictions_are_kept_if_onnx_cannot_represent_the_model(workspace: Path, refusal):
     (workspace / "rare.py").write_text(
         "import torch\nfrom mymodel import make as plain\n"
         "class Rare(torch.nn.Module):\n"
@@ -145,11 +145,11 @@ def test_predictions_outlive_a_model_that_onnx_cannot_hold(workspace: Path, refu
         ("m.pt2", None, "no file m.pt2"),
     ],
 )
-def test_inspecting_what_cannot_be_read(workspace: Path, refusal, name, content, words):
+def test_inspecting_unreadable_files(workspace: Path, refusal, name, content, words):
     if content is not None:
         Path(name).write_bytes(content)
     assert words in refusal("inspect", name)
 
 
-def test_plain_weights_are_still_told_from_statistics(workspace: Path, refusal):
+def test_plain_weights_are_not_mistaken_for_statistics(workspace: Path, refusal):
     assert "not one of source statistics" in refusal("inspect", "weights.safetensors")

@@ -33,7 +33,7 @@ def test_the_files_are_those_of_the_librarys_monitor(workspace: Path, regtta):
 
 
 @pytest.mark.usefixtures("statistics")
-def test_alarms_are_told_with_what_to_do(workspace: Path, regtta):
+def test_alarms_are_printed_with_their_actions(workspace: Path, regtta):
     torch.manual_seed(0)
     rows = torch.randn(600, 3) * 3 + 4
     Path("far.csv").write_text("a,b,c\n" + "\n".join(",".join(f"{v:.4f}" for v in row) for row in rows.tolist()))
@@ -49,14 +49,14 @@ def test_alarms_are_told_with_what_to_do(workspace: Path, regtta):
     assert Path("s.jsonl").read_text() == first  # replaced, not added to
 
 
-def test_without_statistics_there_is_nothing_to_compare_with(workspace: Path, refusal):
+def test_monitoring_requires_statistics(workspace: Path, refusal):
     args = ("adapt", *MODEL, "--method", "bn_adapt", "--data", "target.csv")
     assert "--prometheus needs source statistics. Pass --stats FILE" in refusal(*args, "--prometheus", "s.prom")
     assert "--tensorboard" in refusal(*args)
 
 
 @pytest.mark.usefixtures("statistics")
-def test_tensorboards_folder_is_a_new_one_and_its_package_asked_for_first(workspace: Path, refusal, monkeypatch):
+def test_tensorboards_folder_and_package_are_checked_first(workspace: Path, refusal, monkeypatch):
     Path("runs").mkdir()
     Path("runs/mine").touch()
     assert "runs is not empty" in refusal(*ADAPT, "--tensorboard", "runs")

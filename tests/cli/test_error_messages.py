@@ -21,11 +21,11 @@ from regtta.optional_imports import missing_extra_message
         ("No folder of data sets was named. Pass one, or", "No folder of data sets was named. Pass --data DIR, or"),
     ],
 )
-def test_the_words_of_the_command_line(message, expected):
+def test_python_terms_become_command_line_options(message, expected):
     assert command_line_message(RegttaError(message)) == expected
 
 
-def test_extras_are_told_apart():
+def test_the_message_names_the_extra():
     def lacking(name: str) -> str | None:
         return missing_extra_message(ModuleNotFoundError(f"No module named {name!r}", name=name))
 

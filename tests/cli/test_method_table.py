@@ -27,7 +27,7 @@ def test_every_option_has_a_meaning_and_a_default_that_can_be_typed(name):
         assert typed[option.name] == option.default
 
 
-def test_ssa_in_full():
+def test_description_of_ssa():
     report = describe_method("ssa")
     assert report.needs == ("source statistics", "head")
     assert "ICLR 2025" in report.paper
@@ -36,12 +36,12 @@ def test_ssa_in_full():
     assert k.meaning == 'number of leading directions; "auto" uses the rank of the source features.'
 
 
-def test_a_near_name_is_told():
+def test_a_misspelt_method_gets_a_suggestion():
     with pytest.raises(OptionError, match="Did you mean 'ssa'"):
         describe_method("sssa")
 
 
-def test_a_docstring_without_arguments_means_nothing():
+def test_docstrings_without_arguments():
     assert parse_argument_docs("Only a line.") == {}
     assert parse_argument_docs("") == {}
     assert parse_argument_docs("A.\n\nArgs:\n    a: x :class:`~y.Z`.\n\nExample:\n    b: no\n") == {"a": "x y.Z."}
@@ -54,7 +54,7 @@ def test_the_table_fits_a_terminal(regtta):
     assert max(map(len, shown.splitlines())) <= 80
 
 
-def test_one_method_on_the_terminal(regtta):
+def test_terminal_output_of_one_method(regtta):
     shown = regtta("methods", "ssa").stdout
     assert "Adachi et al., ICLR 2025" in shown
     assert '"kl" | "w2" | "l1"' in shown
@@ -70,6 +70,6 @@ def test_json(regtta):
     assert (clip["type"], clip["default"]) == ("bool", True)
 
 
-def test_a_single_meaning_over_two_lines_is_whole():
+def test_descriptions_over_two_lines_are_joined():
     meanings = parse_argument_docs(METHODS["bn_adapt"].__doc__)
     assert meanings["batch_norm"].endswith("(Schneider et al., NeurIPS 2020).")

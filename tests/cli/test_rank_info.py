@@ -7,7 +7,7 @@ def environment(rank="1", size="4", local="1", **more):
     return {"RANK": rank, "WORLD_SIZE": size, "LOCAL_RANK": local, **more}
 
 
-def test_where_torchrun_has_put_this_process():
+def test_the_rank_is_read_from_the_environment():
     assert get_rank_info(environment(rank="5", size="8")) == RankInfo(rank=5, size=8, local_rank=1)
     assert not is_first_process(environment())
     assert is_first_process(environment(rank="0"))
@@ -17,6 +17,6 @@ def test_where_torchrun_has_put_this_process():
     "variables",
     [{}, {"WORLD_SIZE": "4"}, {"RANK": "0", "WORLD_SIZE": "4"}, environment(size="1", rank="0"), environment(rank="")],
 )
-def test_without_torchrun_or_with_one_process_there_is_no_place(variables):
+def test_no_rank_without_torchrun_or_with_one_process(variables):
     assert get_rank_info(variables) is None
     assert is_first_process(variables)

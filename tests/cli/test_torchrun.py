@@ -10,7 +10,7 @@ from regtta.errors import MismatchError
 from regtta.execution.distributed import processes_of
 
 
-def test_without_torchrun_one_process_is_the_team(monkeypatch):
+def test_without_torchrun_there_is_a_single_process(monkeypatch):
     monkeypatch.delenv("RANK", raising=False)
     before = torch.initial_seed()
     with join_worker_group() as workers:
@@ -21,14 +21,14 @@ def test_without_torchrun_one_process_is_the_team(monkeypatch):
     assert torch.initial_seed() == before
 
 
-def _team(group) -> dict[str, object]:
+def _describe_workers(group) -> dict[str, object]:
     workers = WorkerGroup(processes_of(group), group, local_rank=group.rank())
     torch.manual_seed(group.rank())
     _synchronize_seeds(workers.processes)
     model = nn.Linear(1, 1)
     found = {
         "first": workers.is_first,
-        "devices": [workers.device(asked) for asked in (None, "cpu", "cuda", "cuda:7", "mps")],
+        "devices": [workers.device(device) for device in (None, "cpu", "cuda", "cuda:7", "mps")],
         "numbers": (torch.rand(1).item(), random.random(), np.random.random()),
         "group": workers.process_group_for(model) is group,
     }
@@ -40,7 +40,7 @@ def _team(group) -> dict[str, object]:
 
 
 def test_each_process_has_its_own_gpu_and_the_same_random_numbers(tmp_path):
-    first, second = in_processes(2, _team, tmp_path)
+    first, second = in_processes(2, _describe_workers, tmp_path)
     assert (first["first"], second["first"]) == (True, False)
     assert first["devices"] == [None, "cpu", "cuda:0", "cuda:0", "mps"]
     assert second["devices"] == [None, "cpu", "cuda:1", "cuda:1", "mps"]

@@ -1,4 +1,4 @@
-"""The command as torchrun starts it: several processes, one voice, one writer, and no end that hangs."""
+"""Commands started by torchrun: the first process prints and writes, and no failure hangs."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ import regtta
 from helpers.cli_workspace import MODEL
 from regtta.statistics.source import SourceStatistics
 
-SPOILT = """
+NAN_BATCH = """
 import mymodel
 
 batches = [x * float("nan") if index == 3 else x for index, (x, _) in enumerate(mymodel.batches)]
@@ -49,7 +49,7 @@ def errors(result: subprocess.CompletedProcess[str]) -> list[str]:
     return [line for line in result.stderr.splitlines() if line.startswith("error: ")]
 
 
-def test_two_processes_collect_and_one_speaks(workspace: Path, regtta):
+def test_two_processes_collect_and_the_first_prints(workspace: Path, regtta):
     line = ["collect", "--model", "mymodel:make_double", "--data", "source.csv", "--target", "y", "--batch-size", "16"]
     result = torchrun(workspace, *line, "--out", "two.safetensors")
     assert (result.returncode, result.stderr) == (0, "")
@@ -59,17 +59,17 @@ def test_two_processes_collect_and_one_speaks(workspace: Path, regtta):
     torch.testing.assert_close(two.covariance(), one.covariance(), rtol=1e-10, atol=1e-12)
 
 
-def test_the_process_that_has_the_error_tells_it_alone(workspace: Path):
-    (workspace / "spoilt.py").write_text(SPOILT)
-    result = torchrun(workspace, "collect", *MODEL, "--data", "spoilt:batches", "--out", "s.safetensors")
+def test_only_the_failing_process_prints_the_error(workspace: Path):
+    (workspace / "nan_batch.py").write_text(NAN_BATCH)
+    result = torchrun(workspace, "collect", *MODEL, "--data", "nan_batch:batches", "--out", "s.safetensors")
     assert result.returncode != 0
     assert result.stdout == ""
-    (told,) = errors(result)
-    assert told.startswith("error: process 1: The model gives non-finite features on source batch 3.")
+    (line,) = errors(result)
+    assert line.startswith("error: process 1: The model gives non-finite features on source batch 3.")
     assert not (workspace / "s.safetensors").exists()
 
 
-def test_two_processes_adapt_and_one_speaks(workspace: Path, regtta):
+def test_two_processes_adapt_and_the_first_prints(workspace: Path, regtta):
     line = ["adapt", *MODEL, "--method", "bn_adapt", "--data", "target.csv", "--target", "y", "--batch-size", "16"]
     two = torchrun(workspace, *line, "--predictions", "two.csv", "--checkpoint", "c.safetensors")
     assert (two.returncode, two.stderr) == (0, "")
@@ -78,13 +78,13 @@ def test_two_processes_adapt_and_one_speaks(workspace: Path, regtta):
     assert (workspace / "c.safetensors").exists()
 
 
-def test_a_process_that_is_killed_ends_the_command(workspace: Path):
+def test_a_killed_process_ends_the_command(workspace: Path):
     (workspace / "killed.py").write_text(KILLED)
     line = ["adapt", *MODEL, "--method", "bn_adapt", "--data", "killed:batches", "--predictions", "p.csv"]
     result = torchrun(workspace, *line)
     assert result.returncode != 0
-    (told,) = errors(result)
-    # Whichever the first notices sooner: that the other does not answer, or that torchrun ends it.
-    assert told.startswith(("error: process 0: Another process of the group has ended", "error: process 0: torchrun"))
+    (line,) = errors(result)
+    # The first process notices either that the other does not answer, or that torchrun terminates it.
+    assert line.startswith(("error: process 0: Another process of the group has ended", "error: process 0: torchrun"))
     assert "Signal 9 (SIGKILL)" in result.stderr
     assert [path.name for path in workspace.iterdir() if path.name.startswith("p.")] == []

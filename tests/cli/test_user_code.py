@@ -20,7 +20,7 @@ from regtta.errors import OptionError
         ("a.:b", False),
     ],
 )
-def test_what_counts_as_an_import_name(text, expected):
+def test_object_references(text, expected):
     assert is_object_reference(text) is expected
 
 
@@ -31,7 +31,7 @@ def test_the_working_directory_is_searched(tmp_path: Path, monkeypatch):
     assert import_object("only_here:Box.value", "--model") == 7
 
 
-def test_a_module_that_is_not_there():
+def test_a_missing_module_is_reported():
     with pytest.raises(OptionError, match="no module 'no_such_thing' here.*Run regtta from the folder"):
         import_object("no_such_thing.sub:x", "--model")
 
@@ -46,18 +46,18 @@ def test_a_module_whose_own_import_fails_names_that_import(tmp_path: Path, monke
         import_object("needs_more:x", "--data")
 
 
-def test_a_module_that_does_not_parse(tmp_path: Path, monkeypatch):
+def test_a_syntax_error_is_reported(tmp_path: Path, monkeypatch):
     (tmp_path / "typo.py").write_text("def f(:\n")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(OptionError, match="'typo' cannot be imported: SyntaxError"):
         import_object("typo:f", "--model")
 
 
-def test_a_misspelt_name_is_told_what_is_near():
+def test_a_misspelt_name_gets_a_suggestion():
     with pytest.raises(OptionError, match="'math' has no 'flor'. Did you mean 'floor'"):
         import_object("math:flor", "--model")
 
 
-def test_the_form_is_told():
+def test_the_expected_form_is_stated():
     with pytest.raises(OptionError, match="Expected --data to be package.module:name, found 'math'"):
         import_object("math", "--data")

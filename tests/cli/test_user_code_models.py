@@ -25,12 +25,12 @@ def test_weights_of_torch_save_are_loaded_too(workspace: Path):
     assert torch.equal(model(inputs), library_model()(inputs))
 
 
-def test_a_module_itself_may_be_named(workspace: Path):
+def test_a_module_instance_is_accepted(workspace: Path):
     (workspace / "ready.py").write_text("from torch import nn\nnet = nn.Linear(2, 1)\n")
     assert isinstance(load_model("ready:net"), nn.Linear)
 
 
-def test_missing_and_unexpected_names_are_told(workspace: Path):
+def test_missing_and_unexpected_names_are_listed(workspace: Path):
     weights = load_file(workspace / "weights.safetensors")
     weights["4.weight"] = weights.pop("3.weight")
     save_file(weights, workspace / "renamed.safetensors")
@@ -38,12 +38,12 @@ def test_missing_and_unexpected_names_are_told(workspace: Path):
         load_model("mymodel:make", workspace / "renamed.safetensors")
 
 
-def test_other_shapes_are_told(workspace: Path):
+def test_mismatched_shapes_are_listed(workspace: Path):
     with pytest.raises(MismatchError, match=r"'0.weight' is \(8, 3\) in the file and \(9, 3\) in the model"):
         load_model("mymodel:make_wider", workspace / "weights.safetensors")
 
 
-def test_long_lists_of_names_are_cut(workspace: Path):
+def test_long_lists_of_names_are_truncated(workspace: Path):
     save_file({f"w{i}": torch.zeros(1) for i in range(7)}, workspace / "other.safetensors")
     with pytest.raises(MismatchError, match="unexpected 'w0', 'w1', 'w2' and 4 more"):
         load_model("mymodel:make", workspace / "other.safetensors")
@@ -73,17 +73,17 @@ def test_old_checkpoints_without_the_batch_counter_load(workspace: Path):
         ("mymodel:generator", ModelError, "return a torch.nn.Module, found generator"),
     ],
 )
-def test_factories_that_make_no_model(workspace: Path, name, error, words):
+def test_factories_that_return_no_model_are_rejected(workspace: Path, name, error, words):
     with pytest.raises(error, match=words):
         load_model(name)
 
 
-def test_no_weights_there(workspace: Path):
+def test_missing_weights_are_reported(workspace: Path):
     with pytest.raises(MissingFileError, match="no file nothing.pt"):
         load_model("mymodel:make", Path("nothing.pt"))
 
 
-def test_a_device_that_is_none(workspace: Path):
+def test_an_unknown_device_is_rejected(workspace: Path):
     with pytest.raises(OptionError, match="Cannot use --device flux.*Leave it out"):
         load_model("mymodel:make", device="flux")
     assert load_model("mymodel:make", device="cpu") is not None

@@ -1,4 +1,4 @@
-"""Reports of a small model, with the reasons a figure has to deal with: dead dimensions, refused batches."""
+"""Reports of a small model with special cases for figures: constant dimensions and rejected batches."""
 
 from types import SimpleNamespace
 

@@ -1,6 +1,6 @@
-"""Pages to look at: one as a report would be, with much that is awkward, and one that attacks in every text.
+"""Pages to render, one with awkward content and one with an attack in every text, and a browser to view them.
 
-And a browser to look with; where there is none, nothing can be said.
+Tests that need a browser are skipped without one.
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ from regtta.report.figures.style import new_figure
 LONG = "a_word_that_is_longer_than_a_telephone_is_wide_" * 3
 
 
-def entries(*texts: str) -> tuple[ReportCell, ...]:
+def cells(*texts: str) -> tuple[ReportCell, ...]:
     return tuple(ReportCell(text) for text in texts)
 
 
@@ -40,7 +40,7 @@ SCORES = ReportTable(
 WIDE = ReportTable(
     "Many columns",
     (*(f"corruption {place}" for place in range(14)), LONG),
-    tuple(entries(f"method {row}", *(f"{row}.{place} ± 0.01" for place in range(13)), LONG) for row in range(4)),
+    tuple(cells(f"method {row}", *(f"{row}.{place} ± 0.01" for place in range(13)), LONG) for row in range(4)),
 )
 
 
@@ -85,13 +85,13 @@ def page_text(page: Page) -> str:
 
 @pytest.fixture(scope="session")
 def plain_page(page: Page) -> Page:
-    """The same without figures, quick to write."""
+    """Return the page without figures, which is quick to render."""
     sections = tuple(dataclasses.replace(section, figures=()) for section in page.sections)
     return dataclasses.replace(page, sections=sections)
 
 
 def attack(place: str) -> str:
-    """A text that would run, load or break out of an attribute or a tag if it were not escaped; told by ``place``."""
+    """Return a text, labelled ``place``, that would run or break out of its tag or attribute if it were not escaped."""
     return f"{place} \"'&amp;</script></style></title><script>window.hit='{place}'</script><img src=x onerror=hit=1>"
 
 
@@ -155,17 +155,17 @@ def opened(browser, files):
             viewport={"width": width, "height": height}, color_scheme=scheme, reduced_motion=reduced_motion, **options
         )
         view = context.new_page()
-        complaints: list[str] = []
-        view.on("console", lambda message: complaints.append(message.text))
-        view.on("pageerror", lambda error: complaints.append(str(error)))
-        view.on("request", lambda request: complaints.append(request.url))
+        events: list[str] = []
+        view.on("console", lambda message: events.append(message.text))
+        view.on("pageerror", lambda error: events.append(str(error)))
+        view.on("request", lambda request: events.append(request.url))
         address = files[name].as_uri()
         if start:
             context.add_init_script(start)
         view.goto(address)
-        # Nothing on the console, no error, and no request but for the file itself (data: is inside it).
+        # No console output, no error, and no request except for the file itself (data: URIs are inside it).
         yield view
-        assert [text for text in complaints if not text.startswith("data:")] == [address]
+        assert [text for text in events if not text.startswith("data:")] == [address]
         context.close()
 
     return opened

@@ -1,4 +1,4 @@
-"""Pages of real records: which sections, which figures, and that the figures show the record's own numbers."""
+"""Pages of real records: their sections, tables and figures, and the numbers that these show."""
 
 import copy
 import json
@@ -18,7 +18,7 @@ from regtta.report.recorder import Recorder
 
 
 def record_of(model, method, source, inputs, labels=None, *, name="run.json", size=40):
-    """A record as ``regtta adapt --record`` would write it, through JSON."""
+    """Return a record as ``regtta adapt --record`` writes it, parsed from JSON."""
     adapter = regtta.Adapter(model, method, source)
     recorder = Recorder(model, adapter)
     before, after = RegressionMetrics(), RegressionMetrics()
@@ -71,7 +71,7 @@ def pictures(page):
 
 
 def seen(figure):
-    """Every number that the artists of a figure hold, and every text."""
+    """Return all numbers and texts in the artists of a figure."""
     found = []
     for axes in figure.axes:
         found += [np.asarray(line.get_xydata(), dtype=float).tolist() for line in axes.lines]
@@ -103,7 +103,7 @@ def test_the_page_of_one_record(record, page):
     assert len(pictures(page)) == 12
 
 
-def test_the_grids_hold_the_records_numbers(record, page):
+def test_the_tables_hold_the_numbers_of_the_record(record, page):
     scored, shift = page.sections[0].tables
     assert [row[0].text for row in scored.rows] == ["as trained", "adapted, online"]
     for row, key in zip(scored.rows, ("before", "after"), strict=True):
@@ -146,7 +146,7 @@ MAKERS = [
 ]
 
 
-def test_every_figure_is_drawn_from_its_own_numbers_of_the_record(record, page):
+def test_every_figure_is_drawn_from_its_numbers_in_the_record(record, page):
     assert list(CHANGES) == list(pictures(page))
     for make in MAKERS:
         whole = {picture.title: seen(picture.figure) for picture in make(record)}
@@ -173,7 +173,7 @@ def several(stage, record):
     ]
 
 
-def test_several_records_stand_side_by_side(several):
+def test_several_records_are_compared_side_by_side(several):
     page = build_adaptation_page(several, "regtta report bn.json run.json other.json")
     first, *others = page.sections
     (grid,) = first.tables
@@ -215,24 +215,24 @@ def test_the_headline_of_several_is_that_of_the_largest_gain(several):
     assert build_adaptation_page([unlabelled, unlabelled], "x").headline == judge_record(unlabelled).headline
 
 
-def test_a_run_twice_gives_its_command_once(several):
+def test_a_repeated_run_gives_its_command_once(several):
     assert build_adaptation_page([several[0]] * 2, "x").command == "regtta adapt --record bn.json\nx"
 
 
-def test_without_labels_and_statistics_the_stream_is_left(several):
+def test_without_labels_and_statistics_only_the_stream_is_shown(several):
     page = build_adaptation_page(several[:1], "x")
     assert [section.title for section in page.sections if section.figures or section.tables] == ["The stream"]
     assert page.tone == "unknown"
 
 
-def test_refused_batches_are_listed(several):
+def test_rejected_batches_are_listed(several):
     section = next(s for s in build_adaptation_page(several[2:], "x").sections if s.title == "The stream")
     (grid,) = section.tables
     assert [[entry.text for entry in row] for row in grid.rows] == [["40 of 40 samples are not finite", "1"]]
     assert section.paragraphs == ("230 samples in 6 batches, 5 of them learned from.",)
 
 
-def test_an_adaptation_that_diverged_has_a_page(stage):
+def test_page_of_a_diverged_adaptation(stage):
     model, source, inputs, labels = stage
     record = record_of(model, regtta.SSA(k=3, lr=1e30), source, inputs, labels)
     page = build_adaptation_page([record], "x")
@@ -243,7 +243,7 @@ def test_an_adaptation_that_diverged_has_a_page(stage):
     assert "Means along the source's directions" not in pictures(page)
 
 
-def test_a_target_that_never_varies_has_a_page(stage):
+def test_page_of_a_constant_target(stage):
     model, source, _, _ = stage
     record = record_of(model, regtta.Source(), source, torch.zeros(80, 5))
     page = build_adaptation_page([record], "x")
@@ -252,7 +252,7 @@ def test_a_target_that_never_varies_has_a_page(stage):
         picture.figure.canvas.draw()
 
 
-def test_a_model_of_one_output_on_images_has_a_page():
+def test_page_of_a_model_of_one_output_on_images():
     model = small_models.cnn()
     source = regtta.collect(model, [small_models.images(60)])
     inputs = small_models.images(60, shift=0.2, seed=3)
@@ -263,7 +263,7 @@ def test_a_model_of_one_output_on_images_has_a_page():
     assert len(pictures(page)) == 12
 
 
-def test_the_page_opens_without_a_complaint(browser, stage, tmp_path):
+def test_the_page_opens_without_errors(browser, stage, tmp_path):
     model, _, inputs, labels = stage
     page = build_adaptation_page([record_of(model, regtta.BNAdapt(), None, inputs, labels)], "regtta report run.json")
     path = write_page(page, tmp_path / "page.html")

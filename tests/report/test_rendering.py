@@ -1,4 +1,4 @@
-"""How the parts of a page are rendered: sort keys, aligned columns, and figures as PNG."""
+"""Rendering of the parts of a page: sort keys, column alignment, and figures as PNG."""
 
 import io
 import math
@@ -13,7 +13,7 @@ from regtta.report.rendering import IMAGE_DPI, PALETTE_TOLERANCE, encode_png, so
 
 
 def html_with(*, tables: tuple[ReportTable, ...] = (), figures: tuple[ReportFigure, ...] = ()) -> str:
-    """A page of one section that shows ``tables`` and ``figures``."""
+    """Return a page of one section with ``tables`` and ``figures``."""
     section = Section("One", (), tables, figures)
     return render_html(Page("run", "It is unknown.", "unknown", (), (), (), (section,), "regtta report"))
 
@@ -46,7 +46,7 @@ def html_with(*, tables: tuple[ReportTable, ...] = (), figures: tuple[ReportFigu
         ("  ", None),
     ],
 )
-def test_text_sorts_by_the_number_it_begins_with(text, key):
+def test_text_sorts_by_its_leading_number(text, key):
     assert sort_key(ReportCell(text)) == key
 
 
@@ -54,7 +54,7 @@ def test_text_sorts_by_the_number_it_begins_with(text, key):
     ("value", "key"),
     [(3, 3.0), (np.float64(2.5), 2.5), (-math.inf, -math.inf), ("7 words", "7 words"), ("", None), (math.nan, None)],
 )
-def test_a_value_goes_before_the_text(value, key):
+def test_a_value_takes_precedence_over_the_text(value, key):
     assert sort_key(ReportCell("1 text", value=value)) == key
 
 
@@ -68,7 +68,7 @@ def test_a_value_goes_before_the_text(value, key):
         ("1 word", 'data-text="1 word"'),
     ],
 )
-def test_keys_are_written_as_the_script_reads_them(key, attribute):
+def test_sort_keys_are_written_in_the_format_of_the_script(key, attribute):
     assert f'<th scope="row" class="text" {attribute}>a</th>' in html_with(
         tables=(ReportTable("t", ("c",), ((ReportCell("a", value=key),),)),)
     )
@@ -85,7 +85,7 @@ def test_keys_are_written_as_the_script_reads_them(key, attribute):
         ((), "text"),
     ],
 )
-def test_a_column_of_mostly_numbers_stands_at_the_right(texts, kind):
+def test_a_column_of_mostly_numbers_is_right_aligned(texts, kind):
     grid = ReportTable("t", ("c",), tuple((ReportCell(text),) for text in texts))
     assert html_with(tables=(grid,)).count(f'class="{kind}"') == 1 + len(texts)
 
@@ -98,13 +98,13 @@ def read(figure: Figure) -> Image.Image:
 
 
 def drawn(figure: Figure) -> np.ndarray:
-    """As matplotlib writes it, without a palette."""
+    """Return the pixels as matplotlib draws them, without a palette."""
     written = io.BytesIO()
     figure.savefig(written, format="png", dpi=IMAGE_DPI)
     return np.asarray(Image.open(written).convert("RGB")).astype(int)
 
 
-def test_figures_get_a_palette_that_nobody_sees(pictures):
+def test_palettes_change_colours_imperceptibly(pictures):
     for picture in (pictures[0], pictures[2]):  # lines and text; many half-transparent points
         image = read(picture.figure)
         assert image.mode == "P"
@@ -120,13 +120,13 @@ def test_photographs_keep_their_colours():
     assert (np.asarray(image) == drawn(figure)).all()
 
 
-def test_a_figure_without_ground_lies_on_white():
+def test_a_transparent_figure_gets_a_white_background():
     figure = Figure(figsize=(1, 1), facecolor="none")
     assert read(figure).convert("RGB").getcolors() == [(192 * 192, (255, 255, 255))]
 
 
 @pytest.mark.parametrize(("width", "kind"), [(4.6, "narrow"), (5, "narrow"), (5.1, "wide")])
-def test_a_picture_says_its_size_at_two_pixels_for_one(width, kind):
+def test_figures_have_two_image_pixels_per_css_pixel(width, kind):
     figure = Figure(figsize=(width, 2), dpi=77)
     markup = html_with(figures=(ReportFigure("A title", "what is seen", "A caption.", figure),))
     assert f'alt="what is seen" width="{round(width * 96)}" height="192"' in markup

@@ -1,33 +1,33 @@
-"""How the page looks in a real browser: readable, whole, on any screen, in the dark and on paper."""
+"""Appearance of the page in a real browser: contrast, layout on any screen, dark theme and print."""
 
 import json
 
 import pytest
 
-from helpers.page_appearance import assert_readable, contrast, luminance, solid
+from helpers.page_appearance import assert_readable, contrast, luminance, opaque_channels
 
 SIZES = pytest.mark.parametrize("size", [(1440, 900), (390, 844)], ids=["desktop", "phone"])
 SCHEMES = pytest.mark.parametrize("scheme", ["light", "dark"])
 
 
-def test_contrast_is_that_of_wcag():
+def test_contrast_follows_wcag():
     assert contrast((0, 0, 0), (255, 255, 255)) == pytest.approx(21)
     assert contrast((118, 118, 118), (255, 255, 255)) == pytest.approx(4.54, abs=0.005)
 
 
 @SCHEMES
 @pytest.mark.parametrize("tone", ["better", "worse", "undecided", "unknown"])
-def test_all_text_stands_out_from_its_ground(opened, tone, scheme):
+def test_all_text_has_sufficient_contrast(opened, tone, scheme):
     with opened(tone, scheme=scheme) as view:
         assert_readable(view)
-        ground = solid(view.evaluate("getComputedStyle(document.body).backgroundColor"))
-        assert (luminance(ground) < 0.1) == (scheme == "dark")
+        background = opaque_channels(view.evaluate("getComputedStyle(document.body).backgroundColor"))
+        assert (luminance(background) < 0.1) == (scheme == "dark")
         view.locator("tbody tr").first.hover()
         assert_readable(view)
 
 
 @SCHEMES
-def test_text_around_an_open_figure_stands_out_and_figures_lie_on_white(opened, scheme):
+def test_contrast_around_an_open_figure(opened, scheme):
     with opened("whole", scheme=scheme) as view:
         view.locator(".enlarge").first.click()
         assert_readable(view)
@@ -66,7 +66,7 @@ SPILLED = """() => {
 }"""
 
 
-# Whether a cell lies above whatever has scrolled below it.
+# True if a cell is painted above the content that has scrolled below it.
 COVERS = """(box, name) => {
   const cell = box.querySelector(name);
   cell.scrollIntoView({ block: "center" });
@@ -94,7 +94,7 @@ def test_nothing_is_clipped_and_only_tables_scroll_sideways(opened, width):
             assert wide.evaluate(COVERS, f"{row} tr > :first-child")
 
 
-def test_without_script_all_is_there_and_nothing_promises_more(opened, pictures):
+def test_without_javascript_the_page_is_complete(opened, pictures):
     with opened("whole", java_script_enabled=False) as view:
         assert [view.locator("figure img").nth(place).is_visible() for place in range(6)] == [True] * len(pictures)
         assert view.get_by_role("cell", name="0.412 ± 0.031").is_visible()
@@ -102,7 +102,7 @@ def test_without_script_all_is_there_and_nothing_promises_more(opened, pictures)
         assert view.get_by_role("button").count() == 0
 
 
-def test_who_wants_less_motion_gets_none(opened):
+def test_reduced_motion_is_respected(opened):
     smooth = "getComputedStyle(document.documentElement).scrollBehavior"
     with opened(reduced_motion="no-preference") as view:
         assert view.evaluate(smooth) == "smooth"
@@ -110,7 +110,7 @@ def test_who_wants_less_motion_gets_none(opened):
         assert view.evaluate(smooth) == "auto"
 
 
-def test_on_paper_it_is_light_and_whole_with_nothing_to_press(opened):
+def test_printed_pages_are_light_and_complete_without_buttons(opened):
     with opened("whole", (690, 980), "dark") as view:  # about what A4 leaves between its margins
         view.emulate_media(media="print", color_scheme="dark")
         assert view.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
@@ -126,20 +126,20 @@ def test_on_paper_it_is_light_and_whole_with_nothing_to_press(opened):
 
 
 def test_the_theme_is_chosen_and_remembered(opened):
-    ground = "getComputedStyle(document.body).backgroundColor"
+    background = "getComputedStyle(document.body).backgroundColor"
     with opened() as view:
-        light = view.evaluate(ground)
+        light = view.evaluate(background)
         view.get_by_role("button", name="Dark colours").click()
-        assert luminance(solid(view.evaluate(ground))) < 0.1 < luminance(solid(light))
+        assert luminance(opaque_channels(view.evaluate(background))) < 0.1 < luminance(opaque_channels(light))
         assert json.loads(view.evaluate("JSON.stringify(localStorage)")) == {"regtta-report-theme": "dark"}
         again = view.context.new_page()
         again.goto(view.url)
-        assert luminance(solid(again.evaluate(ground))) < 0.1
+        assert luminance(opaque_channels(again.evaluate(background))) < 0.1
         again.get_by_role("button", name="Light colours").click()
-        assert again.evaluate(ground) == light
+        assert again.evaluate(background) == light
 
 
-def test_a_browser_that_remembers_nothing_still_changes_its_theme(opened):
+def test_the_theme_changes_without_storage(opened):
     refuse = "Object.defineProperty(window, 'localStorage', { get() { throw new Error('refused'); } });"
     with opened(scheme="dark", start=refuse) as view:
         dark = view.evaluate("getComputedStyle(document.body).backgroundColor")

@@ -1,4 +1,4 @@
-"""What the page does in a real browser: tables sort, figures open, the command is copied, nothing foreign runs."""
+"""Behaviour of the page in a real browser: sorting, enlarging figures, copying the command, and security."""
 
 import pytest
 
@@ -40,7 +40,7 @@ def test_tables_sort_both_ways_by_click_and_by_key(opened, press):
         assert shown_rows(view, 1) == [f"method {row}" for row in range(4)]
 
 
-def test_values_go_before_texts_and_numbers_inside_words_count(opened):
+def test_values_sort_before_texts_and_leading_numbers_count(opened):
     with opened() as view:
         view.get_by_role("button", name="rank").click()
         assert shown_rows(view) == ["ssa 10", "SSA", "Source", "RSD", "ssa 9"]  # 1, 2, 3, infinity, empty
@@ -49,7 +49,7 @@ def test_values_go_before_texts_and_numbers_inside_words_count(opened):
         assert sort_states(view) == ["ascending", "none", "none"]
 
 
-def test_the_keyboard_reaches_heads_in_order(opened):
+def test_the_keyboard_reaches_column_headers_in_order(opened):
     with opened() as view:
         view.get_by_role("button", name="method").first.focus()
         view.keyboard.press("Tab")
@@ -57,7 +57,7 @@ def test_the_keyboard_reaches_heads_in_order(opened):
         assert view.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
 
 
-def test_every_figure_is_there_with_its_size_words_and_caption(opened, page, pictures):
+def test_every_figure_has_its_size_texts_and_caption(opened, page, pictures):
     with opened("whole") as view:
         images = view.evaluate(
             """() => [...document.querySelectorAll("figure img")].map(image => ({
@@ -120,7 +120,7 @@ def test_a_hostile_page_runs_nothing(opened):
         ("document.body.setAttribute('style', 'color: red')", "style-src-attr"),
     ],
 )  # fmt: skip
-def test_the_browser_refuses_what_the_page_did_not_bring(browser, files, attempt, directive):
+def test_the_browser_blocks_external_resources(browser, files, attempt, directive):
     view = browser.new_page()
     view.goto(files["better"].as_uri())
     refused = view.evaluate(
@@ -132,14 +132,14 @@ def test_the_browser_refuses_what_the_page_did_not_bring(browser, files, attempt
     view.close()
 
 
-def test_the_command_is_copied_as_it_is(opened, page):
+def test_the_command_is_copied_verbatim(opened, page):
     with opened(permissions=["clipboard-read", "clipboard-write"]) as view:
         view.get_by_role("button", name="Copy the command").click()
         view.get_by_role("button", name="Copied").wait_for()
         assert view.evaluate("navigator.clipboard.readText()") == page.command
 
 
-def test_where_copying_is_refused_the_command_is_selected(opened, page):
+def test_the_command_is_selected_if_copying_is_denied(opened, page):
     refuse = "navigator.clipboard.writeText = () => Promise.reject(new Error('refused'));"
     with opened(start=refuse) as view:
         view.get_by_role("button", name="Copy the command").click()

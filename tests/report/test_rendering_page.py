@@ -16,7 +16,7 @@ VOID = {"meta", "link", "img", "br"}
 
 
 class Tree(HTMLParser):
-    """The elements of a page in order, each with its attributes and all text inside; tags that do not close fail."""
+    """Parser of a page into its elements in order, with attributes and text; unclosed tags are errors."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -76,7 +76,7 @@ def test_a_tone_is_a_word_and_a_sign_too(plain_page, tone):
     assert len({sign for sign, _ in TONE_LABELS.values()}) == len(TONE_LABELS)
 
 
-def test_a_tone_that_is_none_is_refused(plain_page):
+def test_an_unknown_tone_is_rejected(plain_page):
     with pytest.raises(OptionError, match="Did you mean 'better'"):
         dataclasses.replace(plain_page, tone="beter")
 
@@ -88,7 +88,7 @@ def test_headings_go_down_one_level_at_a_time(tree):
     assert all(text.strip() for level in ("h1", "h2", "h3") for _, text in tree.all(level))
 
 
-def test_names_are_unique_and_all_that_is_pointed_to_is_there(tree):
+def test_ids_are_unique_and_references_resolve(tree):
     names = [attributes["id"] for _, attributes in tree.elements if "id" in attributes]
     assert len(names) == len(set(names))
     pointed = {attributes["aria-labelledby"] for _, attributes in tree.elements if "aria-labelledby" in attributes}
@@ -102,7 +102,7 @@ def test_the_navigation_leads_to_every_section(page, tree):
     assert len(tree.all("nav")) == len(tree.all("main")) == len(tree.all("header")) == 1
 
 
-def test_everything_said_is_there(page, tree):
+def test_all_content_is_rendered(page, tree):
     said = [text for _, text in tree.all("p")] + [text for _, text in tree.all("li")]
     for sentence in (
         *page.summary,
@@ -117,7 +117,7 @@ def test_everything_said_is_there(page, tree):
     assert tree.all("code")[0][1] == page.command
 
 
-def test_a_table_has_heads_for_columns_and_rows(page, tree):
+def test_a_table_has_column_and_row_headers(page, tree):
     grid = page.sections[0].tables[0]
     heads = [(attributes["scope"], text) for attributes, text in tree.all("th")]
     assert heads[:3] == [("col", name) for name in grid.columns]
@@ -127,13 +127,13 @@ def test_a_table_has_heads_for_columns_and_rows(page, tree):
     assert [attributes["class"] for attributes, _ in tree.all("table")] == ["few", "many"]
 
 
-def test_nothing_is_shown_where_there_is_nothing():
+def test_empty_parts_are_omitted():
     tree = Tree(render_html(Page("run", "It is unknown.", "unknown", (), (), (), (Section("Empty"),), "regtta report")))
     assert [text for _, text in tree.all("h2")] == ["Empty", "Reproduce this report"]
     assert not tree.all("dl") + tree.all("table") + tree.all("figure") + tree.all("ul")
 
 
-def test_nothing_a_user_wrote_becomes_markup(hostile_page, hostile_tree):
+def test_user_text_is_escaped(hostile_page, hostile_tree):
     assert len(hostile_tree.all("script")) == len(hostile_tree.all("style")) == len(hostile_tree.all("title")) == 1
     assert [attributes["src"][:10] for attributes, _ in hostile_tree.all("img") if "src" in attributes] == [
         "data:image"
@@ -175,7 +175,7 @@ def test_the_policy_allows_the_page_itself_and_nothing_else(tree):
     assert not [attributes for _, attributes in tree.elements if "style" in attributes]
 
 
-def test_nothing_lies_outside_the_file(tree):
+def test_the_file_is_self_contained(tree):
     addresses = [value for _, a in tree.elements for name, value in a.items() if name in ("src", "href", "srcset")]
     assert {address.split(",")[0].split(";")[0].split("section")[0] for address in addresses} <= {
         "data:image/png", "data:", "#report", "#facts", "#", "#again",
@@ -184,7 +184,7 @@ def test_nothing_lies_outside_the_file(tree):
 
 
 def test_the_same_page_gives_the_same_text(reports):
-    # Its layout still moves after it was drawn once.
+    # The layout of this figure still changes after the first drawing.
     picture = ReportFigure("Stream", "lines", "", figures.stream_panels(reports.stream))
     page = Page("run", "It is unknown.", "unknown", (), (), (), (Section("One", figures=(picture,)),), "regtta report")
     assert render_html(page) == render_html(page)
@@ -196,7 +196,7 @@ def test_thirty_figures_stay_below_three_megabytes(page, pictures, page_text):
     assert len(page_text.encode()) / shown * 30 < 3e6
 
 
-def test_text_that_no_page_can_hold_is_marked(plain_page):
+def test_unprintable_characters_are_replaced(plain_page):
     text = render_html(dataclasses.replace(plain_page, headline="a\x00b\udcffc\x1bd", command="one\r\ntwo\udc80"))
     tree = Tree(text)
     assert tree.all("h1")[0][1] == "a\ufffdb\ufffdc\ufffdd"
@@ -204,7 +204,7 @@ def test_text_that_no_page_can_hold_is_marked(plain_page):
     text.encode()
 
 
-def test_writing_keeps_what_is_there_unless_told(tmp_path, plain_page):
+def test_existing_pages_are_kept_without_overwrite(tmp_path, plain_page):
     path = tmp_path / "report.html"
     path.write_text("mine")
     with pytest.raises(ExistingFileError, match="overwrite=True"):
@@ -217,6 +217,6 @@ def test_writing_keeps_what_is_there_unless_told(tmp_path, plain_page):
         write_page(plain_page, tmp_path / "nowhere" / "report.html")
 
 
-def test_a_row_that_does_not_fit_its_columns_is_refused():
+def test_a_row_of_the_wrong_length_is_rejected():
     with pytest.raises(OptionError, match="Expected 2 cells .* 'Scores', found 1 in row 1"):
         ReportTable("Scores", ("a", "b"), ((ReportCell("1"), ReportCell("2")), (ReportCell("1"),)))

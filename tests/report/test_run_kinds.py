@@ -1,4 +1,4 @@
-"""From paths to pages: which kind of run lies there, and what is no run at all."""
+"""Detection of the kind of run at a path, and construction of its page."""
 
 import json
 import shutil
@@ -20,7 +20,7 @@ RESULTS = Path(__file__).parents[2] / "results"
 
 @pytest.fixture(scope="module")
 def content():
-    """The smallest record: no statistics, no labels."""
+    """Return the smallest record: no statistics, no labels."""
     model = small_models.mlp()
     adapter = regtta.Adapter(model, regtta.BNAdapt())
     recorder = Recorder(model, adapter)
@@ -51,20 +51,20 @@ def test_the_format_is_that_of_the_recorder(content):
     assert content["format"] == ADAPTATION
 
 
-def test_kinds_are_told_by_what_lies_there(record, demo):
+def test_kinds_are_detected_from_the_path(record, demo):
     assert detect_run_kind(record).name == "adapt --record"
     assert detect_run_kind(demo).name == "demo"
     assert detect_run_kind(RESULTS / "california").name == "reproduce"
     assert detect_run_kind(RESULTS / "california" / "california.csv").name == "reproduce"
 
 
-def test_a_missing_path_is_told(tmp_path):
+def test_a_missing_path_is_reported(tmp_path):
     with pytest.raises(MissingFileError, match=r"There is no file or folder .*gone\.json"):
         build_page([tmp_path / "gone.json"], "x")
 
 
 @pytest.mark.parametrize("name", ["run.txt", "run", "weights.safetensors"])
-def test_another_kind_of_file_is_no_run(tmp_path, name):
+def test_other_files_are_not_runs(tmp_path, name):
     (tmp_path / name).write_text("{}")
     with pytest.raises(ForeignFileError, match=f"{name} is not a recorded run"):
         detect_run_kind(tmp_path / name)
@@ -77,7 +77,7 @@ def test_a_folder_of_the_demo_needs_both_files(demo, missing):
         detect_run_kind(demo)
 
 
-def test_an_empty_folder_is_no_run(tmp_path):
+def test_an_empty_folder_is_not_a_run(tmp_path):
     with pytest.raises(ForeignFileError, match="is not a recorded run"):
         detect_run_kind(tmp_path)
 
@@ -97,7 +97,7 @@ def test_a_folder_is_the_page_of_its_tables(tmp_path):
     assert page.command == "regtta reproduce california\nregtta report there"
 
 
-def test_folders_and_tables_go_together():
+def test_folders_and_tables_can_be_combined():
     page = build_page([RESULTS / "california", RESULTS / "svhn-subset" / "svhn-subset.csv"], "x")
     assert page.title == "Reproduction: california, svhn-subset"
 
@@ -107,19 +107,19 @@ def test_records_become_one_page(record):
     assert build_page([record, record], "x").sections[0].title == "Side by side"
 
 
-def test_kinds_do_not_mix(record, demo):
+def test_kinds_cannot_be_mixed(record, demo):
     with pytest.raises(
         OptionError, match=r"one kind for one report, found .*run\.json \(adapt --record\), .*demo \(demo\)"
     ):
         build_page([record, demo], "x")
 
 
-def test_nothing_is_no_report():
+def test_a_report_requires_a_run():
     with pytest.raises(OptionError, match="found nothing"):
         build_page([], "x")
 
 
-def test_two_demos_do_not_go_together(demo, tmp_path):
+def test_two_demos_cannot_be_combined(demo, tmp_path):
     other = shutil.copytree(demo, tmp_path / "other")
     with pytest.raises(OptionError, match="one folder of regtta demo, found 2"):
         build_page([demo, other], "x")
@@ -152,7 +152,7 @@ def test_a_hostile_file_name_of_a_table_is_escaped(tmp_path):
     assert_escaped(render_html(build_page([path], f"regtta report {path}")))
 
 
-# --- records that are none -----------------------------------------------------------------------
+# --- invalid records -----------------------------------------------------------------------
 
 
 def test_a_record_is_read_as_it_was_written(record, content):
@@ -168,19 +168,19 @@ def test_a_record_is_read_as_it_was_written(record, content):
     ids=["empty", "text", "list", "null", "number", "no format", "newer", "format a list", "cut off", "long number",
          "deep list", "deep object"],
 )  # fmt: skip
-def test_foreign_json_is_refused_by_name(tmp_path, text):
+def test_foreign_json_is_rejected_by_name(tmp_path, text):
     (tmp_path / "foreign.json").write_text(text)
     with pytest.raises(ForeignFileError, match="foreign.json"):
         build_page([tmp_path / "foreign.json"], "x")
 
 
-def test_bytes_that_are_no_text_are_refused(tmp_path):
+def test_bytes_that_are_not_text_are_rejected(tmp_path):
     (tmp_path / "foreign.json").write_bytes(b"\xff\xfe{}")
     with pytest.raises(ForeignFileError, match="cannot be read as JSON"):
         read_record(tmp_path / "foreign.json")
 
 
-def test_a_huge_file_is_refused_unread(tmp_path):
+def test_a_huge_file_is_rejected_unread(tmp_path):
     with (tmp_path / "huge.json").open("wb") as file:
         file.truncate(MOST_JSON_BYTES + 1)  # sparse: it takes no room
     with pytest.raises(ForeignFileError, match="has more than 268435456 bytes"):
@@ -188,7 +188,7 @@ def test_a_huge_file_is_refused_unread(tmp_path):
 
 
 @pytest.mark.parametrize("key", ["environment", "stream", "learned"])
-def test_a_record_with_a_part_cut_out_is_refused(tmp_path, content, key):
+def test_a_record_with_a_missing_part_is_rejected(tmp_path, content, key):
     cut = {name: value for name, value in content.items() if name != key}
     write_record(tmp_path / "cut.json", cut)
     with pytest.raises(FileError):
@@ -196,7 +196,7 @@ def test_a_record_with_a_part_cut_out_is_refused(tmp_path, content, key):
 
 
 @pytest.mark.parametrize(("key", "value"), [("stream", {}), ("stream", 3), ("refused", None)])
-def test_a_record_with_a_part_replaced_is_refused(tmp_path, content, key, value):
+def test_a_record_with_a_replaced_part_is_rejected(tmp_path, content, key, value):
     write_record(tmp_path / "odd.json", content | {key: value})
     with pytest.raises(FileError):
         build_page([tmp_path / "odd.json"], "x")

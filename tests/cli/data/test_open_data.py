@@ -18,7 +18,7 @@ def test_every_format_gives_the_same_batches(workspace: Path):
         assert torch.equal(targets, read[0][1])
 
 
-def test_the_rows_are_known_where_the_file_says(workspace: Path):
+def test_the_number_of_rows_is_known_if_the_file_states_it(workspace: Path):
     known = {
         name: open_data(DataOptions(name), batch_size=1).rows for name in ("target.csv", "target.parquet", "target.npz")
     }
@@ -31,21 +31,21 @@ def test_the_models_precision_is_kept(workspace: Path):
 
 
 @pytest.mark.parametrize("name", ["nothing.csv", "nothing", "folder/none.npz"])
-def test_no_such_file(workspace: Path, name):
+def test_a_missing_file_is_reported(workspace: Path, name):
     with pytest.raises(MissingFileError, match=rf"no file {name}. Expected a .csv.*package.module:loader"):
         open_data(DataOptions(name), batch_size=1)
 
 
-def test_a_kind_that_cannot_be_read(workspace: Path):
+def test_an_unsupported_kind_is_rejected(workspace: Path):
     with pytest.raises(OptionError, match="mymodel.py is of an unsupported kind. Expected a .csv"):
         open_data(DataOptions("mymodel.py"), batch_size=1)
 
 
-def test_inputs_name_no_columns(workspace: Path):
+def test_inputs_do_not_apply_to_tables(workspace: Path):
     with pytest.raises(OptionError, match="--inputs does not apply to a table. Select columns with --columns"):
         open_data(DataOptions("target.csv", inputs="a"), batch_size=1)
 
 
-def test_empty_names_are_none():
+def test_empty_names_are_dropped():
     assert split_names("") == ()
     assert split_names("a,,b ") == ("a", "b")

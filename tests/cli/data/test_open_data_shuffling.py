@@ -7,7 +7,7 @@ from regtta.cli.data.open_data import DataOptions, open_data, shuffle
 from regtta.errors import BatchError
 
 
-def test_every_row_comes_once_with_its_label(workspace: Path):
+def test_every_row_occurs_once_with_its_label(workspace: Path):
     data = open_data(DataOptions("target.csv", target="y"), batch_size=16)
     plain = list(data.batches())
     inputs, targets = (torch.cat([getattr(b, name) for b in plain]) for name in ("inputs", "targets"))
@@ -19,7 +19,7 @@ def test_every_row_comes_once_with_its_label(workspace: Path):
     assert torch.equal(torch.cat([b.targets for b in visited]), targets[shuffled.order])
 
 
-def test_the_seed_decides(workspace: Path):
+def test_the_seed_determines_the_order(workspace: Path):
     data = open_data(DataOptions("target.csv"), batch_size=16)
     orders = [shuffle(data, seed, 16).order for seed in (1, 1, 2)]
     assert torch.equal(orders[0], orders[1])
@@ -27,7 +27,7 @@ def test_the_seed_decides(workspace: Path):
     assert not torch.equal(orders[0], torch.arange(70))
 
 
-def test_nothing_to_shuffle(workspace: Path):
+def test_shuffling_without_rows_is_rejected(workspace: Path):
     (workspace / "empty.csv").write_text("a,b,c\n")
     with pytest.raises(BatchError, match="no rows"):
         shuffle(open_data(DataOptions("empty.csv"), batch_size=4), 0, 4)

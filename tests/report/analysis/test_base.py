@@ -18,7 +18,7 @@ class Everything(AnalysisResult):
     nothing: None = None
 
 
-def test_everything_becomes_json_and_what_is_not_finite_none():
+def test_values_become_json_and_non_finite_numbers_none():
     report = Everything(
         numbers=np.array([[1.0, np.nan], [np.inf, 2.0]]),
         flags=np.array([True, False]),
@@ -38,6 +38,6 @@ def test_everything_becomes_json_and_what_is_not_finite_none():
     }
 
 
-def test_two_reports_are_not_the_same_for_holding_arrays():
+def test_reports_are_compared_by_identity():
     one, other = (Everything(np.ones(2), np.ones(2), {}, None, (), value) for value in (1.0, 2.0))
     assert one != other

@@ -14,7 +14,7 @@ from regtta.report.analysis.stream_analysis import RunningScores
 
 
 def report_classes():
-    """Every report class of the package, found by looking into all of its modules."""
+    """Return every report class of the package, after importing all of its modules."""
     for module in pkgutil.iter_modules(analysis.__path__, f"{analysis.__name__}."):
         importlib.import_module(module.name)
     return {kind for kind in AnalysisResult.__subclasses__() if kind.__module__.startswith(analysis.__name__)}
@@ -22,7 +22,7 @@ def report_classes():
 
 @pytest.fixture(scope="module")
 def made(case, reports):
-    """One report of every class, by class."""
+    """Return one report of every class, by class."""
     two = {"before": case.before, "after": case.after}
     found = [
         *(reports.subspace, reports.reconstruction, reports.normality, reports.histograms, reports.clouds),
@@ -36,7 +36,7 @@ def made(case, reports):
 
 
 def assert_same(one, other):
-    """The same types and numbers, all the way down; NaN is the same as NaN."""
+    """Check that types and numbers are equal at every level; NaN equals NaN."""
     if isinstance(one, np.ndarray):
         assert (one.dtype, one.shape) == (other.dtype, other.shape)
         np.testing.assert_array_equal(one, other)
@@ -60,12 +60,12 @@ def through_json(plain):
     return json.loads(json.dumps(plain, allow_nan=False))
 
 
-def test_no_class_is_left_out(made):
+def test_every_class_is_covered(made):
     assert made.keys() == report_classes()
 
 
 @pytest.mark.parametrize("name", sorted(kind.__name__ for kind in report_classes()))
-def test_every_report_comes_back_from_json_as_it_was(made, name):
+def test_every_report_round_trips_through_json(made, name):
     (report,) = (report for kind, report in made.items() if kind.__name__ == name)
     back = type(report).from_dict(through_json(report.to_dict()))
     assert_same(report, back)
@@ -82,7 +82,7 @@ class Everything(AnalysisResult):
     inner: tuple["AnalysisResult", ...] = ()
 
 
-def test_null_is_nan_where_a_number_belongs_and_nothing_where_there_may_be_none():
+def test_null_becomes_nan_for_numbers_and_none_for_optional_values():
     scores = Scores(r2=float("nan"), rmse=1.0, mae=float("inf"), pearson=0.0, count=4)
     report = Everything(np.array([[np.nan, 1.0], [-np.inf, 2.0]]), scores, float("nan"), None, ("x", 3))
     back = Everything.from_dict(through_json(report.to_dict()))
@@ -91,23 +91,23 @@ def test_null_is_nan_where_a_number_belongs_and_nothing_where_there_may_be_none(
     assert (back.maybe, back.words, back.scores.count) == (None, ("x", 3), 4)
 
 
-def test_clouds_without_distances_come_back_without(reports):
+def test_clouds_without_distances_round_trip(reports):
     plain = through_json(reports.clouds.to_dict()) | {"transport": None}
     assert analysis.Clouds.from_dict(plain).transport is None
 
 
-def test_what_a_newer_version_added_is_passed_over(made):
+def test_unknown_fields_are_ignored(made):
     report = made[analysis.GradientNorms]
     assert_same(report, analysis.GradientNorms.from_dict(report.to_dict() | {"colour": "red"}))
 
 
 @pytest.mark.parametrize("foreign", [[], None, 3, "text", {}])
-def test_what_has_not_the_fields_is_refused(foreign):
+def test_missing_fields_are_rejected(foreign):
     with pytest.raises(ForeignFileError, match="Expected the fields of ShiftReport"):
         analysis.ShiftReport.from_dict(foreign)
 
 
-def test_a_field_that_is_missing_further_down_is_told_too(made):
+def test_missing_nested_fields_are_reported(made):
     plain = made[analysis.PredictionReport].to_dict()
     del plain["scores"]["rmse"]
     with pytest.raises(ForeignFileError, match=r"fields of Scores, found \['count', 'mae', 'pearson', 'r2'\]"):
@@ -124,14 +124,14 @@ def test_a_field_that_is_missing_further_down_is_told_too(made):
         ("spreads", {"before": {"deep": 1}}),
     ],
 )
-def test_fields_that_hold_something_else_are_refused(made, field, value):
+def test_fields_of_another_type_are_rejected(made, field, value):
     plain = made[analysis.ShiftReport].to_dict() | {field: value}
     with pytest.raises(ForeignFileError):
         analysis.ShiftReport.from_dict(plain)
 
 
 @pytest.mark.parametrize(("field", "value"), [("sizes", [None]), ("reasons", None), ("learned", ["x", [1]])])
-def test_lists_that_hold_something_else_are_refused(made, field, value):
+def test_list_elements_of_another_type_are_rejected(made, field, value):
     plain = made[analysis.StreamRecord].to_dict() | {field: value}
     with pytest.raises(ForeignFileError):
         analysis.StreamRecord.from_dict(plain)

@@ -36,7 +36,7 @@ def test_histograms_are_of_the_dimensions_they_name(case):
     json.dumps(report.to_dict(), allow_nan=False)
 
 
-def test_the_draw_follows_the_seed_and_stays_within_k(case):
+def test_the_choice_depends_on_the_seed_and_stays_within_k(case):
     names = {
         seed: [h.name for h in feature_histograms(case.source, case.before, shown=2, k=3, seed=seed).projected]
         for seed in range(8)
@@ -46,14 +46,14 @@ def test_the_draw_follows_the_seed_and_stays_within_k(case):
     assert {name for subsample in names.values() for name in subsample} <= {"direction 0", "direction 1", "direction 2"}
 
 
-def test_dead_dimensions_are_never_drawn(case):
+def test_constant_dimensions_are_never_chosen(case):
     features = case.before.clone()
     features[:, 2:] = 0.1
     report = feature_histograms(case.source, features, shown=3)
     assert [histogram.name for histogram in report.raw] == ["raw dimension 0", "raw dimension 1"]
 
 
-def test_what_cannot_be_drawn_is_refused(case):
+def test_invalid_arguments_are_rejected(case):
     broken = case.before.clone()
     broken[7] = torch.nan
     with pytest.raises(BatchError, match="1 of them not finite"):

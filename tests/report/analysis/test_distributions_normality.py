@@ -38,14 +38,14 @@ def test_agrees_with_scipy(count):
 
 
 @given(scale=st.floats(1e-3, 1e3), shift=st.floats(-100, 100))
-def test_shapes_do_not_depend_on_scale_and_place(scale, shift):
+def test_shapes_do_not_depend_on_scale_and_location(scale, shift):
     values = torch.from_numpy(columns())
     one, other = compute_shapes(values), compute_shapes(values * scale + shift)
     for name in ("skewness", "kurtosis", "distance"):
         assert getattr(one, name) == pytest.approx(getattr(other, name), abs=1e-6)
 
 
-def test_a_column_that_never_varies_has_no_shape():
+def test_a_constant_column_has_no_shape():
     shapes = compute_shapes(torch.full((10, 1), 0.1))
     assert [math.isnan(float(value)) for value in (shapes.skewness[0], shapes.kurtosis[0], shapes.distance[0])] == [
         True,
@@ -68,7 +68,7 @@ def test_report_compares_raw_with_projected_dimensions(case):
     assert report.raw_summary.distance == pytest.approx(np.median(distances[0]))
     assert report.raw_summary.skewness == pytest.approx(np.median(np.abs(stats.skew(raw))))
     assert report.projected_summary.kurtosis == pytest.approx(np.median(np.abs(stats.kurtosis(projected))))
-    # The chance is Mann and Whitney's statistic over the number of pairs.
+    # The probability is the Mann–Whitney statistic over the number of pairs.
     pairs = len(distances[0]) * len(distances[1])
     assert report.nearer == pytest.approx(stats.mannwhitneyu(distances[0], distances[1]).statistic / pairs)
     assert report.critical == pytest.approx(0.886 / math.sqrt(200))
@@ -83,15 +83,15 @@ def test_samples_of_a_gaussian_exceed_the_critical_distance_about_once_in_twenty
     assert 0.02 < beyond < 0.08
 
 
-def test_the_claim_can_come_out_either_way(case):
-    """Projections of Gaussian rows that were bent afterwards along the directions are the less Gaussian."""
+def test_the_claim_can_be_false(case):
+    """Gaussian rows that are transformed along the directions have the less Gaussian projections."""
     draw = torch.Generator().manual_seed(0)
     coordinates = torch.rand(400, 12, generator=draw, dtype=torch.float64).pow(6)
     bent = case.source.mean + coordinates @ case.source.basis.T
     assert normality_report(case.source, bent).nearer < 0.5
 
 
-def test_features_without_any_that_vary_have_no_verdict(case):
+def test_constant_features_have_no_verdict(case):
     report = normality_report(case.source, case.before[:1].repeat(3, 1))
     assert report.raw_summary.dimensions == 0
     assert report.to_dict()["nearer"] is None
@@ -99,7 +99,7 @@ def test_features_without_any_that_vary_have_no_verdict(case):
 
 
 @pytest.mark.parametrize("spoil", [torch.inf, torch.nan])
-def test_features_that_diverged_are_refused(case, spoil):
+def test_non_finite_features_are_rejected(case, spoil):
     broken = case.before.clone()
     broken[0, 3] = spoil
     with pytest.raises(BatchError, match="200 rows, 1 of them not finite"):

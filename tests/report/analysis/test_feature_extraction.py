@@ -20,7 +20,7 @@ def test_features_are_the_inputs_of_the_head_in_eval_mode():
     small_models.assert_untouched(before, model)
 
 
-def test_a_bound_stops_reading():
+def test_max_rows_stops_reading():
     read = []
 
     def loader():
@@ -33,12 +33,12 @@ def test_a_bound_stops_reading():
     assert len(read) == 3
 
 
-def test_dict_batches_name_their_input():
+def test_dict_batches_need_the_key_of_their_input():
     batches = [{"image": small_models.table(4), "age": torch.zeros(4)}]
     assert compute_features(small_models.mlp(), batches, "6", inputs="image").shape == (4, 12)
 
 
-def test_what_cannot_be_meant_is_refused():
+def test_invalid_arguments_are_rejected():
     with pytest.raises(BatchError, match="no samples"):
         compute_features(small_models.mlp(), [], "6")
     with pytest.raises(OptionError, match="max_rows"):
@@ -48,12 +48,12 @@ def test_what_cannot_be_meant_is_refused():
 
 
 @pytest.mark.parametrize("shape", [(3,), (3, 5), (0, 12)])
-def test_features_of_another_shape_are_refused(case, shape):
+def test_features_of_another_shape_are_rejected(case, shape):
     with pytest.raises(BatchError, match=r"\(N, 12\)"):
         validate_features(case.source, torch.zeros(shape))
 
 
-def test_draws_are_without_repetition_and_follow_the_seed():
+def test_subsamples_are_without_repetition_and_depend_on_the_seed():
     rows = torch.arange(50)
     first = subsample(rows, 20, seed=1)
     assert len(set(first.tolist())) == 20
@@ -64,7 +64,7 @@ def test_draws_are_without_repetition_and_follow_the_seed():
     assert torch.equal(subsample(rows * 3, 20, seed=1), first * 3)
 
 
-def test_rounding_is_no_variation():
+def test_rounding_does_not_count_as_variation():
     rows = torch.full((1000, 2), 0.1, dtype=torch.float64)
     rows[:, 1] = torch.linspace(0, 1, 1000)
     assert varying_columns(rows).tolist() == [False, True]

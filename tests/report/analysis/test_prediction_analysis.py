@@ -27,7 +27,7 @@ def test_single_outputs_become_columns():
     assert report.labels.tolist() == [[1.0], [3.0]]
 
 
-def test_an_adapter_is_taken_as_it_stands():
+def test_an_adapter_is_evaluated_in_its_current_state():
     model = small_models.mlp()
     source = regtta.collect(model, small_models.table(300).split(50))
     x, y = small_models.table(64, shift=1.0), small_models.table(64, inputs=1, seed=9)
@@ -40,7 +40,7 @@ def test_an_adapter_is_taken_as_it_stands():
     assert plain.scores.r2 != adapted.scores.r2
 
 
-def test_the_model_given_stays_as_it_is():
+def test_the_model_is_not_modified():
     model = small_models.mlp().train()
     before = small_models.frozen_view(model)
     predict_and_score(model, [(small_models.table(8), small_models.table(8, inputs=1))])

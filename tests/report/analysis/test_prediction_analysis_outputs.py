@@ -13,7 +13,7 @@ from regtta.report.analysis import output_report
 
 @pytest.fixture(scope="module")
 def two():
-    """A model of two outputs, its statistics, its head, and its predictions on source and target."""
+    """Return a model of two outputs, its statistics, its head, and its predictions on source and target."""
     model = small_models.mlp(outputs=2)
     source = regtta.collect(model, small_models.table(300).split(50))
     with torch.no_grad():
@@ -36,7 +36,7 @@ def test_the_sources_moments_are_those_of_its_predictions(two):
     assert report.sds["source"] == pytest.approx(report.source_sds, rel=1e-5)
 
 
-def test_they_are_closed_forms_of_weight_and_covariance(two):
+def test_moments_are_closed_forms_of_weight_and_covariance(two):
     _, source, head, _, on_target = two
     report = output_report(source, head, {"target": on_target})
     W, b = small_models.numpy64(head.weight), small_models.numpy64(head.bias)
@@ -62,7 +62,7 @@ def test_moments_and_histograms_are_numpys_over_bins_shared_by_all(two):
     assert report.counts == {"before": 300, "after": 120}
 
 
-def test_predictions_that_are_not_finite_are_left_out(two):
+def test_non_finite_predictions_are_excluded(two):
     _, source, head, _, on_target = two
     spoilt = torch.cat([on_target, torch.tensor([[torch.nan, 1.0], [torch.inf, 0.0]])])
     spoilt, whole = (output_report(source, head, {"after": rows}) for rows in (spoilt, on_target))
@@ -71,7 +71,7 @@ def test_predictions_that_are_not_finite_are_left_out(two):
     json.dumps(spoilt.to_dict(), allow_nan=False)
 
 
-def test_one_output_may_come_flat_and_a_head_may_have_no_bias():
+def test_flat_outputs_and_heads_without_bias():
     rows = small_models.table(80, inputs=3)
     head = nn.Linear(3, 1, bias=False)
     source = regtta.collect(nn.Sequential(head), [rows])
@@ -80,14 +80,14 @@ def test_one_output_may_come_flat_and_a_head_may_have_no_bias():
     assert flat.source_means == pytest.approx(small_models.numpy64(head.weight) @ small_models.numpy64(source.mean))
 
 
-def test_a_model_that_always_says_the_same_has_one_bin_filled(two):
+def test_a_constant_model_fills_one_bin(two):
     _, source, head, _, _ = two
     report = output_report(source, head, {"after": torch.full((9, 2), 3.0)}, bins=5)
     assert (report.densities["after"] > 0).sum(axis=1).tolist() == [1, 1]
     assert report.sds["after"].tolist() == [0, 0]
 
 
-def test_a_head_of_another_width_is_refused(two):
+def test_a_head_of_another_width_is_rejected(two):
     _, source, _, _, on_target = two
     with pytest.raises(HeadMismatchError, match=f"takes 5 features.*of {source.dimensions}"):
         output_report(source, nn.Linear(5, 2), {"x": on_target})
@@ -97,13 +97,13 @@ def test_a_head_of_another_width_is_refused(two):
     ("rows", "found"),
     [(torch.zeros(5, 3), "5 of 3"), (torch.zeros(1, 2), "1 of 2"), (torch.full((4, 2), torch.nan), "0 of 2")],
 )
-def test_predictions_that_cannot_be_compared_are_refused_by_name(two, rows, found):
+def test_invalid_predictions_are_rejected_by_name(two, rows, found):
     _, source, head, _, _ = two
     with pytest.raises(BatchError, match=f"of 2 outputs for 'after', found {found}"):
         output_report(source, head, {"after": rows})
 
 
-def test_a_senseless_number_of_bins_is_refused(two):
+def test_an_invalid_number_of_bins_is_rejected(two):
     _, source, head, _, on_target = two
     with pytest.raises(OptionError, match="bins"):
         output_report(source, head, {"x": on_target}, bins=0)

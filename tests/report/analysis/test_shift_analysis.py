@@ -11,7 +11,7 @@ from regtta.report.analysis import compute_features, shift_report
 
 
 def kl(mean, variance, mean0, variance0):
-    """KL(p‖q) of two Gaussians, logarithm and all."""
+    """Return KL(p‖q) of two Gaussians."""
     return (np.log(variance0 / variance) + (variance + (mean - mean0) ** 2) / variance0 - 1) / 2
 
 
@@ -32,7 +32,7 @@ def test_moments_and_divergences_are_numpys(case):
     assert report.total("after") < report.total("before")
 
 
-def test_the_source_itself_has_not_moved(case):
+def test_the_source_itself_has_no_shift(case):
     report = shift_report(case.source, {"source": case.source_features})
     rank = case.source.rank
     assert report.means["source"] == pytest.approx(np.zeros(rank), abs=1e-5)
@@ -40,7 +40,7 @@ def test_the_source_itself_has_not_moved(case):
     assert report.divergences["source"] == pytest.approx(np.zeros(rank), abs=1e-8)
 
 
-def test_a_known_shift_along_one_direction_is_found_there_alone(case):
+def test_a_known_shift_is_found_along_its_direction_only(case):
     sd = case.source.variances[1].sqrt()
     moved = case.source_features.double() + 2 * sd * case.source.basis[:, 1]
     report = shift_report(case.source, {"moved": moved}, k=4)
@@ -48,7 +48,7 @@ def test_a_known_shift_along_one_direction_is_found_there_alone(case):
     assert report.divergences["moved"] == pytest.approx([0, 4, 0, 0], abs=1e-4)  # (m² / s₀ + m² / s) / 2
 
 
-def test_k_beyond_the_rank_is_the_rank_and_nobody_is_warned(caplog):
+def test_k_beyond_the_rank_is_clipped_without_a_warning(caplog):
     model = small_models.mlp(width=12)
     few = regtta.collect(model, [small_models.table(4)])  # four rows span three directions
     features = compute_features(model, [small_models.table(9, seed=3)], few.head)
@@ -57,7 +57,7 @@ def test_k_beyond_the_rank_is_the_rank_and_nobody_is_warned(caplog):
     assert caplog.records == []
 
 
-def test_a_direction_that_never_varies_is_infinitely_far_and_null_in_json(case):
+def test_a_constant_direction_is_infinitely_far_and_null_in_json(case):
     report = shift_report(case.source, {"still": case.before[:1].repeat(4, 1)}, k=2)
     assert report.spreads["still"].tolist() == [0, 0]
     assert report.total("still") == np.inf
@@ -65,13 +65,13 @@ def test_a_direction_that_never_varies_is_infinitely_far_and_null_in_json(case):
 
 
 @pytest.mark.parametrize("k", [0, -3, 2.0])
-def test_a_senseless_k_is_refused(case, k):
+def test_an_invalid_k_is_rejected(case, k):
     with pytest.raises(OptionError, match="k"):
         shift_report(case.source, {"x": case.before}, k=k)
 
 
 @pytest.mark.parametrize("spoilt", ["nan", "one row", "narrow"])
-def test_features_that_cannot_be_compared_are_refused_by_name(case, spoilt):
+def test_invalid_features_are_rejected_by_name(case, spoilt):
     rows = {
         "nan": torch.where(torch.arange(200)[:, None] == 7, torch.nan, case.before),
         "one row": case.before[:1],

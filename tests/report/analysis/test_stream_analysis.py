@@ -27,10 +27,10 @@ def labels():
 def test_steps_are_those_of_the_adapter(case, batches):
     record = record_stream(regtta.Adapter(case.model, regtta.SSA(k=6), case.source), batches)
     steps = list(regtta.Adapter(case.model, regtta.SSA(k=6), case.source).run(batches))
-    told = [step.diagnostics for step in steps]
-    assert record.loss.tolist()[2:] == [one.loss for one in told[2:]]
-    assert record.gradient_norm.tolist()[2:] == [one.gradient_norm for one in told[2:]]
-    assert record.displacement.tolist() == [one.displacement for one in told]
+    diagnostics = [step.diagnostics for step in steps]
+    assert record.loss.tolist()[2:] == [one.loss for one in diagnostics[2:]]
+    assert record.gradient_norm.tolist()[2:] == [one.gradient_norm for one in diagnostics[2:]]
+    assert record.displacement.tolist() == [one.displacement for one in diagnostics]
     assert np.isnan(record.loss[1])
     assert record.learned.tolist() == [True, False, True, True]
     assert record.reasons == ("", "40 of 40 samples are not finite", "", "")
@@ -72,7 +72,7 @@ def test_online_r2_is_over_all_finite_predictions_so_far(case, batches, labels):
     assert record.unpredicted.tolist() == [0, 40, 0, 0]
 
 
-def test_nothing_to_score_yet_is_not_scored(case, labels):
+def test_batches_before_the_first_label_have_no_score(case, labels):
     adapter = regtta.Adapter(case.model, regtta.Source(), case.source)
     lost = torch.full((40, 5), torch.nan)
     record = record_stream(adapter, [lost, small_models.table(40)], labels[:2])
@@ -96,7 +96,7 @@ def test_a_batch_of_one_has_no_spread(case):
     assert np.isnan(record.spread).all()
 
 
-def test_nothing_is_watched_without_source_or_wish(case):
+def test_no_moments_without_source_or_directions(case):
     for adapter, directions in (
         (regtta.Adapter(case.model, regtta.BNAdapt()), 5),
         (regtta.Adapter(case.model, regtta.SSA(k=2), case.source), 0),
@@ -105,7 +105,7 @@ def test_nothing_is_watched_without_source_or_wish(case):
         assert record.shift.shape == record.spread.shape == (1, 0)
 
 
-def test_no_more_directions_are_watched_than_there_are(case):
+def test_directions_are_limited_to_the_rank(case):
     record = record_stream(
         regtta.Adapter(case.model, regtta.Source(), case.source), [small_models.table(40)], directions=99
     )
@@ -119,13 +119,13 @@ def test_batches_may_be_dicts(case):
 
 
 @pytest.mark.parametrize(("count", "labelled"), [(2, 1), (1, 2)])
-def test_labels_that_do_not_pair_are_refused(case, labels, count, labelled):
+def test_unpaired_labels_are_rejected(case, labels, count, labelled):
     adapter = regtta.Adapter(case.model, regtta.Source(), case.source)
     with pytest.raises(BatchError, match="one tensor of targets for each batch"):
         record_stream(adapter, small_models.table(80).split(40)[:count], labels[:labelled])
 
 
-def test_what_cannot_be_meant_is_refused(case):
+def test_invalid_arguments_are_rejected(case):
     adapter = regtta.Adapter(case.model, regtta.Source(), case.source)
     with pytest.raises(BatchError, match="no batches"):
         record_stream(adapter, [])

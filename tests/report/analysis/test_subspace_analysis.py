@@ -22,7 +22,7 @@ def test_agrees_with_numpy_on_the_features_themselves(case):
     weight = small_models.numpy64(case.weight)
     assert report.variances == pytest.approx(values, rel=1e-5, abs=1e-9)
     assert report.cumulative == pytest.approx(values.cumsum() / values.sum(), rel=1e-5)
-    # Single directions of equal variance are arbitrary; these are not equal.
+    # Directions are unique up to sign, as their variances differ.
     assert report.effects == pytest.approx(np.linalg.norm(weight @ vectors, axis=0), rel=1e-3, abs=1e-6)
     assert report.weights == pytest.approx(1 + report.effects)
     assert report.correlation == weight_correlation(case.source, case.weight, k=4)
@@ -32,7 +32,7 @@ def test_agrees_with_numpy_on_the_features_themselves(case):
 
 
 def test_shares_of_the_output_are_those_of_the_outputs_own_variance(case):
-    """A direction's share is the output's variance that is lost when features are projected off it."""
+    """The share of a direction is the variance of the outputs that is lost without it."""
     report = subspace_report(case.source, case.weight)
     features, weight = small_models.numpy64(case.source_features), small_models.numpy64(case.weight)
     whole = np.var(features @ weight.T, axis=0, ddof=1).sum()
@@ -44,7 +44,7 @@ def test_shares_of_the_output_are_those_of_the_outputs_own_variance(case):
 
 
 @given(share=st.floats(0.01, 1.0))
-def test_the_carrying_directions_are_the_fewest_that_have_the_share(case, share):
+def test_the_carrying_directions_are_the_smallest_set_with_the_share(case, share):
     report = subspace_report(case.source, case.weight, share=share)
     carried = report.output_shares[list(report.carrying)]
     assert carried.sum() >= share - 1e-9
@@ -52,7 +52,7 @@ def test_the_carrying_directions_are_the_fewest_that_have_the_share(case, share)
     assert carried.tolist() == sorted(report.output_shares, reverse=True)[: len(carried)]
 
 
-def test_features_that_never_vary_carry_nothing():
+def test_constant_features_carry_nothing():
     source = SourceStatistics.from_moments(Moments.of(torch.ones(10, 12)), head="6", fingerprint="")
     report = subspace_report(source, torch.zeros(1, 12))
     assert report.carrying == ()
@@ -60,7 +60,7 @@ def test_features_that_never_vary_carry_nothing():
     assert math.isnan(report.correlation)
 
 
-def test_what_cannot_be_meant_is_refused(case):
+def test_invalid_arguments_are_rejected(case):
     with pytest.raises(HeadMismatchError, match=r"\(O, 12\)"):
         subspace_report(case.source, torch.zeros(1, 5))
     for share in (0, 1.5):

@@ -26,14 +26,14 @@ def test_agrees_with_scipy_on_an_eigendecomposition_by_numpy(outputs):
     assert weight_correlation(source, head.weight, k=4) == pytest.approx(expected, rel=1e-4)
 
 
-def test_more_directions_than_there_are_means_all_of_them():
+def test_k_beyond_the_dimensions_means_all_directions():
     model = small_models.mlp()
     source = regtta.collect(model, small_models.table(100).split(50))
     weight = dict(model.named_modules())[source.head].weight
     assert weight_correlation(source, weight, k=10_000) == weight_correlation(source, weight, k=source.dimensions)
 
 
-def test_weights_that_never_vary_have_no_correlation():
+def test_constant_weights_have_no_correlation():
     model = small_models.mlp()
     source = regtta.collect(model, small_models.table(100).split(50))
     assert math.isnan(weight_correlation(source, torch.zeros(1, source.dimensions)))

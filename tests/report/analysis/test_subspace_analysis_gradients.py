@@ -32,14 +32,14 @@ def test_the_histogram_counts_every_dimension_once():
     features = torch.cat([small_models.table(50, inputs=3), torch.zeros(50, 2)], dim=1)
     source = regtta.collect(torch.nn.Sequential(torch.nn.Linear(5, 1)), [features])
     report = gradient_norms(source, k=5, bins=4)
-    # Three dimensions vary and make the subspace alone, two never do.
+    # Three dimensions vary and span the subspace; two are constant.
     assert report.norms == pytest.approx([1, 1, 1, 0, 0])
     assert report.counts.tolist() == [2, 0, 0, 3]
     assert report.edges.tolist() == [0, 0.25, 0.5, 0.75, 1]
     assert json.loads(json.dumps(report.to_dict(), allow_nan=False))["k"] == 3
 
 
-def test_without_clipping_all_directions_are_taken_as_the_paper_does():
+def test_without_clipping_all_directions_are_used_as_in_the_paper():
     features = torch.cat([small_models.table(50, inputs=3), torch.zeros(50, 2)], dim=1)
     source = regtta.collect(torch.nn.Sequential(torch.nn.Linear(5, 1)), [features])
     assert gradient_norms(source, k=5, clip=False).norms == pytest.approx(np.ones(5))

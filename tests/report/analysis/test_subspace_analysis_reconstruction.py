@@ -36,21 +36,21 @@ def test_agrees_with_the_papers_formula_sample_by_sample(case):
     json.dumps(report.to_dict(), allow_nan=False)
 
 
-def test_many_rows_are_taken_in_parts(case):
+def test_many_rows_are_processed_in_chunks(case):
     features = case.before.repeat(2 * _CHUNK_ROWS // 200 + 1, 1)
     parted = reconstruction(case.source, {"a": features}, bases=[3]).errors["a"]
     assert parted == pytest.approx(reconstruction(case.source, {"a": case.before}, bases=[3]).errors["a"])
 
 
 @given(seed=st.integers(0, 100), scale=st.floats(0.1, 100))
-def test_more_directions_never_rebuild_worse_and_all_rebuild_whole(case, seed, scale):
+def test_errors_fall_with_directions_and_vanish_with_all(case, seed, scale):
     features = torch.randn(7, 12, generator=torch.Generator().manual_seed(seed)) * scale
     errors = reconstruction(case.source, {"a": features}).errors["a"]
     assert (np.diff(errors) <= 0).all()
     assert errors[-1] == 0
 
 
-def test_chosen_numbers_of_directions_and_features_that_diverged(case):
+def test_chosen_numbers_of_directions_and_non_finite_features(case):
     broken = case.before.clone()
     broken[3, 0] = torch.nan
     report = reconstruction(case.source, {"fine": case.before, "broken": broken}, bases=[0, 5])
@@ -61,11 +61,11 @@ def test_chosen_numbers_of_directions_and_features_that_diverged(case):
 
 
 @pytest.mark.parametrize("bases", [[], [-1], [13]])
-def test_numbers_of_directions_that_are_not_there_are_refused(case, bases):
+def test_invalid_numbers_of_directions_are_rejected(case, bases):
     with pytest.raises(OptionError, match="between 0 and 12"):
         reconstruction(case.source, {"a": case.before}, bases=bases)
 
 
-def test_features_of_another_width_are_refused(case):
+def test_features_of_another_width_are_rejected(case):
     with pytest.raises(BatchError, match=r"\(N, 12\)"):
         reconstruction(case.source, {"a": torch.zeros(3, 4)})

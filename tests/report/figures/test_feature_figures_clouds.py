@@ -38,6 +38,6 @@ def test_panels_are_laid_out_in_rows(reports, count, shape):
     assert "learned on the source" in " ".join(figure.get_supxlabel().split())
 
 
-def test_a_method_that_is_not_there_is_refused(reports):
+def test_an_unknown_method_is_rejected(reports):
     with pytest.raises(OptionError, match="Did you mean 'Moved'"):
         draw_cloud(reports.clouds, "Movd")

@@ -29,19 +29,19 @@ def test_marks_are_the_reports_numbers_around_the_sources_level(moment, level):
     assert axes.get_title() == "first 4 of 4 directions"
 
 
-def test_the_two_moments_are_labelled_apart_and_means_come_first():
+def test_the_moments_have_different_labels_and_means_are_the_default():
     assert draw_shift(report_of(2)).get_ylabel() == "mean (source sd)"
     assert draw_shift(report_of(2), "spreads").get_ylabel() == "sd / source's sd"
 
 
-def test_many_directions_are_cut_and_the_title_says_so():
+def test_many_directions_are_truncated_as_the_title_states():
     report = report_of(64)
     axes = draw_shift(report, "means", new_figure().add_subplot())
     assert axes.lines[1].get_ydata().tolist() == report.means["before"][:30].tolist()
     assert axes.get_title() == "first 30 of 64 directions"
 
 
-def test_what_is_not_finite_leaves_a_gap():
+def test_non_finite_values_leave_a_gap():
     report = report_of(3)
     report.means["after"][1] = np.nan
     axes = draw_shift(report)
@@ -49,6 +49,6 @@ def test_what_is_not_finite_leaves_a_gap():
     assert np.isnan(axes.lines[2].get_ydata()).tolist() == [False, True, False]
 
 
-def test_another_moment_is_refused():
+def test_an_unknown_moment_is_rejected():
     with pytest.raises(OptionError, match="Did you mean 'spreads'"):
         draw_shift(report_of(2), "spread")

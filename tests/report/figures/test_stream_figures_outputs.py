@@ -37,24 +37,24 @@ def test_steps_and_curve_are_the_reports_numbers(report, output):
     top = points[points[:, 1].argmax()]
     assert top[0] == pytest.approx(mean, abs=0.05 * sd)
     assert top[1] == pytest.approx(1 / (sd * math.sqrt(2 * math.pi)), rel=1e-3)
-    # One deviation away a Gaussian has fallen to 1/√e of its top.
+    # One standard deviation from the mean, a Gaussian has fallen to 1/√e of its maximum.
     near = points[np.abs(points[:, 0] - (mean + sd)).argmin()]
     assert near[1] / top[1] == pytest.approx(math.exp(-0.5), abs=0.03)
     assert axes.get_xlabel() == "prediction (years)"
     assert axes.get_title() == f"output {output}, N = 70"
 
 
-def test_the_legend_says_means_and_deviations_with_a_true_minus(report):
+def test_the_legend_states_means_and_deviations_with_a_typographic_minus(report):
     named = [text.get_text() for text in draw_outputs(report).get_legend().get_texts()]
     assert named == ["before: −1 ± 0.5", "after: 0.7 ± 0.25", "source: −0.25 ± 0.5"]
 
 
-def test_before_and_after_are_told_apart_by_more_than_colour(report):
+def test_before_and_after_differ_in_more_than_colour(report):
     before, after = draw_outputs(report).patches
     assert before.get_linestyle() != after.get_linestyle()
 
 
-def test_counts_that_differ_are_both_named_and_one_output_has_no_number(report):
+def test_differing_counts_are_both_stated(report):
     one = {
         field.name: value[:1] if isinstance(value := getattr(report, field.name), np.ndarray) else value
         for field in dataclasses.fields(report)
@@ -63,7 +63,7 @@ def test_counts_that_differ_are_both_named_and_one_output_has_no_number(report):
     assert axes.get_title() == "N = 68 or 70"
 
 
-def test_a_source_that_always_says_the_same_has_no_curve(report):
+def test_a_constant_source_has_no_curve(report):
     axes = draw_outputs(dataclasses.replace(report, source_sds=np.zeros(2)))
     axes.figure.canvas.draw()
     assert len(axes.collections) == 0
@@ -71,6 +71,6 @@ def test_a_source_that_always_says_the_same_has_no_curve(report):
 
 
 @pytest.mark.parametrize("output", [-1, 2])
-def test_an_output_that_is_not_there_is_refused(report, output):
+def test_a_missing_output_is_rejected(report, output):
     with pytest.raises(OptionError, match="between 0 and 1"):
         draw_outputs(report, output=output)

@@ -30,6 +30,6 @@ def test_many_points_become_hexagons_that_count_them_all():
 
 
 @pytest.mark.parametrize("output", [-1, 2])
-def test_an_output_that_is_not_there_is_refused(reports, output):
+def test_a_missing_output_is_rejected(reports, output):
     with pytest.raises(OptionError, match="between 0 and 1"):
         draw_predictions(reports.predictions, output=output)

@@ -36,7 +36,7 @@ def test_there_is_a_panel_for_each_kind_and_one_legend(count):
     assert labelled[-1] == "share of the stream"
 
 
-def test_scores_travel_as_json():
+def test_scores_round_trip_through_json():
     again = RunningScores.from_dict(scores().to_dict())
     np.testing.assert_allclose(again.lines["Source"], scores().lines["Source"])
 

@@ -18,7 +18,7 @@ def test_each_method_has_its_curve(reports):
     assert {text.get_text() for text in axes.get_legend().get_texts()} == set(curves)
 
 
-def test_a_method_that_diverged_is_named(reports):
+def test_a_diverged_method_is_listed(reports):
     report = dataclasses.replace(reports.reconstruction, errors={"FR": np.full(13, np.nan)}, counts={"FR": 7})
     axes = draw_reconstruction(report)
     assert axes.lines[0].get_label() == "FR (not finite)"
