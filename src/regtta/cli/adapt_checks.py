@@ -107,7 +107,7 @@ def format_command_line(options: AdaptOptions) -> str:
         >>> format_command_line(AdaptOptions(model="mymodel:make", data="target.csv", record=Path("run.json")))
         'regtta adapt --model mymodel:make --data target.csv --record run.json'
     """
-    named: dict[str, object] = {
+    values: dict[str, object] = {
         "--model": options.model,
         "--weights": options.weights,
         "--stats": options.stats,
@@ -130,7 +130,7 @@ def format_command_line(options: AdaptOptions) -> str:
         "--tensorboard": options.tensorboard,
     }
     words = ["regtta", "adapt"]
-    words += [word for option, value in named.items() if value is not None for word in (option, str(value))]
+    words += [word for option, value in values.items() if value is not None for word in (option, str(value))]
     words += [word for setting in options.settings for word in ("--set", setting)]
     flags = {
         "--safe": options.safe,

@@ -28,8 +28,8 @@ class MonitorFiles:
 
     def check(self, stats: Path | None, *, force: bool) -> None:
         """Raise if the monitor cannot run; output files other than TensorBoard's are checked elsewhere."""
-        named = {"--monitor": self.lines, "--prometheus": self.prometheus, "--tensorboard": self.tensorboard}
-        given = [option for option, path in named.items() if path is not None]
+        paths = {"--monitor": self.lines, "--prometheus": self.prometheus, "--tensorboard": self.tensorboard}
+        given = [option for option, path in paths.items() if path is not None]
         if given and stats is None:
             raise OptionError(f"{given[0]} needs source statistics. Pass --stats FILE, written by regtta collect.")
         if self.tensorboard is not None:

@@ -80,10 +80,10 @@ def redirect_outputs(options: AdaptOptions, workers: WorkerGroup) -> Iterator[Ad
 def _with_outputs_in(options: AdaptOptions, folder: Path) -> AdaptOptions:
     """Return ``options`` with every output path inside ``folder``, keeping the suffixes."""
     given: dict[str, Path] = {name: path for name in OUTPUT_FIELDS if (path := getattr(options, name)) is not None}
-    moved = {name: folder / f"{name}{path.suffix}" for name, path in given.items()}
+    redirected = {name: folder / f"{name}{path.suffix}" for name, path in given.items()}
     if options.resume and "checkpoint" in given and given["checkpoint"].is_file():
-        shutil.copyfile(given["checkpoint"], moved["checkpoint"])
-    return replace(options, **moved)  # type: ignore[arg-type]
+        shutil.copyfile(given["checkpoint"], redirected["checkpoint"])
+    return replace(options, **redirected)  # type: ignore[arg-type]
 
 
 def _checkpoint_size(options: AdaptOptions) -> str:

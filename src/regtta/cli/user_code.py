@@ -155,17 +155,17 @@ def floating_dtype(model: nn.Module) -> torch.dtype:
 
 
 def _make_model(factory: str) -> nn.Module:
-    made = import_object(factory, "--model")
-    if not isinstance(made, nn.Module):
-        if not callable(made):
+    model = import_object(factory, "--model")
+    if not isinstance(model, nn.Module):
+        if not callable(model):
             raise OptionError(
-                f"Expected --model {factory} to be a function that returns a model, found {type(made).__name__}."
+                f"Expected --model {factory} to be a function that returns a model, found {type(model).__name__}."
             )
         with convert_user_errors(lambda: f"--model {factory} raised", "It is called without arguments."):
-            made = made()
-    if not isinstance(made, nn.Module):
-        raise ModelError(f"Expected {factory} to return a torch.nn.Module, found {type(made).__name__}.")
-    return made
+            model = model()
+    if not isinstance(model, nn.Module):
+        raise ModelError(f"Expected {factory} to return a torch.nn.Module, found {type(model).__name__}.")
+    return model
 
 
 def _load_state(model: nn.Module, weights: Mapping[str, Tensor], message: str) -> None:

@@ -68,9 +68,9 @@ def _make_reconstruction_figures(record: Record) -> tuple[ReportFigure, ...]:
 
 def make_prediction_figures(record: Record) -> tuple[ReportFigure, ...]:
     """Draw the distribution of predictions and, with labels, predictions against labels."""
-    made = []
+    figures = []
     if "outputs" in record:
-        made.append(
+        figures.append(
             ReportFigure(
                 "Distribution of predictions",
                 "Histograms of predictions before and after adapting, over the source's distribution.",
@@ -80,7 +80,7 @@ def make_prediction_figures(record: Record) -> tuple[ReportFigure, ...]:
         )
     for name, values in record.get("predictions", {}).items():
         title = "as trained" if name == "before" else "adapted"
-        made.append(
+        figures.append(
             ReportFigure(
                 f"Predictions against labels, {title}",
                 f"Scatter of predictions over labels, {title}, with the line where both agree.",
@@ -88,7 +88,7 @@ def make_prediction_figures(record: Record) -> tuple[ReportFigure, ...]:
                 root_figure(draw_predictions(PredictionReport.from_dict(values))),
             )
         )
-    return tuple(made)
+    return tuple(figures)
 
 
 def make_stream_figures(record: Record) -> tuple[ReportFigure, ...]:

@@ -134,11 +134,11 @@ def principal_clouds(
     subspace = source.top(components, clip=False)
     whole = subspace.project(validate_features(source, source_features))
     points = subsample(whole, max_points, seed)
-    moved = {
+    projected = {
         name: subsample(subspace.project(validate_features(source, z)), max_points, seed) for name, z in targets.items()
     }
     transport = Transport(
-        distances={name: transport_distance(points, cloud, cost=cost) for name, cloud in moved.items()},
+        distances={name: transport_distance(points, cloud, cost=cost) for name, cloud in projected.items()},
         floor=_transport_floor(whole, max_points, seed, cost),
         components=components,
         cost=cost,
@@ -146,7 +146,7 @@ def principal_clouds(
     return Clouds(
         axes=("source direction 0 (feature units)", "source direction 1 (feature units)"),
         source=to_numpy(points[:, :2]),
-        targets={name: to_numpy(cloud[:, :2]) for name, cloud in moved.items()},
+        targets={name: to_numpy(cloud[:, :2]) for name, cloud in projected.items()},
         seed=seed,
         transport=transport,
     )
@@ -197,12 +197,12 @@ def umap_clouds(
             f"Expected more source points than neighbours={neighbours}, found {len(points)}. Pass more features, or "
             "fewer neighbours."
         )
-    moved = {name: to_numpy(subspace.project(subsample(rows, max_points, seed))) for name, rows in whole.items()}
+    projected = {name: to_numpy(subspace.project(subsample(rows, max_points, seed))) for name, rows in whole.items()}
     with _preserve_torch_threads():
         umap = import_optional("umap", "analysis", "UMAP")
         # With a seed, UMAP runs on one core anyway, and warns unless n_jobs=1.
         mapping = umap.UMAP(n_neighbors=neighbours, random_state=seed, n_jobs=1).fit(points)
-        mapped = {name: mapping.transform(cloud).astype(np.float64) for name, cloud in moved.items()}
+        mapped = {name: mapping.transform(cloud).astype(np.float64) for name, cloud in projected.items()}
     return Clouds(
         axes=("UMAP 1 (no unit)", "UMAP 2 (no unit)"),
         source=mapping.embedding_.astype(np.float64),
