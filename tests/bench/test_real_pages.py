@@ -8,8 +8,8 @@ import pytest
 from rich.console import Console
 
 from helpers.page_appearance import assert_readable
-from regtta.report import html_of
-from regtta.report.loading import page_of
+from regtta.report import render_html
+from regtta.report.run_kinds import build_page
 from regtta_bench.demo import DemoRecipe, run_demo
 from regtta_bench.demo.demo_data import Contrast, Noise
 from regtta_bench.demo.demo_model import DigitTraining
@@ -29,7 +29,9 @@ def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("demo")
     result = run_demo(out=folder, console=Console(file=io.StringIO()), sources=2, recipe=TOY)
     made = folder / "reproduction.html"
-    made.write_text(html_of(page_of([RESULTS / "svhn-subset"], "regtta report results/svhn-subset")), encoding="utf-8")
+    made.write_text(
+        render_html(build_page([RESULTS / "svhn-subset"], "regtta report results/svhn-subset")), encoding="utf-8"
+    )
     return {"demo": result.report_path, "reproduction": made}
 
 

@@ -15,11 +15,11 @@ import torch
 from PIL import Image
 from safetensors.torch import save
 
-from regtta.cli.data.opening import DataOptions, open_data
+from regtta.cli.data.open_data import DataOptions, open_data
 from regtta.persistence.safe_read import read_bounded
 from regtta.persistence.safetensors_files import load_weights
-from regtta.report.loading import read_record
 from regtta.report.recorder import ADAPTATION
+from regtta.report.run_kinds import read_record
 from regtta.statistics.moments import Moments
 from regtta.statistics.source import SourceStatistics
 from regtta_bench.data.archives import iter_entries

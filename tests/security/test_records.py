@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from regtta.errors import InvalidFileError, RegttaError
-from regtta.report.loading import page_of
 from regtta.report.recorder import ADAPTATION
+from regtta.report.run_kinds import build_page
 from regtta_bench.cli.reproduce import RUNS_FILE, ReproduceOptions, run_experiments
 
 LINES = (Path(__file__).parents[2] / "results" / "california" / "runs.jsonl").read_text().splitlines()[:200]
@@ -37,4 +37,4 @@ def test_a_record_without_what_belongs_in_it_makes_no_page(tmp_path: Path, conte
     path = tmp_path / "run.json"
     path.write_text(json.dumps({"format": ADAPTATION, **content}))
     with pytest.raises(RegttaError, match=r"run\.json is damaged or was written by another version"):
-        page_of([path], "regtta report run.json")
+        build_page([path], "regtta report run.json")

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from torch import nn
 
 from regtta.adapter import Adapter
-from regtta.cli.adapt_checks import check_files, check_labels, check_passes, check_rows, diagnostics_file
+from regtta.cli.adapt_checks import check_labels, check_options, check_passes, check_rows, open_diagnostics
 from regtta.cli.adapt_options import AdaptOptions, Protocol
-from regtta.cli.adapt_report import AdaptReport, alarms_of
+from regtta.cli.adapt_report import AdaptReport, summarize_alarms
 from regtta.cli.data.labelled_batches import Data
-from regtta.cli.data.opening import Shuffled, data_options, open_data, shuffle
-from regtta.cli.method_table import chosen_method
-from regtta.cli.outputs import ModelFiles, own_files
+from regtta.cli.data.open_data import ShuffledData, extract_data_options, open_data, shuffle
+from regtta.cli.method_table import parse_method
+from regtta.cli.outputs import ModelWriter, redirect_outputs
 from regtta.cli.predictions import (
     PredictionSink,
     Progress,
@@ -25,7 +25,7 @@ from regtta.cli.predictions import (
     reordered,
 )
 from regtta.cli.resume import StepHistory, step_history
-from regtta.cli.torchrun import ONE, Team
+from regtta.cli.torchrun import SINGLE_WORKER, WorkerGroup
 from regtta.cli.user_code import floating_dtype, load_model
 from regtta.errors import OptionError, StatisticsError
 from regtta.execution import sync_errors
@@ -42,32 +42,34 @@ if TYPE_CHECKING:
 BATCH_SIZE = 64
 
 
-def adapt_model(options: AdaptOptions, progress: Progress | None = None, team: Team = ONE) -> AdaptReport:
+def adapt_model(
+    options: AdaptOptions, progress: Progress | None = None, workers: WorkerGroup = SINGLE_WORKER
+) -> AdaptReport:
     """Adapt a model, write the files that ``options`` name, and return a report.
 
     Args:
         options: the model, the data and the outputs.
         progress: callback ``(samples_seen, total)``; ``total`` is ``None`` if unknown.
-        team: process group; each process adapts on its shard of every batch, and the first one writes the files.
+        workers: processes that run the command; each adapts on its shard of every batch, the first writes the files.
     """
-    with sync_errors(team.processes):
-        if team.first:
-            check_files(options, _model_files(options))
-    with own_files(options, team) as own:
-        return _adapt(own, progress, team)
+    with sync_errors(workers.processes):
+        if workers.is_first:
+            check_options(options, _model_files(options))
+    with redirect_outputs(options, workers) as own:
+        return _adapt(own, progress, workers)
 
 
-def _adapt(options: AdaptOptions, progress: Progress | None, team: Team) -> AdaptReport:
-    with sync_errors(team.processes):
-        chosen = chosen_method(options.method, options.settings)
+def _adapt(options: AdaptOptions, progress: Progress | None, workers: WorkerGroup) -> AdaptReport:
+    with sync_errors(workers.processes):
+        chosen = parse_method(options.method, options.settings)
         source = _statistics(options.stats, chosen)
-        model = load_model(options.model, options.weights, team.device(options.device))
-        model_files = _model_files(options)
-        model_files.check_model(model)
-        data = open_data(data_options(options), batch_size=BATCH_SIZE, dtype=floating_dtype(model))
+        model = load_model(options.model, options.weights, workers.device(options.device))
+        model_writer = _model_files(options)
+        model_writer.check_state_dict(model)
+        data = open_data(extract_data_options(options), batch_size=BATCH_SIZE, dtype=floating_dtype(model))
         check_passes(options, data)
         check_labels(chosen, data)
-    group = team.group_for(model)
+    group = workers.process_group_for(model)
     followers = _followers(options, model)
     adapter = Adapter(
         model,
@@ -83,9 +85,9 @@ def _adapt(options: AdaptOptions, progress: Progress | None, team: Team) -> Adap
     )
     baseline = Adapter(model, NoAdaptation(), process_group=group, whole_batches=True) if data.target_names else None
     tally = Tally(baseline)
-    _run(options, data, adapter, tally=tally, followers=followers, model_files=model_files, progress=progress)
-    model_files.write(adapter)
-    report = _report(options, chosen, tally, alarms_of(followers.monitor))
+    _run(options, data, adapter, tally=tally, followers=followers, model_writer=model_writer, progress=progress)
+    model_writer.write(adapter)
+    report = _report(options, chosen, tally, summarize_alarms(followers.monitor))
     if followers.recorder is not None and options.record is not None:
         from regtta.report.recorder import write_record
 
@@ -118,9 +120,9 @@ def _recorder(model: nn.Module) -> "RunRecorder":
 def _followers(options: AdaptOptions, model: nn.Module) -> _Followers:
     recorder = None if options.record is None else _recorder(model)
     if options.checkpoint is None:
-        return _Followers(recorder, options.monitored.monitor())
+        return _Followers(recorder, options.monitor_files.monitor())
     checkpoint = Checkpoint(options.checkpoint, options.checkpoint_every, overwrite=options.force)
-    return _Followers(recorder, options.monitored.monitor(), step_history(options, BATCH_SIZE), checkpoint)
+    return _Followers(recorder, options.monitor_files.monitor(), step_history(options, BATCH_SIZE), checkpoint)
 
 
 def _report(options: AdaptOptions, chosen: Method, tally: Tally, alarms: tuple[str, ...]) -> AdaptReport:
@@ -141,10 +143,10 @@ def _report(options: AdaptOptions, chosen: Method, tally: Tally, alarms: tuple[s
 
 def _about(options: AdaptOptions, report: AdaptReport) -> dict[str, object]:
     """Return the command and its results for a record."""
-    from regtta.cli.adapt_checks import command_line
+    from regtta.cli.adapt_checks import format_command_line
 
     return {
-        "command": command_line(options),
+        "command": format_command_line(options),
         "model": options.model,
         "data": options.data,
         "protocol": report.protocol,
@@ -167,7 +169,7 @@ def _run(
     *,
     tally: Tally,
     followers: _Followers,
-    model_files: ModelFiles,
+    model_writer: ModelWriter,
     progress: Progress | None,
 ) -> None:
     """Run the adaptation, and the second pass of the offline protocol, writing predictions and diagnostics."""
@@ -177,18 +179,18 @@ def _run(
     with ExitStack() as files:
         if followers.monitor is not None:
             files.callback(followers.monitor.close)
-        steps = files.enter_context(diagnostics_file(options.diagnostics)) if options.diagnostics else None
+        steps = files.enter_context(open_diagnostics(options.diagnostics)) if options.diagnostics else None
         sink: PredictionSink | None = None
         if options.predictions is not None:
             sink = files.enter_context(prediction_file(options.predictions, data.target_names))
-            if online and isinstance(visited, Shuffled):
+            if online and isinstance(visited, ShuffledData):
                 sink = files.enter_context(reordered(sink, visited.order))
         if checkpoint is not None and options.resume:
             checkpoint.resume()
         done = () if history is None else tuple(history.steps)
         for step, batch in adapt_batches(adapter, visited, progress, recorder=recorder, done=done):
             tally.add_step(step)
-            model_files.see(adapter, batch.inputs)
+            model_writer.take_example(adapter, batch.inputs)
             if steps is not None:
                 steps.write(step)
             if online:
@@ -205,14 +207,14 @@ def _run(
         check_rows(options, tally)
 
 
-def _shuffled(options: AdaptOptions, data: Data) -> Shuffled:
-    if data_options(options).path is None:
+def _shuffled(options: AdaptOptions, data: Data) -> ShuffledData:
+    if extract_data_options(options).path is None:
         raise OptionError("--shuffle-seed does not apply to a loader. Shuffle in the loader.")
     return shuffle(data, options.shuffle_seed or 0, options.batch_size or BATCH_SIZE)
 
 
-def _model_files(options: AdaptOptions) -> ModelFiles:
-    return ModelFiles({"--adapted-weights": options.adapted_weights, "--export": options.export})
+def _model_files(options: AdaptOptions) -> ModelWriter:
+    return ModelWriter({"--adapted-weights": options.adapted_weights, "--export": options.export})
 
 
 def _statistics(path: Path | None, chosen: Method) -> SourceStatistics | None:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from regtta.adapter import Adapter
 from regtta.cli.data.labelled_batches import Data, LabelledBatch
-from regtta.cli.user_code import explaining
+from regtta.cli.user_code import convert_user_errors
 from regtta.errors import MismatchError, ModelError, OptionError
 from regtta.metrics import RegressionMetrics, Scores
 from regtta.persistence import atomic_write
@@ -83,7 +83,7 @@ def predict_batches(adapter: Adapter, data: Data, progress: Progress | None) -> 
 def model_errors_explained(index: int, inputs: Tensor, advice: str) -> Iterator[None]:
     """Convert exceptions of the model on batch ``index`` into a one-line ModelError with the shape of the inputs."""
     shape = tuple(inputs.shape)
-    with explaining(lambda: f"The model cannot take batch {index}, of shape {shape}", advice):
+    with convert_user_errors(lambda: f"The model cannot take batch {index}, of shape {shape}", advice):
         yield
 
 

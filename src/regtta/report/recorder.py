@@ -18,17 +18,17 @@ from regtta.models import FeatureModel
 from regtta.options import check_positive_int
 from regtta.persistence import atomic_write, device_name, software_versions, to_dict
 from regtta.report.analysis import (
-    Report,
+    AnalysisResult,
     StreamRecorder,
     feature_histograms,
     gradient_norms,
     normality_report,
     output_report,
-    plain_of,
     prediction_report,
     reconstruction,
     shift_report,
     subspace_report,
+    to_json_value,
 )
 from regtta.statistics import LabelShiftEvidence, label_shift_evidence
 from regtta.types import Callback, Step
@@ -173,7 +173,7 @@ class RunRecorder(Callback):
             "gradients": gradient_norms(source).to_dict(),
             "statistics": {"count": source.count, "head": source.head, "fingerprint": source.fingerprint},
         }
-        analyses: dict[str, Callable[[], Report | LabelShiftEvidence]] = {
+        analyses: dict[str, Callable[[], AnalysisResult | LabelShiftEvidence]] = {
             "shift": lambda: shift_report(source, features),
             "label_shift": lambda: label_shift_evidence(source, head, before),
             "outputs": lambda: output_report(source, head, predictions),
@@ -252,7 +252,9 @@ def gain_interval(
 def write_record(path: Path, content: Mapping[str, Any]) -> None:
     """Write a record atomically; non-finite numbers become null, as JSON cannot represent them."""
     with atomic_write(path) as draft:
-        draft.write_text(json.dumps(plain_of(content), allow_nan=False, ensure_ascii=False) + "\n", encoding="utf-8")
+        draft.write_text(
+            json.dumps(to_json_value(content), allow_nan=False, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
 
 
 ADAPTATION = "regtta.adaptation/1"

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from regtta.cli.views import new_table, print_facts, print_table
+from regtta.cli.views import make_table, print_facts, print_table
 
 if TYPE_CHECKING:
     from regtta_bench.cli.label_shift import LabelShiftReport
@@ -63,7 +63,7 @@ def _row_name(row: "TextRow") -> str:
 
 def print_experiments(rows: Sequence[tuple[str, str, str]]) -> None:
     """Print a table of all experiments."""
-    table = new_table("name", "runs on", "what it shows")
+    table = make_table("name", "runs on", "what it shows")
     for row in rows:
         table.add_row(*row)
     print_table(table)
@@ -82,7 +82,7 @@ def print_report(report: "ReproduceReport | StressReport") -> None:
 def print_label_shift(report: "LabelShiftReport") -> None:
     """Print the best signals on each question and the files written."""
     print_facts(("cases", f"{report.cases:,}"))
-    table = new_table("question", "signal", "AUC>", "95 %>", "found at 5 %>", "positives>", "negatives>")
+    table = make_table("question", "signal", "AUC>", "95 %>", "found at 5 %>", "positives>", "negatives>")
     for question, signal, roc in report.best:
         interval = f"{roc.low:.3f} to {roc.high:.3f}"
         counts = (f"{roc.positives:,}", f"{roc.negatives:,}")

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from regtta.cli import shared_options as shared
-from regtta.cli.error_messages import stoppable
+from regtta.cli.error_messages import exit_on_interrupt
 from regtta.cli.help_examples import help_with_examples
 from regtta.cli.typer_signature import takes_options
 from regtta_bench.cli.bench_options import ReproduceOptions, StressOptions
@@ -35,7 +35,7 @@ def reproduce(
     if show_list:
         views.print_experiments(list_experiments())
         return
-    with stoppable(), show_progress() as listener:
+    with exit_on_interrupt(), show_progress() as listener:
         reports = run_experiments(options, listener)
     for report in reports:
         views.print_report(report)
@@ -55,7 +55,7 @@ def stress(options: StressOptions) -> None:
     from regtta_bench.cli.progress import show_progress
     from regtta_bench.cli.stress import run_stress
 
-    with stoppable(), show_progress() as listener:
+    with exit_on_interrupt(), show_progress() as listener:
         report = run_stress(options, listener)
     views.print_report(report)
 
@@ -71,13 +71,13 @@ def stress(options: StressOptions) -> None:
 def label_shift(
     name: Annotated[str, typer.Argument(metavar="NAME", help="demo or california.")] = "demo",
     *,
-    out: shared.ResultsFolder = Path("regtta-label-shift"),
-    data: shared.DataFolder = None,
-    models: shared.ModelsFolder = None,
+    out: shared.ResultsFolderOption = Path("regtta-label-shift"),
+    data: shared.DataFolderOption = None,
+    models: shared.ModelsFolderOption = None,
     source_seeds: Annotated[int, typer.Option(min=2, metavar="N", help="Source models.")] = 6,
-    quick: shared.Quick = False,
-    tables_only: shared.TablesOnly = False,
-    force: shared.Force = False,
+    quick: shared.QuickOption = False,
+    tables_only: shared.TablesOnlyOption = False,
+    force: shared.ForceOption = False,
 ) -> None:
     """Run the label-shift study."""
     from regtta_bench.cli import bench_views as views
@@ -100,14 +100,14 @@ def demo(
     umap: Annotated[
         bool, typer.Option("--umap", help="Add a UMAP of the features to the report; takes longer.")
     ] = False,
-    force: shared.Force = False,
+    force: shared.ForceOption = False,
 ) -> None:
     """Run the demo on handwritten digits."""
     from rich.console import Console
 
-    from regtta.cli.outputs import check_folder
+    from regtta.cli.outputs import check_output_folder
 
-    check_folder(out, force=force)
+    check_output_folder(out, force=force)
     from regtta_bench.demo import run_demo
 
     run_demo(out=out, seed=seed, sources=sources, umap=umap, console=Console())

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from regtta.cli.outputs import check_folder
+from regtta.cli.outputs import check_output_folder
 from regtta.errors import MissingFileError
 from regtta.options import check_choice
 from regtta.persistence import atomic_write
@@ -92,7 +92,7 @@ def study_label_shift(
             )
         lines = read_records(path)
     else:
-        check_folder(options.out, force=options.force)
+        check_output_folder(options.out, force=options.force)
         if options.name == "california":
             check_available("california", DataLocation(resolve_data_folder(options.data)))
         options.out.mkdir(parents=True, exist_ok=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from regtta.cli.user_code import import_name, is_import_name, told
+from regtta.cli.user_code import describe_user_error, import_object, is_object_reference
 from regtta.errors import InvalidFileError, OptionError
 from regtta.methods import METHODS, Method, method_options
 from regtta.options import check_choice
@@ -116,7 +116,7 @@ def parse_method(text: str) -> MethodConfigFactory:
         10
     """
     name, _, settings = text.partition(":")
-    if set(method_names(name)) <= METHODS.keys() or not is_import_name(text):
+    if set(method_names(name)) <= METHODS.keys() or not is_object_reference(text):
         given = method_options(name, [part for part in settings.split(",") if part])
         return lambda setting, task: (
             make_method_config(setting, name, given, task=task) if is_supported(setting, name, task) else None
@@ -126,12 +126,14 @@ def parse_method(text: str) -> MethodConfigFactory:
 
 
 def _import_method(text: str) -> Method:
-    found = import_name(text, "--method")
+    found = import_object(text, "--method")
     if not isinstance(found, Method) and callable(found):
         try:
             found = found()
         except Exception as error:  # user code may raise anything
-            raise OptionError(f"--method {text} could not be called without arguments: {told(error)}.") from error
+            raise OptionError(
+                f"--method {text} could not be called without arguments: {describe_user_error(error)}."
+            ) from error
     if not isinstance(found, Method):
         raise OptionError(f"Expected --method {text} to be a method or to return one, found {type(found).__name__}.")
     return found

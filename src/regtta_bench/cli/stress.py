@@ -8,7 +8,7 @@ from typing import Any
 from regtta.errors import InvalidFileError, OptionError
 from regtta.options import check_choice, check_positive_int
 from regtta.persistence import atomic_write
-from regtta.report.formatting import source_models
+from regtta.report.formatting import format_model_count
 from regtta_bench.cli.bench_options import StressOptions
 from regtta_bench.data import DataLocation
 from regtta_bench.stress.findings import shown_batch_size, stream_curves
@@ -124,18 +124,18 @@ def _write_tables(options: StressOptions, records: Iterable[Mapping[str, Any]]) 
 
 
 def _write_figure(options: StressOptions, results: StressResults) -> list[Path]:
-    from regtta.report.figures import running_panels, save_figure
+    from regtta.report.figures import running_score_panels, save_figure
 
     curves = stream_curves(results)
     if not curves:
         return []
-    figure = running_panels(curves, _figure_caption(results))
+    figure = running_score_panels(curves, _figure_caption(results))
     return [save_figure(figure, options.out / f"{options.name}{kind}", overwrite=True) for kind in _FIGURE_SUFFIXES]
 
 
 def _figure_caption(results: StressResults) -> str:
     title = STRESS_SETTINGS[results.setting].title
-    models = source_models(len(results.distinct("seed")))
+    models = format_model_count(len(results.distinct("seed")))
     return (
         f"{title[0].upper()}{title[1:]}. Online R² in 20 equal slices of the stream, by the variance of all labels; "
         f"batches of {shown_batch_size(results)}; mean over {models} and {results.shifts}. The grey line at 0 is what "

@@ -230,7 +230,7 @@ def cifar10_arrays(folder: Path, split: SplitName, *, download: bool = False) ->
 
 def _load(name: str, folder: Path, files: list[Path], build: Callable[[Any], Any], download: bool) -> Any:
     """Return ``build(torchvision.datasets)``; turn its failures into errors that say what to do."""
-    datasets = import_optional("torchvision", "experiments", f"Reading {DATASETS[name].title}").datasets
+    datasets = import_optional("torchvision", "bench", f"Reading {DATASETS[name].title}").datasets
     path = folder / DATASETS[name].paths[0]
     try:
         return build(datasets)

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from regtta.methods import SSA, BNAdapt, FeatureAlignment, Method, NoAdaptation
-from regtta.report.formatting import number
+from regtta.report.formatting import format_number
 from regtta_bench.demo.demo_recipe import CLEAN, SOURCE, DemoMethod
 from regtta_bench.demo.demo_study import SourceModel, scene_images
 from regtta_bench.demo.demo_table import DemoStudy, Spread
@@ -110,7 +110,7 @@ def _draw_score(axes: Axes, x: float, spread: Spread, entry: DemoMethod) -> None
         axes.plot(x, FLOOR, marker="v", color=_style(entry).colour, markersize=6, linestyle="none", clip_on=False)
     if spread.mean < FLOOR:
         axes.plot([x, x], [FLOOR, FLOOR + 0.2], color=_style(entry).colour, linewidth=1.2)
-        axes.text(x + 0.04, FLOOR + 0.1, number(spread.mean), va="center", fontsize=SMALL)
+        axes.text(x + 0.04, FLOOR + 0.1, format_number(spread.mean), va="center", fontsize=SMALL)
     else:
         _draw_spread(axes, x, spread.mean, spread, entry)
 

@@ -12,17 +12,17 @@ import numpy as np
 from regtta.errors import FileError, InvalidFileError, OptionError
 from regtta.persistence import MAX_JSON_BYTES, parse_json, read_bounded
 from regtta.report.adaptation_figures import (
-    assumption_pictures,
-    prediction_pictures,
-    shift_pictures,
-    stream_pictures,
-    subspace_pictures,
+    make_assumption_figures,
+    make_prediction_figures,
+    make_shift_figures,
+    make_stream_figures,
+    make_subspace_figures,
 )
 from regtta.report.analysis import Clouds
-from regtta.report.content import Entry, Grid, Page, Picture, Section, Tone
-from regtta.report.figures import cloud_panels, figure_of, new_figure
-from regtta.report.formatting import number, source_models
-from regtta.report.loading import RunKind
+from regtta.report.content import Page, ReportCell, ReportFigure, ReportTable, Section, Tone
+from regtta.report.figures import cloud_panels, new_figure, root_figure
+from regtta.report.formatting import format_model_count, format_number
+from regtta.report.run_kinds import RunKind
 from regtta_bench.tables import Difference, MethodScores, draw_streams, paired_difference
 
 RESULTS, DETAIL = "results.json", "detail.json"
@@ -39,10 +39,10 @@ def make_demo_page(folder: Path, command: str) -> Page:
     """Return the page of a folder written by ``regtta demo``.
 
     Args:
-        folder: folder with ``results.json`` and ``analyse_example.json``.
+        folder: folder with ``results.json`` and ``detail.json``.
         command: shell command that reproduces the page.
     """
-    results, analyse_example = (_read(folder / name) for name in (RESULTS, DETAIL))
+    results, detail = (_read(folder / name) for name in (RESULTS, DETAIL))
     scores = _scores(results)
     gain, over_rival = (_gain(results, other) for other in (_SOURCE, _BASELINE))
     labels = results["labels"]
@@ -54,23 +54,23 @@ def make_demo_page(folder: Path, command: str) -> Page:
         tone="worse" if math.isnan(after) and not math.isnan(before) else _tone(gain),
         summary=(_sentence("the model as trained", gain), _sentence("BN-adapt", over_rival)),
         facts=_facts(results),
-        warnings=tuple(_warnings(results, analyse_example)),
-        sections=_sections(results, analyse_example, scores),
-        command=f"{_made_by(results, analyse_example, folder)}\n{command}",
+        warnings=tuple(_warnings(results, detail)),
+        sections=_sections(results, detail, scores),
+        command=f"{_made_by(results, detail, folder)}\n{command}",
     )
 
 
 def _headline(scenes: int, before: float, after: float) -> str:
     if math.isnan(after):
         return f"SSA diverged on one of the {scenes} degradations or more."
-    start = "a diverged score" if math.isnan(before) else number(before)
-    return f"SSA takes the mean R² over {scenes} degradations from {start} to {number(after)}."
+    start = "a diverged score" if math.isnan(before) else format_number(before)
+    return f"SSA takes the mean R² over {scenes} degradations from {start} to {format_number(after)}."
 
 
-def _made_by(results: JsonObject, analyse_example: JsonObject, folder: Path) -> str:
+def _made_by(results: JsonObject, detail: JsonObject, folder: Path) -> str:
     seeds = results["seeds"]
     words = ["regtta", "demo", "--out", str(folder), "--seed", str(seeds[0]), "--sources", str(len(seeds))]
-    return shlex.join([*words, *(["--umap"] if "umap" in analyse_example else [])])
+    return shlex.join([*words, *(["--umap"] if "umap" in detail else [])])
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -146,10 +146,10 @@ def _sentence(other: str, gap: Difference) -> str:
     sure = (
         ""
         if math.isnan(gap.low)
-        else f", 95 % interval {number(gap.low, signed=True)} to {number(gap.high, signed=True)}"
+        else f", 95 % interval {format_number(gap.low, signed=True)} to {format_number(gap.high, signed=True)}"
     )
-    models = source_models(gap.pairs)
-    return f"Over {other} that is {number(gap.mean, signed=True)}{sure}, over {models}."
+    models = format_model_count(gap.pairs)
+    return f"Over {other} that is {format_number(gap.mean, signed=True)}{sure}, over {models}."
 
 
 def _mean(scores: MethodScores, label: str) -> float:
@@ -170,57 +170,54 @@ def _facts(results: JsonObject) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _warnings(results: JsonObject, analyse_example: JsonObject) -> list[str]:
+def _warnings(results: JsonObject, detail: JsonObject) -> list[str]:
     found = []
     if len(results["seeds"]) < 6:
-        found.append(f"{source_models(len(results['seeds']))} show a direction, not significance.".capitalize())
+        found.append(f"{format_model_count(len(results['seeds']))} show a direction, not significance.".capitalize())
     gone = sum(1 for run in results["runs"] if run["diverged"] and run["protocol"] == "offline")
     if gone:
         found.append(f"{gone} run{'s' if gone > 1 else ''} diverged.")
-    if "missing" in analyse_example:
-        found.append(f"A figure is missing. {analyse_example['missing']}")
-    if "unmeasured" in analyse_example:
-        found.append(f"Figures of {analyse_example['method']} are missing: {analyse_example['unmeasured']}")
+    if "missing" in detail:
+        found.append(f"A figure is missing. {detail['missing']}")
+    if "unmeasured" in detail:
+        found.append(f"Figures of {detail['method']} are missing: {detail['unmeasured']}")
     return found
 
 
-def _sections(results: JsonObject, analyse_example: JsonObject, scores: MethodScores) -> tuple[Section, ...]:
-    where = f"Source model {analyse_example['source_seed']} on the {analyse_example['scene']} digits."
-    chosen = f"{analyse_example['method']}. {where}"
+def _sections(results: JsonObject, detail: JsonObject, scores: MethodScores) -> tuple[Section, ...]:
+    where = f"Source model {detail['source_seed']} on the {detail['scene']} digits."
+    chosen = f"{detail['method']}. {where}"
     return (
         Section("All methods on all streams", tuple(results["closing"]), (_grid(scores),), (_overview(scores),)),
-        Section("Before and after", (chosen,), pictures=shift_pictures(analyse_example)),
-        Section("Predictions", (chosen,), pictures=prediction_pictures(analyse_example)),
-        Section("The stream", (chosen,), pictures=stream_pictures(analyse_example)),
-        Section("Features of every method", (where,), pictures=_clouds(analyse_example)),
+        Section("Before and after", (chosen,), figures=make_shift_figures(detail)),
+        Section("Predictions", (chosen,), figures=make_prediction_figures(detail)),
+        Section("The stream", (chosen,), figures=make_stream_figures(detail)),
+        Section("Features of every method", (where,), figures=_clouds(detail)),
         Section(
-            "The source's subspace",
-            (f"Source model {analyse_example['source_seed']}.",),
-            (),
-            subspace_pictures(analyse_example),
+            "The source's subspace", (f"Source model {detail['source_seed']}.",), (), make_subspace_figures(detail)
         ),
-        Section("What alignment takes for granted", (where,), pictures=assumption_pictures(analyse_example)),
+        Section("Assumptions of alignment", (where,), figures=make_assumption_figures(detail)),
     )
 
 
-def _grid(scores: MethodScores) -> Grid:
+def _grid(scores: MethodScores) -> ReportTable:
     rows = []
     for label, means in scores.means.items():
         entries = [
-            Entry("diverged")
+            ReportCell("diverged")
             if math.isnan(mean)
-            else Entry(number(mean) + ("" if math.isnan(sd) else f" ± {sd:.3f}"), value=float(mean))
+            else ReportCell(format_number(mean) + ("" if math.isnan(sd) else f" ± {sd:.3f}"), value=float(mean))
             for mean, sd in zip(means, scores.sds[label], strict=True)
         ]
-        rows.append((Entry(label), *entries))
+        rows.append((ReportCell(label), *entries))
     note = f"Mean ± standard deviation over {scores.sources} source models; offline, one pass."
-    return Grid("Offline R²", ("method", *scores.streams), tuple(rows), (note,))
+    return ReportTable("Offline R²", ("method", *scores.streams), tuple(rows), (note,))
 
 
-def _overview(scores: MethodScores) -> Picture:
+def _overview(scores: MethodScores) -> ReportFigure:
     axes = new_figure(8.4, 3.6).add_subplot()
-    figure = figure_of(draw_streams(scores, axes))
-    return Picture(
+    figure = root_figure(draw_streams(scores, axes))
+    return ReportFigure(
         "Offline R² on every stream",
         "Marks for each method on the clean stream and on each degradation, with error bars.",
         "Arrows: scores far below the others.",
@@ -228,16 +225,16 @@ def _overview(scores: MethodScores) -> Picture:
     )
 
 
-def _clouds(analyse_example: JsonObject) -> tuple[Picture, ...]:
+def _clouds(detail: JsonObject) -> tuple[ReportFigure, ...]:
     made = []
     for key, title, caption in (
         ("clouds", "Principal components", "The directions are the source's, the same in every panel."),
         ("umap", "UMAP", "The map was learned on the source's features before adapting."),
     ):
-        if key in analyse_example:
-            figure = cloud_panels(Clouds.from_dict(analyse_example[key]))
+        if key in detail:
+            figure = cloud_panels(Clouds.from_dict(detail[key]))
             alt = f"A panel for each method: source points and target points, {title}."
-            made.append(Picture(f"{title} of the features", alt, caption, figure))
+            made.append(ReportFigure(f"{title} of the features", alt, caption, figure))
     return tuple(made)
 
 

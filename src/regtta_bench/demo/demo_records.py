@@ -12,8 +12,8 @@ from regtta.errors import BatchError, MissingExtraError
 from regtta.models import FeatureModel
 from regtta.persistence import software_versions, to_dict
 from regtta.report.analysis import (
+    compute_features,
     feature_histograms,
-    features_of,
     gradient_norms,
     normality_report,
     output_report,
@@ -131,13 +131,13 @@ def analyse_example(recipe: DemoRecipe, source: SourceModel, *, umap: bool = Fal
     ).source.inputs
     head = FeatureModel(source.model, statistics.head).head
     features = {
-        recipe.find_method(name).label: features_of(adapter.export(), torch.split(images, _BATCH), statistics.head)
+        recipe.find_method(name).label: compute_features(adapter.export(), torch.split(images, _BATCH), statistics.head)
         for name, adapter in adapted.items()
     }
     before = features[recipe.find_method(SOURCE).label]
     predictions = {name: adapted[name].predict(images) for name in (SOURCE, SHOWN_METHOD)}
     two = {"before": before, "after": features[recipe.find_method(SHOWN_METHOD).label]}
-    source_features = features_of(source.model, torch.split(clean, _BATCH), statistics.head)
+    source_features = compute_features(source.model, torch.split(clean, _BATCH), statistics.head)
     return {
         "scene": scene,
         "source_seed": source.seed,

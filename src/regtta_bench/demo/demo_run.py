@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from regtta.errors import FileError
 from regtta.options import check_positive_int
 from regtta.report import write_page
-from regtta.report.formatting import number
+from regtta.report.formatting import format_number
 from regtta_bench.demo.demo_figure import draw_demo_figure
 from regtta_bench.demo.demo_page import DETAIL, make_demo_page
 from regtta_bench.demo.demo_recipe import CLEAN, SOURCE, DemoMethod, DemoRecipe
@@ -46,7 +46,7 @@ def _gain(study: DemoStudy, entry: DemoMethod) -> str:
         return f"{entry.label} has no mean over the degradations: a run diverged."
     return (
         f"{entry.label} takes the mean offline R² over the {len(scenes)} degradations from "
-        f"{number(before)} (Source) to {number(after)}."
+        f"{format_number(before)} (Source) to {format_number(after)}."
     )
 
 
@@ -59,7 +59,7 @@ def _compare_with_baseline(study: DemoStudy, entry: DemoMethod, baseline: DemoMe
             outcomes["diverged"].append(scene)
             continue
         kind = {1: "beats", -1: "loses"}.get(gap.direction() or 0, "undecided")
-        outcomes[kind].append(f"{scene} {number(gap.mean, signed=True)}")
+        outcomes[kind].append(f"{scene} {format_number(gap.mean, signed=True)}")
     total = len(study.recipe.degradations)
     beats = outcomes.pop("beats")
     parts = [f"beats {baseline.label} on {len(beats)} of {total} degradations{_listed(beats)}"]
@@ -85,7 +85,7 @@ def _clean(study: DemoStudy) -> str:
         finite = [gap for gap in gaps if gap is not None]
         if len(finite) < len(gaps) or not finite:
             return "On clean digits a run diverged."
-        low, high = (number(end, signed=True) for end in (min(finite), max(finite)))
+        low, high = (format_number(end, signed=True) for end in (min(finite), max(finite)))
         parts.append(f"{low if low == high else f'{low} to {high}'} {protocol}")
     return f"On clean digits adapting moves the mean R² by {' and '.join(parts)}."
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from rich import box
 from rich.table import Table
 
-from regtta.report.formatting import number
+from regtta.report.formatting import format_number
 from regtta_bench.demo.demo_recipe import SOURCE, DemoRecipe
 from regtta_bench.demo.demo_study import DemoRun
 from regtta_bench.paper import PROTOCOLS
@@ -55,7 +55,7 @@ class Spread:
         if self.mean is None:
             return f"diverged {self.diverged}/{len(self.values)}"
         spread = "" if self.sd is None else f" ±{self.sd:.3f}"
-        return number(self.mean, signed=signed) + spread
+        return format_number(self.mean, signed=signed) + spread
 
     def direction(self) -> int | None:
         """Return the common sign of all source models: 1, −1, or 0 if all are below ``NEGLIGIBLE``, else ``None``.

@@ -5,7 +5,7 @@ import io
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 
-from regtta.report.formatting import number
+from regtta.report.formatting import format_number
 from regtta_bench.label_shift.label_shift_findings import (
     ALL,
     COMBINED_SIGNAL,
@@ -143,7 +143,7 @@ def _caution_part(caution: Sequence[CautionRow]) -> list[str]:
 
 
 def _cell(row: CautionRow | None) -> str:
-    return "–" if row is None else number(row.mean)
+    return "–" if row is None else format_number(row.mean)
 
 
 def _areas(roc: Roc) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from regtta.errors import OptionError
-from regtta.report.figures import GREY, caption, keyed, look_of, new_figure, prepared, titled
+from regtta.report.figures import GREY, add_caption, add_legend, new_figure, prepare_axes, series_style, set_title
 
 Array = NDArray[np.float64]
 
@@ -108,18 +108,18 @@ def draw_roc(curves: Mapping[str, Curve], ax: Axes | None = None, *, title: str 
         ax: axes to draw on; a new figure by default.
         title: title of the plot.
     """
-    axes = prepared(ax, x="false alarms (share of negatives)", y="found (share of positives)")
+    axes = prepare_axes(ax, x="false alarms (share of negatives)", y="found (share of positives)")
     axes.plot([0, 1], [0, 1], color=GREY, linewidth=1, linestyle=(0, (4, 3)))
     for place, (name, (false, true, area)) in enumerate(curves.items()):
-        look = look_of(place)
+        look = series_style(place)
         axes.plot(
             false, true, color=look.colour, linestyle=look.line, linewidth=1.5, marker=look.marker, markersize=4,
             markevery=(0.05 + 0.02 * place, 0.2), label=f"{name}, {area:.2f}",
         )  # fmt: skip
     axes.set_xlim(-0.01, 1.01)
     axes.set_ylim(-0.01, 1.02)
-    titled(axes, title)
-    keyed(axes, loc="lower right", title="signal, area", title_fontsize=8)
+    set_title(axes, title)
+    add_legend(axes, loc="lower right", title="signal, area", title_fontsize=8)
     return axes
 
 
@@ -130,5 +130,5 @@ def roc_panels(questions: Mapping[str, Mapping[str, Curve]], note: str) -> Figur
         axes = draw_roc(curves, figure.add_subplot(1, len(questions), place + 1), title=question)
         if place > 0:
             axes.set_ylabel("")
-    caption(figure, note)
+    add_caption(figure, note)
     return figure

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from regtta.report.formatting import number, source_models
+from regtta.report.formatting import format_model_count, format_number
 from regtta_bench.stress import findings as found
 from regtta_bench.stress.findings import GateFindings, MeanScore, SafetyRow
 from regtta_bench.stress.results import StressResult, StressResults, parse_results
@@ -47,7 +47,7 @@ def make_summary_table(results: StressResults) -> TextTable:
     )
     missed = sum(not row.is_met for row in rows)
     verdict = f"not met in {missed} of {len(rows)}" if missed else f"met in all {len(rows)}"
-    asked = f"Asked: at least {number(found.MIN_SAFE_GAIN)}; {verdict}. Bold: not met."
+    asked = f"Asked: at least {format_number(found.MIN_SAFE_GAIN)}; {verdict}. Bold: not met."
     return TextTable(f"{SUMMARY_TITLE}, guards SAFE, {results.setting}", kinds, lines, (asked, _over(results)))
 
 
@@ -88,7 +88,7 @@ def _safety(results: StressResults) -> TextTable:
         )
         for row in found.safety_rows(results)
     )
-    columns = ("SAFE", f"at least {number(found.MIN_SAFE_GAIN)}", "where", "plain", "where")
+    columns = ("SAFE", f"at least {format_number(found.MIN_SAFE_GAIN)}", "where", "plain", "where")
     return TextTable(f"{SUMMARY_TITLE} in R²", columns, lines, (_over(results),))
 
 
@@ -129,7 +129,7 @@ def make_gate_table(results: StressResults) -> list[TextTable]:
         TextRow(what, (TextCell(asked), TextCell(is_), TextCell(met, bold=met != "met")))
         for what, asked, is_, met in gate_rows(gate)
     ]
-    worst = f"the worst of {source_models(gate.source_models)}"
+    worst = f"the worst of {format_model_count(gate.source_models)}"
     note = f"ssa with guards DEFAULT and Gate, batches of {GATE_BATCH}; {worst}."
     return [TextTable("The gate", ("asked", "found", "verdict"), tuple(lines), (note,))]
 
@@ -146,7 +146,7 @@ def gate_rows(gate: GateFindings) -> list[tuple[str, str, str, str]]:
         ),
         (
             f"{clean}: R² less Source's",
-            f"at least {number(found.MIN_GATE_GAIN)}",
+            f"at least {format_number(found.MIN_GATE_GAIN)}",
             _format_score(gate.worst_gain, signed=True),
             gate.worst_gain >= found.MIN_GATE_GAIN,
         ),
@@ -166,7 +166,7 @@ def gate_rows(gate: GateFindings) -> list[tuple[str, str, str, str]]:
 
 def _over(results: StressResults) -> str:
     sizes = ", ".join(map(str, found.batch_sizes(results)))
-    models = source_models(len(results.distinct("seed")))
+    models = format_model_count(len(results.distinct("seed")))
     return f"Worst over {models}, {results.shifts} and batches of {sizes}."
 
 
@@ -177,11 +177,11 @@ def _mean(mean: MeanScore) -> TextCell:
         return TextCell(
             "diverged" if mean.diverged_runs == mean.runs else f"diverged {mean.diverged_runs} of {mean.runs}"
         )
-    return TextCell(number(mean.value))
+    return TextCell(format_number(mean.value))
 
 
 def _gain(run: StressResult | None) -> str:
-    return "not run" if run is None else "diverged" if run.has_diverged else number(run.gain, signed=True)
+    return "not run" if run is None else "diverged" if run.has_diverged else format_number(run.gain, signed=True)
 
 
 def _where(run: StressResult | None) -> str:
@@ -191,7 +191,7 @@ def _where(run: StressResult | None) -> str:
 
 
 def _format_score(value: float, *, signed: bool = False) -> str:
-    return "diverged" if not math.isfinite(value) else number(value, signed=signed)
+    return "diverged" if not math.isfinite(value) else format_number(value, signed=signed)
 
 
 CsvRows = Sequence[Sequence[object]]

@@ -11,10 +11,10 @@ import numpy as np
 
 from regtta.errors import InvalidFileError
 from regtta.persistence import read_bounded
-from regtta.report.content import Entry, Grid, Page, Picture, Section, Tone
-from regtta.report.figures import figure_of, new_figure
-from regtta.report.formatting import number, source_models
-from regtta.report.loading import RunKind
+from regtta.report.content import Page, ReportCell, ReportFigure, ReportTable, Section, Tone
+from regtta.report.figures import new_figure, root_figure
+from regtta.report.formatting import format_model_count, format_number
+from regtta.report.run_kinds import RunKind
 from regtta_bench.tables.method_figures import MethodScores, draw_methods
 from regtta_bench.tables.rendering import CSV_COLUMNS
 
@@ -107,12 +107,14 @@ def _summarize(lines: Sequence[CsvRow]) -> tuple[str, Tone, tuple[str, ...]]:
     if not math.isnan(low) and low * high > 0:
         tone = "better" if gap * better > 0 else "worse"
     words = {"better": "is ahead of", "worse": "is behind", "undecided": "cannot be told from"}[tone]
-    gain = f"{number(gap, signed=True)} in {_score_label(ours['score'])}"
-    headline = f"SSA {words} the source model on {ours['setting']}: {gain}."
+    difference = f"{format_number(gap, signed=True)} in {_score_label(ours['score'])}"
+    headline = f"SSA {words} the source model on {ours['setting']}: {difference}."
     sure = (
-        "" if math.isnan(low) else f" The 95 % interval is {number(low, signed=True)} to {number(high, signed=True)}."
+        ""
+        if math.isnan(low)
+        else f" The 95 % interval is {format_number(low, signed=True)} to {format_number(high, signed=True)}."
     )
-    return headline, tone, (f"Paired over {source_models(int(ours['source_models']))}.{sure}",)
+    return headline, tone, (f"Paired over {format_model_count(int(ours['source_models']))}.{sure}",)
 
 
 def _find_warnings(lines: Mapping[str, Sequence[CsvRow]], *, smoke: bool) -> list[str]:
@@ -139,32 +141,38 @@ def _make_sections(lines: Sequence[CsvRow]) -> list[Section]:
     sections = []
     for table in dict.fromkeys(line["table"] for line in lines):
         mine = [line for line in lines if line["table"] == table]
-        sections.append(Section(table.replace("_", " "), grids=_make_grids(mine), pictures=_draw_pictures(mine)))
+        sections.append(Section(table.replace("_", " "), tables=_make_grids(mine), figures=_draw_pictures(mine)))
     return sections
 
 
-def _make_grids(lines: Sequence[CsvRow]) -> tuple[Grid, ...]:
+def _make_grids(lines: Sequence[CsvRow]) -> tuple[ReportTable, ...]:
     columns = tuple(dict.fromkeys(line["column"] for line in lines))
     rows = []
     for row in dict.fromkeys(line["row"] for line in lines):
         cells = {line["column"]: line for line in lines if line["row"] == row}
-        rows.append((Entry(row), *(_cell_entry(cells[c]) if c in cells else Entry("") for c in columns)))
+        rows.append((ReportCell(row), *(_cell_entry(cells[c]) if c in cells else ReportCell("") for c in columns)))
     note = "In brackets the paper's number. Bold: the best of what shares source models, and all that tie with it."
-    return (Grid("Numbers", ("", *columns), tuple(rows), (note,)), *_difference_grids(lines))
+    return (ReportTable("Numbers", ("", *columns), tuple(rows), (note,)), *_difference_grids(lines))
 
 
-def _cell_entry(line: CsvRow) -> Entry:
-    paper = f" ({number(_number(line['paper_mean']))})" if line["paper_mean"] else " (–)" if line["paper_table"] else ""
+def _cell_entry(line: CsvRow) -> ReportCell:
+    paper = (
+        f" ({format_number(_number(line['paper_mean']))})"
+        if line["paper_mean"]
+        else " (–)"
+        if line["paper_table"]
+        else ""
+    )
     if line["missing"] != "0":
-        return Entry(f"not run{paper}")
+        return ReportCell(f"not run{paper}")
     if line["diverged"] != "0":
-        return Entry(f"diverged{paper}")
+        return ReportCell(f"diverged{paper}")
     mean, sd = _number(line["mean"]), _number(line["sd"])
     spread = "" if math.isnan(sd) else f" ± {sd:.3f}"
-    return Entry(f"{number(mean)}{spread}{paper}", line["best"] == "True", mean)
+    return ReportCell(f"{format_number(mean)}{spread}{paper}", line["best"] == "True", mean)
 
 
-def _difference_grids(lines: Sequence[CsvRow]) -> tuple[Grid, ...]:
+def _difference_grids(lines: Sequence[CsvRow]) -> tuple[ReportTable, ...]:
     first = next((line for line in lines if line["less_source"] or line["less_ssa"]), None)
     if first is None:
         return ()
@@ -172,24 +180,24 @@ def _difference_grids(lines: Sequence[CsvRow]) -> tuple[Grid, ...]:
     several = len({line["column"] for line in mine}) > 1
     rows = tuple(
         (
-            Entry(f"{line['row']}, {line['column']}" if several else line["row"]),
+            ReportCell(f"{line['row']}, {line['column']}" if several else line["row"]),
             *(_difference_entry(line, key) for key in ("less_ssa", "less_source")),
         )
         for line in mine
     )
     title = f"Differences in {_score_label(first['score'])}, paired over source models"
-    return (Grid(title, ("", "less SSA [95 %]", "less the source model [95 %]"), rows),)
+    return (ReportTable(title, ("", "less SSA [95 %]", "less the source model [95 %]"), rows),)
 
 
-def _difference_entry(line: CsvRow, key: str) -> Entry:
+def _difference_entry(line: CsvRow, key: str) -> ReportCell:
     gap, low, high = (_number(line[name]) for name in (key, f"{key}_low", f"{key}_high"))
     if math.isnan(gap):
-        return Entry("–")
-    interval = "" if math.isnan(low) else f" [{number(low, signed=True)}, {number(high, signed=True)}]"
-    return Entry(number(gap, signed=True) + interval, low * high > 0, gap)
+        return ReportCell("–")
+    interval = "" if math.isnan(low) else f" [{format_number(low, signed=True)}, {format_number(high, signed=True)}]"
+    return ReportCell(format_number(gap, signed=True) + interval, low * high > 0, gap)
 
 
-def _draw_pictures(lines: Sequence[CsvRow]) -> tuple[Picture, ...]:
+def _draw_pictures(lines: Sequence[CsvRow]) -> tuple[ReportFigure, ...]:
     """Draw the first column of a table or, if it has few rows, its first row over the columns."""
     lines = [line for line in lines if line["missing"] == "0"]
     if not lines:
@@ -211,10 +219,10 @@ def _draw_pictures(lines: Sequence[CsvRow]) -> tuple[Picture, ...]:
         sources=int(first["source_models"]),
     )
     axes = new_figure(6.4, 1.1 + 0.28 * len(rows)).add_subplot()
-    figure = figure_of(draw_methods(report, axes))
+    figure = root_figure(draw_methods(report, axes))
     alt = f"A mark for each of {len(rows)} rows with its deviation, and the paper's number beside it."
     caption = "Scores far from the others are written at the edge."
-    return (Picture(f"{report.score} at a glance", alt, caption, figure),)
+    return (ReportFigure(f"{report.score} at a glance", alt, caption, figure),)
 
 
 def _number(text: str) -> float:

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from helpers.published_datasets import write_california
 from regtta.cli.app import app
-from regtta.cli.shared_options import numbers
+from regtta.cli.shared_options import split_integers
 from regtta.errors import ExistingFileError, InvalidFileError, OptionError
 from regtta_bench.cli.bench_options import StressOptions
 from regtta_bench.cli.stress import make_stress_plan, run_stress
@@ -218,8 +218,8 @@ def test_errors_are_one_line_before_any_work(tmp_path, arguments, said):
 
 
 def test_numbers_are_unique_and_in_order():
-    assert numbers("64, 8,64,") == (64, 8)
-    assert numbers("") == ()
+    assert split_integers("64, 8,64,") == (64, 8)
+    assert split_integers("") == ()
 
 
 def test_folders_with_other_files_are_refused(tmp_path):

@@ -125,7 +125,7 @@ def test_one_source_model_decides_nothing(folder):
 
 def test_the_grid_holds_every_mean_and_deviation(folder):
     content = results()
-    (grid,) = page_of(folder(content)).sections[0].grids
+    (grid,) = page_of(folder(content)).sections[0].tables
     assert grid.columns == ("method", *SCENES)
     assert [row[0].text for row in grid.rows] == list(LABELS.values())
     for name, row in zip(LABELS, grid.rows, strict=True):
@@ -137,7 +137,7 @@ def test_the_grid_holds_every_mean_and_deviation(folder):
 
 def test_the_overview_shows_the_grids_numbers(folder):
     page = page_of(folder())
-    (grid,), (picture,) = page.sections[0].grids, page.sections[0].pictures
+    (grid,), (picture,) = page.sections[0].tables, page.sections[0].figures
     for row, container in zip(grid.rows, picture.figure.axes[0].containers, strict=True):
         assert container.get_label() == row[0].text
         assert container.lines[0].get_ydata().tolist() == [entry.value for entry in row[1:]]
@@ -154,9 +154,9 @@ def test_sections_facts_and_commands(folder, analyses):
         "The stream",
         "Features of every method",
         "The source's subspace",
-        "What alignment takes for granted",
+        "Assumptions of alignment",
     ]
-    assert [len(section.pictures) for section in page.sections] == [1, 3, 3, 1, 1, 3, 2]
+    assert [len(section.figures) for section in page.sections] == [1, 3, 3, 1, 1, 3, 2]
     assert page.sections[0].paragraphs == tuple(content["closing"])
     assert page.sections[1].paragraphs == ("SSA. Source model 3 on the noisy digits.",)
     assert dict(page.facts)["source models"] == "seed 3, seed 4, seed 5"
@@ -171,7 +171,7 @@ def test_analyses_are_drawn_from_detail(folder, analyses, light):
     given = light | {"shift": analyses["shift"]}
     changed = copy.deepcopy(given)
     changed["shift"]["means"]["after"][0] += 1
-    before, after = (page_of(folder(look=look)).sections[1].pictures[0].figure for look in (given, changed))
+    before, after = (page_of(folder(look=look)).sections[1].figures[0].figure for look in (given, changed))
     moved = after.axes[0].lines[2].get_ydata() - before.axes[0].lines[2].get_ydata()
     assert moved[0] == pytest.approx(1)
     assert moved[1:].tolist() == [0.0] * (len(moved) - 1)
@@ -185,21 +185,21 @@ def test_few_source_models_raise_a_warning(folder):
 def test_a_missing_package_is_reported(folder, light):
     page = page_of(folder(look=light | {"missing": "Install POT."}))
     assert "A figure is missing. Install POT." in page.warnings
-    assert next(s for s in page.sections if s.title == "Features of every method").pictures == ()
+    assert next(s for s in page.sections if s.title == "Features of every method").figures == ()
 
 
 def test_a_diverged_method_without_figures_is_reported(folder, analyses, light):
     rebuilt = {"reconstruction": analyses["reconstruction"]}
     page = page_of(folder(look=light | rebuilt | {"unmeasured": "All NaN."}))
     assert "Figures of SSA are missing: All NaN." in page.warnings
-    assert [picture.title for picture in page.sections[1].pictures] == ["Reconstruction from source directions"]
+    assert [picture.title for picture in page.sections[1].figures] == ["Reconstruction from source directions"]
 
 
 def test_the_command_includes_umap_if_the_report_does(folder, analyses, light):
     clouds = analyses["clouds"]
     page = page_of(folder(look=light | {"clouds": clouds, "umap": clouds | {"transport": None}}))
     section = next(s for s in page.sections if s.title == "Features of every method")
-    assert [picture.title for picture in section.pictures] == [
+    assert [picture.title for picture in section.figures] == [
         "Principal components of the features",
         "UMAP of the features",
     ]
@@ -208,7 +208,7 @@ def test_the_command_includes_umap_if_the_report_does(folder, analyses, light):
 
 def test_a_diverged_run_is_counted_once_and_never_averaged_away(folder):
     page = page_of(folder(results({("noisy", "ssa", 4): None})))
-    (grid,) = page.sections[0].grids
+    (grid,) = page.sections[0].tables
     texts = {row[0].text: [entry.text for entry in row] for row in grid.rows}
     assert texts["SSA"][2] == "diverged"
     assert sum(entry == "diverged" for row in texts.values() for entry in row) == 1

@@ -85,7 +85,7 @@ def test_the_grids_hold_every_number_of_the_table(pages, name):
     assert list(sections) == list(dict.fromkeys(line["table"].replace("_", " ") for line in lines))
     seen = 0
     for line in lines:
-        grid = sections[line["table"].replace("_", " ")].grids[0]
+        grid = sections[line["table"].replace("_", " ")].tables[0]
         (row,) = [row for row in grid.rows if row[0].text == line["row"]]
         entry = row[grid.columns.index(line["column"])]
         paper = f" ({shown(line['paper_mean'])})" if line["paper_mean"] else " (–)" if line["paper_table"] else ""
@@ -99,13 +99,15 @@ def test_the_grids_hold_every_number_of_the_table(pages, name):
             assert entry.value == float(line["mean"])
         assert entry.bold == (line["best"] == "True")
         seen += 1
-    filled = sum(1 for section in sections.values() for row in section.grids[0].rows for entry in row[1:] if entry.text)
+    filled = sum(
+        1 for section in sections.values() for row in section.tables[0].rows for entry in row[1:] if entry.text
+    )
     assert seen == filled == len(lines)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_differences_are_those_of_the_main_table(pages, name):
-    grid = pages[name].sections[0].grids[1]
+    grid = pages[name].sections[0].tables[1]
     assert grid.title == "Differences in R², paired over source models"
     rows = {row[0].text: row[1:] for row in grid.rows}
     lines = [line for line in read(committed(name)) if line["table"] == name and line["score"] == "R2"]
@@ -123,7 +125,7 @@ def test_the_differences_are_those_of_the_main_table(pages, name):
 
 
 def test_the_figure_shows_the_first_column(pages):
-    (picture,) = pages["california"].sections[0].pictures
+    (picture,) = pages["california"].sections[0].figures
     axes = picture.figure.axes[0]
     rows = dict(zip(axes.get_yticks(), (label.get_text() for label in axes.get_yticklabels()), strict=True))
     lines = {
@@ -149,7 +151,7 @@ def test_the_figure_shows_the_first_column(pages):
 
 def test_a_table_with_few_rows_is_drawn_along_its_columns(pages):
     section = next(s for s in pages["california"].sections if s.title == "california ablation k-text")
-    axes = section.pictures[0].figure.axes[0]
+    axes = section.figures[0].figure.axes[0]
     columns = [x["column"] for x in read(committed("california")) if x["table"] == "california_ablation_k-text"]
     assert [label.get_text() for label in axes.get_yticklabels()] == list(dict.fromkeys(columns))
 
@@ -214,9 +216,9 @@ def test_missing_runs_are_neither_diverged_nor_numbers(edited):
         return line | gone | diverged(line, "rsd")
 
     (section,) = page_of(edited(drop)).sections
-    (row,) = [row for row in section.grids[0].rows if row[0].text == "bn_adapt"]
+    (row,) = [row for row in section.tables[0].rows if row[0].text == "bn_adapt"]
     assert [entry.text.split(" (")[0] for entry in row[1:]] == ["not run"] * 3
-    axes = section.pictures[0].figure.axes[0]
+    axes = section.figures[0].figure.axes[0]
     rows = dict(zip(axes.get_yticks(), (label.get_text() for label in axes.get_yticklabels()), strict=True))
     edge = {rows[text.get_position()[1]]: text.get_text() for text in axes.texts}
     assert edge["rsd"] == "diverged"
@@ -257,7 +259,7 @@ def test_a_single_source_model_has_no_interval(edited):
     page = page_of(edited(lambda line: line | {"less_source_low": "", "less_source_high": "", "source_models": "1"}))
     assert page.tone == "undecided"
     assert page.summary == ("Paired over one source model.",)
-    differences = page.sections[0].grids[1].rows
+    differences = page.sections[0].tables[1].rows
     assert not any(row[2].bold for row in differences)
     assert all("[" not in row[2].text for row in differences)
 
@@ -266,7 +268,7 @@ def test_few_rows_are_not_worth_a_figure(edited):
     path = edited()
     lines = path.read_text(encoding="utf-8").splitlines()
     path.write_text("\n".join([lines[0], *(line for line in lines if ",source," in line)]), encoding="utf-8")
-    assert [section.pictures for section in page_of(path).sections] == [()]
+    assert [section.figures for section in page_of(path).sections] == [()]
 
 
 # --- invalid files -------------------------------------------------------------------------------
@@ -304,13 +306,13 @@ def test_numbers_on_the_page_are_finite(pages):
         entry.value
         for page in pages.values()
         for section in page.sections
-        for grid in section.grids
+        for grid in section.tables
         for row in grid.rows
         for entry in row[1:]
         if entry.value is not None
     ]
     assert len(values) > 200
     assert all(math.isfinite(value) for value in values)
-    assert not any("nan" in entry.text for page in pages.values() for s in page.sections for g in s.grids
+    assert not any("nan" in entry.text for page in pages.values() for s in page.sections for g in s.tables
                    for row in g.rows for entry in row)  # fmt: skip
     assert np.ptp(values) > 0

@@ -13,12 +13,12 @@ from regtta.adapter import Adapter
 from regtta.errors import BatchError, OptionError
 from regtta.metrics import RegressionMetrics
 from regtta.models import extract_inputs
-from regtta.report.analysis.base import Array, Report, array
+from regtta.report.analysis.base import AnalysisResult, Array, to_numpy
 from regtta.types import Callback, Step
 
 
 @dataclass(frozen=True, eq=False)
-class StreamRecord(Report):
+class StreamRecord(AnalysisResult):
     """Quantities of each of the S batches of a stream; NaN if a quantity is undefined for a batch.
 
     Attributes:
@@ -78,7 +78,7 @@ def record_stream(
         ((3,), (3, 3), array([ True,  True,  True]))
     """
     recorder = StreamRecorder(directions=directions)
-    for batch, labels in _pairs(batches, targets):
+    for batch, labels in _pair_batches(batches, targets):
         x = extract_inputs(batch, inputs)
         recorder.labels = labels
         recorder.before_step(adapter, x)
@@ -135,7 +135,7 @@ class StreamRecorder(Callback):
             raise BatchError(
                 "The stream gave no batches. Pass one that yields batches; an exhausted iterator is empty."
             )
-        moments = array(torch.stack(self._moments))
+        moments = to_numpy(torch.stack(self._moments))
         return _record(self._method, self._steps, np.array(self._sizes), moments, self._online)
 
 
@@ -160,7 +160,9 @@ class _OnlineScore:
         self.r2.append(self._metrics.compute().r2 if self._scored else float("nan"))
 
 
-def _pairs(batches: Iterable[object], targets: Iterable[Tensor] | None) -> Iterator[tuple[object, Tensor | None]]:
+def _pair_batches(
+    batches: Iterable[object], targets: Iterable[Tensor] | None
+) -> Iterator[tuple[object, Tensor | None]]:
     """Yield each batch with its labels; raise an error if one of the two ends before the other."""
     if targets is None:
         for batch in batches:
@@ -183,8 +185,8 @@ def _record(
     return StreamRecord(
         method=method,
         sizes=sizes,
-        loss=_known([one.loss for one in diagnostics]),
-        gradient_norm=_known([one.gradient_norm for one in diagnostics]),
+        loss=_to_array([one.loss for one in diagnostics]),
+        gradient_norm=_to_array([one.gradient_norm for one in diagnostics]),
         displacement=np.array([one.displacement for one in diagnostics]),
         learned=np.array([one.verdict.learned for one in diagnostics]),
         reasons=tuple(one.verdict.reason for one in diagnostics),
@@ -195,12 +197,12 @@ def _record(
     )
 
 
-def _known(values: list[float | None]) -> Array:
+def _to_array(values: list[float | None]) -> Array:
     return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False)
-class RunningScores(Report):
+class RunningScores(AnalysisResult):
     """R² in equal slices of one kind of stream.
 
     Attributes:
