@@ -19,7 +19,7 @@ import atheris
 TESTS = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(TESTS.parent / "src"), str(TESTS)]
 
-with atheris.instrument_imports(include=["regtta"]):
+with atheris.instrument_imports(include=["regtta", "regtta_bench"]):
     from regtta.errors import RegttaError
     from security.mutating import TELLING, cut, flipped, overwritten, with_put_in, without
     from security.readers import READERS

@@ -17,7 +17,7 @@ import atheris
 TESTS = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(TESTS.parent / "src"), str(TESTS)]
 
-with atheris.instrument_imports(include=["regtta"]):
+with atheris.instrument_imports(include=["regtta", "regtta_bench"]):
     import regtta
     from regtta.errors import RegttaError
     from regtta.persistence.state_files import write_state

@@ -104,6 +104,11 @@ def _floats_only(change: Callable[[torch.Tensor], object]) -> Change:
     return _tensors_only(lambda value: change(value) if value.is_floating_point() else value)
 
 
+def _cast_to(dtype: torch.dtype) -> Change:
+    """Cast the real part: torch warns of a cast that drops an imaginary one, which an earlier change may have added."""
+    return _tensors_only(lambda value: (value.real if value.is_complex() else value).to(dtype))
+
+
 CHANGES: dict[str, Change] = {
     "left out": lambda _: ABSENT,
     "nothing": lambda _: None,
@@ -128,11 +133,11 @@ CHANGES: dict[str, Change] = {
     "flat": _tensors_only(lambda value: value.reshape(-1)),
     "twice as long": _tensors_only(lambda value: torch.cat([value, value]) if value.ndim else value),
     "one row fewer": _tensors_only(lambda value: value[1:] if value.ndim else value),
-    "in float64": _tensors_only(lambda value: value.double()),
-    "in float16": _tensors_only(lambda value: value.half()),
-    "in int64": _tensors_only(lambda value: value.long()),
-    "in bool": _tensors_only(lambda value: value.bool()),
-    "in complex64": _tensors_only(lambda value: value.to(torch.complex64)),
+    "in float64": _cast_to(torch.float64),
+    "in float16": _cast_to(torch.float16),
+    "in int64": _cast_to(torch.int64),
+    "in bool": _cast_to(torch.bool),
+    "in complex64": _cast_to(torch.complex64),
     "all NaN": _floats_only(lambda value: torch.full_like(value, torch.nan)),
     "all −infinity": _floats_only(lambda value: torch.full_like(value, -torch.inf)),
     "all −1": _tensors_only(lambda value: value if value.dtype == torch.bool else torch.zeros_like(value) - 1),
