@@ -22,7 +22,7 @@ def page() -> str:
     sys.path.insert(0, str(ROOT / "tests"))
     from helpers import faults
     from helpers import faulty_streams as streams
-    from security.attacks import injected
+    from security.attacks import count_attacks
     from security.hostile_states import HOSTILE_FIELDS
 
     calls = faults.PREDICTING_THREADS * faults.PREDICTIONS_A_THREAD + faults.ADAPTING_THREADS * faults.UPDATES_A_THREAD
@@ -44,7 +44,7 @@ def page() -> str:
         ("calls from several threads at once", calls, "nothing", "engine/test_concurrency.py"),
         *(
             (f"hostile file: {kind}", count, "nothing", "security/test_attacks.py")
-            for kind, count in sorted(injected().items())
+            for kind, count in sorted(count_attacks().items())
         ),
         ("hostile field in a saved state", len(HOSTILE_FIELDS), "nothing", "security/test_hostile_states.py"),
     ]

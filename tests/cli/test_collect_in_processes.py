@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from helpers.cli_processes import outcome, team_of
-from helpers.process_groups import in_processes
+from helpers.process_groups import run_in_processes
 from regtta.cli.collect import CollectOptions, CollectReport, collect_statistics
 from regtta.statistics.source import SourceStatistics
 
@@ -28,7 +28,7 @@ def _collected(group, folder: str, options: CollectOptions):
 def test_the_file_of_several_processes_is_that_of_one(workspace: Path, size: int, data: str):
     options = replace(RESTORING, data=data)
     alone = collect_statistics(replace(options, out=Path("alone.safetensors")))
-    found = in_processes(size, _collected, workspace, str(workspace), options)
+    found = run_in_processes(size, _collected, workspace, str(workspace), options)
     for report, _ in found:
         assert report == replace(alone, out=options.out)
     expected, written = SourceStatistics.load("alone.safetensors"), SourceStatistics.load("s.safetensors")
@@ -42,7 +42,7 @@ def test_the_file_of_several_processes_is_that_of_one(workspace: Path, size: int
 
 def test_progress_speaks_of_all_samples(workspace: Path):
     options = replace(OPTIONS, data="target.npz", target=None)
-    (first, told), _ = in_processes(2, _collected, workspace, str(workspace), options)
+    (first, told), _ = run_in_processes(2, _collected, workspace, str(workspace), options)
     assert isinstance(first, CollectReport)
     assert told == [(32, 70), (64, 70), (70, 70)]
 
@@ -52,7 +52,7 @@ def test_what_is_wrong_is_said_by_one_and_nothing_is_written(workspace: Path):
     holes[1 + 16 * 3 + 2] = "1,,2,3"
     (workspace / "holes.csv").write_text("\n".join(holes))
     options = replace(OPTIONS, data="holes.csv")
-    (first, _), (second, _) = in_processes(2, _collected, workspace, str(workspace), options)
+    (first, _), (second, _) = run_in_processes(2, _collected, workspace, str(workspace), options)
     said = "The model gives non-finite features on source batch 3."
     assert second.startswith(f"StatisticsError: {said}")
     assert first.startswith(f"PeerError: The processes work together, and process 1 failed: {said}")
@@ -61,7 +61,7 @@ def test_what_is_wrong_is_said_by_one_and_nothing_is_written(workspace: Path):
 
 def test_a_file_in_the_way_is_found_by_the_first_before_any_work(workspace: Path):
     (workspace / "s.safetensors").write_text("mine")
-    (first, told), (second, _) = in_processes(2, _collected, workspace, str(workspace), OPTIONS)
+    (first, told), (second, _) = run_in_processes(2, _collected, workspace, str(workspace), OPTIONS)
     assert first.startswith("ExistingFileError: s.safetensors exists")
     assert second.startswith("PeerError: ")
     assert told == []

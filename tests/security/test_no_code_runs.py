@@ -15,7 +15,7 @@ import regtta_bench
 from regtta.cli.user_code import import_name, load_model
 from regtta.errors import RegttaError
 from regtta_bench.data.torchvision_sets import read_batch
-from security.making import Payload
+from security.file_builders import Payload
 
 SOURCES = sorted(path for package in (regtta, regtta_bench) for path in Path(package.__file__).parent.rglob("*.py"))
 TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in SOURCES}

@@ -11,7 +11,7 @@ from torch import nn
 
 import regtta
 from helpers import small_models
-from helpers.process_groups import in_processes
+from helpers.process_groups import run_in_processes
 from regtta.errors import MismatchError, ProcessError, RegttaError, StatisticsError
 from regtta.models.features import Forward
 from regtta.statistics.collectors import Gatherer
@@ -38,7 +38,7 @@ def _collected(group: dist.ProcessGroup, batches: list[torch.Tensor], methods=()
 def test_all_processes_have_the_statistics_of_one(tmp_path, size, batches):
     data = _batches(batches)
     alone = regtta.collect(small_models.mlp(outputs=2).double(), data, methods=[RESTORATION])
-    found = in_processes(size, _collected, tmp_path, data, [RESTORATION])
+    found = run_in_processes(size, _collected, tmp_path, data, [RESTORATION])
     for source in found:
         assert (source.count, source.head, source.fingerprint) == (alone.count, alone.head, alone.fingerprint)
         torch.testing.assert_close(source.mean, alone.mean, rtol=1e-10, atol=1e-14)
@@ -64,7 +64,7 @@ def _assert_same(one: regtta.SourceStatistics, other: regtta.SourceStatistics) -
 def test_features_far_from_zero_lose_nothing(tmp_path):
     data = _batches(40, offset=1e6)
     expected = np.cov(torch.cat(data).numpy().T)
-    for source in in_processes(3, _same_linear, tmp_path, data):
+    for source in run_in_processes(3, _same_linear, tmp_path, data):
         np.testing.assert_allclose(source.covariance(), expected, rtol=1e-10, atol=1e-10)
 
 
@@ -84,7 +84,7 @@ def _no_data(group: dist.ProcessGroup) -> list[str]:
 
 
 def test_no_data_in_any_process_is_the_usual_error_in_all(tmp_path):
-    for told in in_processes(2, _no_data, tmp_path):
+    for told in run_in_processes(2, _no_data, tmp_path):
         assert len(told) == 2
         assert all(line.startswith("The source loader gave no samples") for line in told)
 
@@ -123,7 +123,7 @@ def _at_odds(group: dist.ProcessGroup) -> dict[str, str]:
 
 
 def test_processes_that_do_not_fit_together_all_say_so(tmp_path):
-    for told in in_processes(3, _at_odds, tmp_path):
+    for told in run_in_processes(3, _at_odds, tmp_path):
         assert told["model"] == "Process 2 has a different model from process 0. Pass the same model to all processes."
         assert told["head"].startswith("Process 2 has a different head")
         assert told["methods"].startswith("Process 2 has a different list of methods to gather for")
@@ -161,7 +161,7 @@ def test_what_fails_in_one_process_is_told_by_all_and_nobody_waits(tmp_path):
         "model": "Expected a torch.nn.Module, found function.",
         "passes": "feature_restoration needs 2 passes over the source",
     }
-    others, failed, more = in_processes(3, _one_fails, tmp_path)
+    others, failed, more = run_in_processes(3, _one_fails, tmp_path)
     for what, text in expected.items():
         assert failed[what].startswith(text)
         named = "OSError: the disk is gone" if what == "loader" else text
@@ -181,7 +181,7 @@ def _one_is_killed(group: dist.ProcessGroup) -> str:
 
 
 def test_a_process_that_is_killed_ends_the_others(tmp_path):
-    first, dead, last = in_processes(3, _one_is_killed, tmp_path)
+    first, dead, last = run_in_processes(3, _one_is_killed, tmp_path)
     assert dead is None
     for told in (first, last):
         assert told.startswith("Another process of the group has ended or does not answer")
