@@ -1,12 +1,15 @@
 """Every case runs, on as little as it can: what it measures is not looked at, what it compares is."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
 import torch
 
 import regtta
+from benchmarks.speed import children
 from benchmarks.speed.bench import QUICK, Bench
+from benchmarks.speed.cases import processes
 from benchmarks.speed.cases.floor import BYTES, COPY, FLOOR, OPERATIONS, PRODUCT, floor
 from benchmarks.speed.cases.growth import rebatched
 from benchmarks.speed.cases.precision import AGAIN, PRECISIONS, REFERENCE, precision, row_of, score
@@ -19,6 +22,7 @@ from benchmarks.speed.rendering import page
 from benchmarks.speed.running import FILE, PAGE, run
 from benchmarks.speed.subjects import DIGITS, MLP, RESNET26, TINY_IMAGES, TINY_MLP, ground
 from benchmarks.speed.variants import Stream, adapter_on, bare, executions, laid_out
+from helpers import preloaded_python
 from helpers.published_datasets import write_california
 from regtta.errors import MissingFileError, OptionError
 from regtta.execution.modes import FAST, PLAIN, Execution
@@ -31,6 +35,21 @@ def bench(tmp_path):
     return Bench(CPU, tmp_path, quick=True, effort=QUICK)
 
 
+@pytest.fixture
+def _preloaded_children(monkeypatch):
+    """Run the children of cases in processes that have imported torch; test_children.py starts new interpreters."""
+
+    def run_pythons(calls):
+        with ThreadPoolExecutor(len(calls)) as pool:
+            done = list(pool.map(preloaded_python.run_python, calls))
+        assert [run.returncode for run in done] == [0] * len(calls), [run.stderr for run in done]
+        return [run.stdout for run in done]
+
+    monkeypatch.setattr(children, "run_pythons", run_pythons)
+    monkeypatch.setattr(processes, "run_pythons", run_pythons)
+
+
+@pytest.mark.usefixtures("_preloaded_children")
 def test_a_quick_run_measures_every_case_and_writes_everything(bench):
     assert run(bench) == []
     record = read(bench.out / FILE)

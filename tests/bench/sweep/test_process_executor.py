@@ -5,6 +5,7 @@ import signal
 
 import pytest
 
+from helpers.preloaded_python import CONTEXT
 from helpers.sweeps import TRAININGS, Remembering, results, specs, with_other_models
 from regtta.errors import MissingFileError, RegttaError
 from regtta_bench.data.loading import Place
@@ -23,6 +24,13 @@ def test_several_processes_give_the_same_numbers_and_train_no_model_twice(califo
     assert len(listener.made) == len(specs())
 
 
+@pytest.fixture
+def _preloaded(monkeypatch):
+    """Start the workers from a server that has imported torch; the test above has them spawned, as users do."""
+    monkeypatch.setattr(multiprocessing, "get_context", lambda _: CONTEXT)
+
+
+@pytest.mark.usefixtures("_preloaded")
 def test_an_error_in_a_process_ends_the_sweep_with_its_own_words(california_tools, tmp_path):
     empty = tmp_path / "empty"
     empty.mkdir()
@@ -31,6 +39,7 @@ def test_an_error_in_a_process_ends_the_sweep_with_its_own_words(california_tool
         sweep(specs(), RunStore(tmp_path / "runs.jsonl"), nowhere, Remembering(), crew=Processes(2))
 
 
+@pytest.mark.usefixtures("_preloaded")
 def test_who_leaves_a_sweep_early_leaves_no_process_behind(california_tools):
     before = set(multiprocessing.active_children())
     made = Processes(2).make(specs(), california_tools, Remembering())
@@ -40,12 +49,13 @@ def test_who_leaves_a_sweep_early_leaves_no_process_behind(california_tools):
     assert not set(multiprocessing.active_children()) - before
 
 
+@pytest.mark.usefixtures("_preloaded")
 def test_a_process_that_dies_is_an_error_and_no_hang(california_tools, tmp_path):
     class Killing(Remembering):
         def ran(self, spec, result):
             super().ran(spec, result)
             if len(self.made) == 1:
-                workers = [child for child in multiprocessing.active_children() if "Spawn" in type(child).__name__]
+                workers = [child for child in multiprocessing.active_children() if "ForkServer" in type(child).__name__]
                 newest = max(child.pid for child in workers)
                 os.kill(newest, signal.SIGKILL)
 
