@@ -63,7 +63,9 @@ def trials(name: str, bench: Bench) -> Iterator[Trial]:
 
 def digits(bench: Bench) -> Iterator[Trial]:
     """The demo's network, trained anew, and its darkened digits."""
-    recipe = Recipe(training=Training(epochs=2 if bench.quick else 15))
+    recipe = Recipe(training=Training(epochs=15))
+    if bench.quick:
+        recipe = Recipe(source_digits=200, target_digits=128, training=Training(epochs=1))
     for seed in range(2 if bench.quick else bench.sources):
         source = make_source(recipe, seed)
         target = Domain(scene_images(recipe, SCENE, source), source.target.targets)
@@ -86,7 +88,7 @@ def published(name: str, bench: Bench) -> Iterator[Trial]:
     plan = Plan(scale=QUICK if bench.quick else FULL)
     recipe, arm = plan.scale.recipe(setting.recipe), plan.scale.arm(arm_of(setting, "ssa"))
     (part,) = setting.parts.values()
-    workshop = Workshop(Tools(place, bench.kept_models, str(bench.device)))
+    workshop = Workshop(Tools(place, bench.model_folder, str(bench.device)))
     for seed in range(2 if bench.quick else bench.sources):
         spec = plan.source(setting, part, "regression", seed)
         prepared = workshop.prepare(spec)
