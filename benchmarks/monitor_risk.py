@@ -11,7 +11,7 @@ whether the predictions of the last 8 batches had a larger squared error than th
 experiment is touched.
 
 The coefficients are fitted on the first half of the source models, and judged on the second. Those of
-``regtta/monitor/risk.py`` are what this prints; the five signals were chosen on the first half as well.
+``regtta/monitoring/estimator.py`` are what this prints; the five signals were chosen on the first half as well.
 """
 
 # ruff: noqa: ARG005 - every shift takes the same three

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 import regtta
-from benchmarks.speed.subjects import LARGE_MLP, MLP, RESNET26, RESNET50, Ground, ground
-from benchmarks.speed.timing import Contestant, Effort, race, ratio, seconds_of
+from benchmarks.speed.subjects import LARGE_MLP, MLP, RESNET26, RESNET50, Testbed, make_testbed
+from benchmarks.speed.timing import Effort, TimedCall, ratio, seconds_of, time_in_turns
 from regtta.execution import FAST, PLAIN, Execution
 from regtta.guards import DEFAULT, OutlierRows
 
@@ -23,14 +23,14 @@ WITHOUT = tuple(guard for guard in DEFAULT if not isinstance(guard, OutlierRows)
 MEASURED = {"cpu": (MLP, LARGE_MLP, RESNET26), "cuda": (RESNET50, MLP)}
 
 
-def stepper(scene: Ground, execution: Execution, *, guarded: bool, bad: float | None) -> Callable[[], object]:
+def stepper(testbed: Testbed, execution: Execution, *, guarded: bool, bad: float | None) -> Callable[[], object]:
     """Return a call that takes one step, on batches with one sample of ``bad`` numbers where that is given."""
-    batches: Sequence[Tensor] = [batch.clone() for batch in scene.shifted]
+    batches: Sequence[Tensor] = [batch.clone() for batch in testbed.shifted]
     if bad is not None:
         for batch in batches:
             batch[len(batch) // 2] = bad
     guards = DEFAULT if guarded else WITHOUT
-    adapter = regtta.Adapter(scene.model, regtta.SSA(k=100), scene.source, guards=guards, execution=execution)
+    adapter = regtta.Adapter(testbed.model, regtta.SSA(k=100), testbed.source, guards=guards, execution=execution)
     turn = itertools.cycle(batches)
     return lambda: adapter.adapt(next(turn))
 
@@ -44,18 +44,18 @@ def main() -> None:
     executions = {"plain": PLAIN} if device.type == "cpu" else {"plain": PLAIN, "FAST": FAST}
     print("| model | execution | with the guard | one sample not finite | one outlier |\n|---|---|---:|---:|---:|")
     for subject in MEASURED[device.type]:
-        scene = ground(subject, device)
+        testbed = make_testbed(subject, device)
         for name, execution in executions.items():
             calls = {
-                "without": stepper(scene, execution, guarded=False, bad=None),
-                "guarded": stepper(scene, execution, guarded=True, bad=None),
-                "not finite": stepper(scene, execution, guarded=True, bad=torch.nan),
-                "outlier": stepper(scene, execution, guarded=True, bad=1e7),
+                "without": stepper(testbed, execution, guarded=False, bad=None),
+                "guarded": stepper(testbed, execution, guarded=True, bad=None),
+                "not finite": stepper(testbed, execution, guarded=True, bad=torch.nan),
+                "outlier": stepper(testbed, execution, guarded=True, bad=1e7),
             }
-            contestants = {key: Contestant(call) for key, call in calls.items()}
-            for contestant in contestants.values():
-                seconds_of(contestant, device, 12)
-            times = race(contestants, device, Effort(seconds=30.0))
+            calls_by_name = {key: TimedCall(call) for key, call in calls.items()}
+            for timed in calls_by_name.values():
+                seconds_of(timed, device, 12)
+            times = time_in_turns(calls_by_name, device, Effort(seconds=30.0))
             found = [ratio(times, key, "without") for key in ("guarded", "not finite", "outlier")]
             cells = [f"{each.median:.2f} [{each.low:.2f}, {each.high:.2f}]" for each in found]
             print(f"| {subject.title} | {name} | {' | '.join(cells)} |", flush=True)

@@ -32,7 +32,7 @@ from regtta_bench.demo.demo_study import one_thread
 
 BATCH, LENGTH, HARM = 64, 2048, -0.02
 ORDERS = ("random", "sorted", "bursts", "gradual")
-LOOKS_BACK = ((128, 128), (256, 256), (512, 512), (1024, 512), (1024, 1024))  # memory and patience
+MEMORY_AND_PATIENCE = ((128, 128), (256, 256), (512, 512), (1024, 512), (1024, 1024))  # memory and patience
 METHODS: dict[str, Method] = {
     "ssa": regtta.SSA(),
     "ssa, window": regtta.SSA(window=64, batch_norm="blended"),
@@ -117,7 +117,7 @@ def ask_memory(count: int) -> None:
     """Print harm and gain under SAFE by how its test of steadiness looks back."""
     trained = list(sources(count))
     print("\nmemory  patience  order     streams  harmed  mean gain  worst")
-    for (memory, patience), order in product(LOOKS_BACK, ORDERS):
+    for (memory, patience), order in product(MEMORY_AND_PATIENCE, ORDERS):
         steady = StationarityGuard(memory=memory, patience=patience)
         guards = tuple(steady if isinstance(guard, StationarityGuard) else guard for guard in SAFE)
         gains = []

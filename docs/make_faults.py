@@ -20,27 +20,31 @@ where a file is hostile, it must end in a clear error, within bounded memory, an
 def page() -> str:
     """The page as the tests' constants give it."""
     sys.path.insert(0, str(ROOT / "tests"))
-    import faults
-    import faulty_streams as streams
-
-    from security.attacks import injected
+    from helpers import faults
+    from helpers import faulty_streams as streams
+    from security.attacks import count_attacks
     from security.hostile_states import HOSTILE_FIELDS
 
     calls = faults.PREDICTING_THREADS * faults.PREDICTIONS_A_THREAD + faults.ADAPTING_THREADS * faults.UPDATES_A_THREAD
     rows: list[tuple[str, int, str, str]] = [
         *(
-            (fault, streams.INJECTED, "nothing", "test_faults.py")
+            (fault, streams.INJECTED, "nothing", "engine/test_faults.py")
             for fault in (*streams.SINGLE, *streams.SPOILING, *streams.BREAKING)
         ),
-        ("killed with SIGKILL at a random moment, and resumed", faults.KILLS, "nothing", "test_checkpointing.py"),
+        (
+            "killed with SIGKILL at a random moment, and resumed",
+            faults.KILLS,
+            "nothing",
+            "persistence/test_checkpoint.py",
+        ),
         *(
-            (f"{fault}, while a checkpoint is written", 1, "nothing", "test_checkpointing.py")
+            (f"{fault}, while a checkpoint is written", 1, "nothing", "persistence/test_checkpoint.py")
             for fault in faults.DISK_FAULTS
         ),
-        ("calls from several threads at once", calls, "nothing", "test_concurrency.py"),
+        ("calls from several threads at once", calls, "nothing", "engine/test_concurrency.py"),
         *(
             (f"hostile file: {kind}", count, "nothing", "security/test_attacks.py")
-            for kind, count in sorted(injected().items())
+            for kind, count in sorted(count_attacks().items())
         ),
         ("hostile field in a saved state", len(HOSTILE_FIELDS), "nothing", "security/test_hostile_states.py"),
     ]

@@ -1,5 +1,6 @@
 """The Python in the README and in the docs runs as it stands there."""
 
+import importlib
 import re
 import runpy
 from pathlib import Path
@@ -36,6 +37,24 @@ def test_the_python_blocks_run_in_order(page, tmp_path, monkeypatch):
 def test_links_between_files_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#:]+?)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
         assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def resolve(dotted):
+    """Return the object that a dotted name such as ``regtta.guards.Gate`` names."""
+    found = importlib.import_module(dotted.split(".")[0])
+    for name in dotted.split(".")[1:]:
+        found = getattr(found, name) if hasattr(found, name) else importlib.import_module(f"{found.__name__}.{name}")
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_names_and_paths_in_the_text_exist(page):
+    text = page.read_text(encoding="utf-8")
+    for dotted in re.findall(r"(?<![\w/.-])regtta(?:_bench)?(?:\.[A-Za-z_]\w*)+", text):
+        if not dotted.endswith((".prom", ".provenance")):  # a file, and a key in one
+            resolve(dotted)
+    for path in re.findall(r"(?<![\w/])(?:src|tests|benchmarks|docs|examples)/[\w/]*\w\.(?:py|md)", text):
+        assert (ROOT / path).exists() or "yours" in path, f"{page.name} names {path}"
 
 
 def test_the_readme_shows_the_three_lines():

@@ -1,5 +1,5 @@
-"""What adapting costs, as ratios measured in one run: ``python -m benchmarks.speed --out FOLDER``.
+"""Benchmarks of the cost of adapting, as ratios measured in one run: ``python -m benchmarks.speed --out FOLDER``.
 
-``cases/`` measures, one question a module, and ``catalogue.py`` names them all; ``findings.py`` is what they find,
-``record.py`` keeps it as JSON, ``rendering.py`` and ``figures.py`` show what is kept.
+``cases/`` has one measurement per module, and ``catalogue.py`` the table of all cases. Results are ``findings.py``,
+saved as JSON by ``record.py`` and shown by ``rendering.py`` and ``figures.py``.
 """

@@ -10,7 +10,7 @@ import torch
 from benchmarks.speed.bench import ON_CPU, ON_GPU, QUICK, Bench
 from benchmarks.speed.catalogue import cases_for
 from benchmarks.speed.record import FILE, read
-from benchmarks.speed.running import run, show
+from benchmarks.speed.run_cases import run, show
 from regtta.errors import RegttaError
 
 EXAMPLES = """\
@@ -22,7 +22,7 @@ examples:
 """
 
 
-def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
+def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     """The options of the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.speed",
@@ -49,7 +49,7 @@ def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
     return options
 
 
-def bench_of(options: argparse.Namespace) -> Bench:
+def make_bench(options: argparse.Namespace) -> Bench:
     """What the options ask for."""
     device = torch.device(options.device or ("cuda" if torch.cuda.is_available() else "cpu"))
     effort = QUICK if options.quick else ON_GPU if device.type == "cuda" else ON_CPU
@@ -69,8 +69,8 @@ def bench_of(options: argparse.Namespace) -> Bench:
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure, or show what was measured; 1 where something failed or was not reached."""
-    options = parsed(arguments)
-    bench = bench_of(options)
+    options = parse_arguments(arguments)
+    bench = make_bench(options)
     if options.list:
         print("\n".join(cases_for(bench)))
         return 0

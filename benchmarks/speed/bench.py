@@ -1,4 +1,4 @@
-"""What a run of the benchmarks is told: where, on what, and how thoroughly."""
+"""Configuration of a benchmark run: device, folders and effort."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,23 +10,23 @@ from regtta.errors import OptionError
 
 ON_CPU = Effort(warm_calls=3)
 ON_GPU = Effort(warm_calls=12)  # compiled at the first, captured after a few
-QUICK = Effort(rounds=3, seconds=1.0, sample_seconds=0.0, most_calls=1, warm_calls=6)
+QUICK = Effort(rounds=3, seconds=1.0, sample_seconds=0.0, max_calls=1, warm_calls=6)
 
 
 @dataclass(frozen=True)
 class Bench:
-    """How to measure.
+    """Configuration of a run.
 
     Attributes:
-        device: what is measured.
+        device: device to measure.
         out: folder of the results.
-        quick: sizes for a smoke run, whose numbers mean nothing.
-        effort: of a comparison.
-        data: folder of the real data sets, where there are any.
-        models: folder of trained source models; those that are missing are trained and kept there.
-        sources: how many source models stand behind a score.
-        threads: of torch, on a CPU. Where other work has its share of the cores, threads that wait for each other
-            measure that work, so it is one.
+        quick: use the sizes of a smoke test, whose numbers mean nothing.
+        effort: number and length of the samples of a comparison.
+        data: folder of the real data sets, if any.
+        models: folder of trained source models; missing ones are trained and saved there.
+        sources: number of source models per score.
+        threads: number of torch's threads on a CPU. The default is one, since on shared cores the synchronisation of
+            threads would measure other work.
     """
 
     device: torch.device
@@ -40,16 +40,16 @@ class Bench:
 
     @property
     def on_gpu(self) -> bool:
-        """Whether absolute times mean anything: other work takes its share of a CPU."""
+        """True on a GPU, where absolute times are meaningful; a CPU is shared with other work."""
         return self.device.type == "cuda"
 
     @property
-    def kept_models(self) -> Path:
-        """Where trained source models lie."""
+    def model_folder(self) -> Path:
+        """Folder of trained source models."""
         return self.models or self.out.with_name(f"{self.out.name}-models")
 
     def require_data(self, name: str) -> Path:
-        """The folder of the data sets, for a case that cannot do without."""
+        """Return the folder of the data sets; raises an error if there is none."""
         if self.data is None:
             raise OptionError(f"{name} needs its data. Pass --data FOLDER, or leave the case out.")
         return self.data

@@ -77,7 +77,7 @@ def _growing(bench: Bench) -> dict[str, Case]:
         "outputs": (growth.along_outputs, NARROW, (1, 10, 100, 1000)),
         "samples": (growth.along_samples, ROWS, (10_000, 30_000, 100_000, 300_000)),
     }
-    return {f"growth/{name}": partial(growth.grown, *curve, bench) for name, curve in curves.items()}
+    return {f"growth/{name}": partial(growth.measure_growth, *curve, bench) for name, curve in curves.items()}
 
 
 def _quick(bench: Bench) -> dict[str, Case]:
@@ -91,9 +91,9 @@ def _quick(bench: Bench) -> dict[str, Case]:
         "startup": partial(startup, bench),
         "memory": partial(memory, bench),
         "processes": partial(processes, bench),
-        "growth/batch": partial(growth.grown, growth.along_batches, TINY_MLP, (8, 16), bench),
-        "growth/k": partial(growth.grown, growth.along_k, TINY_WIDE, (2, 4), bench),
-        "growth/width": partial(growth.grown, growth.along_width, TINY_WIDE, (16, 32), bench),
-        "growth/outputs": partial(growth.grown, growth.along_outputs, TINY_WIDE, (1, 3), bench),
-        "growth/samples": partial(growth.grown, growth.along_samples, TINY_MLP, (32, 64), bench),
+        "growth/batch": partial(growth.measure_growth, growth.along_batches, TINY_MLP, (8, 16), bench),
+        "growth/k": partial(growth.measure_growth, growth.along_k, TINY_WIDE, (2, 4), bench),
+        "growth/width": partial(growth.measure_growth, growth.along_width, TINY_WIDE, (16, 32), bench),
+        "growth/outputs": partial(growth.measure_growth, growth.along_outputs, TINY_WIDE, (1, 3), bench),
+        "growth/samples": partial(growth.measure_growth, growth.along_samples, TINY_MLP, (32, 64), bench),
     }

@@ -69,7 +69,7 @@ def write(record: Record, path: Path) -> None:
         draft.write_text(text, encoding="utf-8")
 
 
-def resumed(bench: Bench, *, force: bool) -> Record:
+def resume_record(bench: Bench, *, force: bool) -> Record:
     """What an earlier run left in the bench's folder, as long as it was made with the same; else an empty record."""
     path, now = bench.out / FILE, made_with(bench)
     if not path.exists():

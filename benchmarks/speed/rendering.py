@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from benchmarks.speed.figures import CURVES, PROFILES, VARIANTS, figures_of
 from benchmarks.speed.findings import Curve, Fact, Row, Score, Shares, Table
+from benchmarks.speed.formatting import convert_ratio, format_signed, format_spread, number, share, table
 from benchmarks.speed.record import Record
-from benchmarks.speed.wording import number, read_as, share, signed, spread_of, table
 
 READING = """\
 Numbers are medians with quartiles in brackets, over samples in which everything that is compared takes turns;
@@ -64,13 +64,13 @@ def _table(found: Table, *, several: bool) -> str:
 
 def _row(row: Row, found: Table, references: list[str]) -> list[str]:
     ratios = [
-        spread_of(read_as(row.ratios[name], found.reading)) if name in row.ratios and name != row.name else ""
+        format_spread(convert_ratio(row.ratios[name], found.reading)) if name in row.ratios and name != row.name else ""
         for name in references
     ]
     return [
         row.name,
         *ratios,
-        spread_of(row.milliseconds),
+        format_spread(row.milliseconds),
         "" if row.per_second is None else number(row.per_second),
         "" if row.peak_mib is None else number(row.peak_mib),
         row.note,
@@ -85,8 +85,8 @@ def _curve(found: Curve) -> str:
     rows = []
     for size in sizes:
         points = [at.get(size) for at in places.values()]
-        growth = [spread_of(point.growth) if point else "" for point in points]
-        ratios = [spread_of(point.ratio) if point else "" for point in points]
+        growth = [format_spread(point.growth) if point else "" for point in points]
+        ratios = [format_spread(point.ratio) if point else "" for point in points]
         rows.append([f"{size:,.0f}", *growth, *ratios])
     return table(heads, rows)
 
@@ -117,7 +117,7 @@ def scores_table(found: tuple[Score, ...], record: Record) -> str:
         if entry.difference is None or entry.moved is None:
             rows.append([entry.precision, "not finite", "", "", ""])
             continue
-        mean, low, high = (signed(value) for value in entry.difference)
+        mean, low, high = (format_signed(value) for value in entry.difference)
         average = sum(entry.r_squared) / len(entry.r_squared)
         rows.append(
             [
@@ -141,7 +141,7 @@ def _speed(entry: Score, record: Record) -> str:
         else []
     )
     ratios = next((row.ratios for row in rows if row.name == entry.row), {})
-    return spread_of(next(iter(ratios.values())).inverse) if ratios else ""
+    return format_spread(next(iter(ratios.values())).inverse) if ratios else ""
 
 
 def facts_table(found: Sequence[Fact], further: Sequence[tuple[str, str]] = ()) -> str:

@@ -64,7 +64,7 @@ class Subject:
 
 
 @dataclass(frozen=True, eq=False)
-class Ground:
+class Testbed:
     """A subject on its device.
 
     Attributes:
@@ -82,8 +82,8 @@ class Ground:
 
 
 @cache
-def ground(subject: Subject, device: torch.device) -> Ground:
-    """The model of ``subject`` with its statistics and streams; made once."""
+def make_testbed(subject: Subject, device: torch.device) -> Testbed:
+    """Make the model of ``subject`` with its statistics and streams; cached."""
     generator = torch.Generator().manual_seed(0)
     torch.manual_seed(0)
     model = new_model(subject)
@@ -91,9 +91,9 @@ def ground(subject: Subject, device: torch.device) -> Ground:
     batches = [draw(subject.batch) for _ in range(subject.source_batches)]
     with quiet_loggers(*_MEANT):
         model.to(device)
-        settle(model, [batch.to(device) for batch in batches[:4]])
+        set_batch_norm_statistics(model, [batch.to(device) for batch in batches[:4]])
         source = regtta.collect(model, (batch.to(device) for batch in batches), head=subject.head)
-    return Ground(
+    return Testbed(
         subject,
         model,
         source,
@@ -103,7 +103,7 @@ def ground(subject: Subject, device: torch.device) -> Ground:
 
 
 def new_model(subject: Subject) -> nn.Module:
-    """The untrained model."""
+    """Return the untrained model."""
     makers: dict[str, Callable[[], nn.Module]] = {
         "mlp": lambda: tabular_mlp(subject.shape[0], subject.outputs),
         "wide": lambda: wide_mlp(subject.shape[0], subject.width, subject.outputs),
@@ -116,7 +116,7 @@ def new_model(subject: Subject) -> nn.Module:
 
 
 def wide_mlp(inputs: int, width: int, outputs: int) -> nn.Sequential:
-    """Three blocks of a linear layer, BatchNorm and ReLU, the last with ``width`` features, then the head."""
+    """Make three blocks of a linear layer, BatchNorm and ReLU, the last with ``width`` features, then the head."""
     layers: list[nn.Module] = []
     for before, after in ((inputs, 100), (100, 100), (100, width)):
         layers += [nn.Linear(before, after, bias=False), nn.BatchNorm1d(after), nn.ReLU()]
@@ -124,7 +124,7 @@ def wide_mlp(inputs: int, width: int, outputs: int) -> nn.Sequential:
 
 
 def sampler(shape: tuple[int, ...], generator: torch.Generator) -> Callable[[int], Tensor]:
-    """Draws samples (n, *shape) of one distribution: a few patterns, smooth over images, and some noise."""
+    """Return a function that draws samples ``(n, *shape)``: a few patterns, smooth over images, and noise."""
     patterns = torch.randn(FACTORS, *shape, generator=generator)
     if len(shape) == 3:
         coarse = torch.randn(FACTORS, shape[0], 4, 4, generator=generator)
@@ -140,7 +140,7 @@ def sampler(shape: tuple[int, ...], generator: torch.Generator) -> Callable[[int
 
 
 @torch.no_grad()
-def settle(model: nn.Module, batches: list[Tensor]) -> None:
+def set_batch_norm_statistics(model: nn.Module, batches: list[Tensor]) -> None:
     """Give BatchNorm the statistics of ``batches``, as a training would have; leaves ``model`` in eval mode."""
     norms = [module for module in model.modules() if isinstance(module, _BatchNorm)]
     momenta = [norm.momentum for norm in norms]

@@ -6,9 +6,9 @@ from dataclasses import replace
 from benchmarks.speed.cases.floor import FLOOR
 from benchmarks.speed.cases.step import DEFAULTS, STRAIGHTFORWARD, STRICT, regtta_row
 from benchmarks.speed.findings import Row, Table
+from benchmarks.speed.formatting import format_spread, number, table
 from benchmarks.speed.record import Record
 from benchmarks.speed.rendering import facts_table, made_with, scores_table, shares_table
-from benchmarks.speed.wording import number, spread_of, table
 from regtta.execution import FAST, PLAIN
 
 REFERENCES = (DEFAULTS, STRAIGHTFORWARD)  # on a GPU, and on a CPU
@@ -37,7 +37,7 @@ def serving(record: Record) -> str:
     rows = []
     for found in _tables(record, "serving/"):
         forward, *others = found.rows
-        rows.append([found.title, *(spread_of(row.ratios.get(forward.name)) for row in others)])
+        rows.append([found.title, *(format_spread(row.ratios.get(forward.name)) for row in others)])
         heads = ["", *(row.name for row in others)]
     return table(heads, rows) if rows else ""
 
@@ -48,7 +48,7 @@ def collecting(record: Record) -> str:
     for found in _tables(record, "collect/"):
         reference, collect, *parts = found.rows
         seconds = "" if collect.milliseconds is None else number(collect.milliseconds.median / 1000)
-        shares = [spread_of(row.ratios.get(reference.name)) for row in (collect, *parts)]
+        shares = [format_spread(row.ratios.get(reference.name)) for row in (collect, *parts)]
         rows.append([found.title.removeprefix("Collecting: "), *shares, seconds])
         heads = ["", "collect over inference alone", *(row.name for row in parts), "seconds"]
     return table(heads, rows) if rows else ""
@@ -117,7 +117,7 @@ def _step(found: Table) -> list[str]:
 def _faster(row: Row | None, reference: Row | None) -> str:
     if row is None or reference is None or reference.name not in row.ratios:
         return ""
-    return f"{spread_of(row.ratios[reference.name].inverse)} ×"
+    return f"{format_spread(row.ratios[reference.name].inverse)} ×"
 
 
 def _per_second(row: Row | None) -> str:

@@ -1,4 +1,4 @@
-"""Times of calls that take turns, so that whatever else the machine does meets all of them alike."""
+"""Timing of calls that take turns, so that other load of the machine affects all of them alike."""
 
 import gc
 import random
@@ -11,7 +11,7 @@ import torch
 
 from benchmarks.speed.findings import Spread, spread
 
-LEAST_ROUNDS = 3
+MIN_ROUNDS = 3
 
 Call = Callable[[], object]
 Times = Mapping[str, Sequence[float]]
@@ -19,31 +19,31 @@ Times = Mapping[str, Sequence[float]]
 
 @dataclass(frozen=True)
 class Effort:
-    """How much time a comparison may take.
+    """Number and length of the samples of a comparison.
 
     Attributes:
         rounds: samples of each call.
-        seconds: after which no round begins, once there are a few.
-        sample_seconds: that a sample takes at the least, by making the call as often as that needs.
-        most_calls: of a sample.
-        warm_calls: made before anything is measured.
+        seconds: time after which no further round begins, once there are ``MIN_ROUNDS``.
+        sample_seconds: minimum duration of a sample, which repeats the call accordingly.
+        max_calls: maximum number of calls in a sample.
+        warm_calls: calls before the measurement.
     """
 
     rounds: int = 21
     seconds: float = 20.0
     sample_seconds: float = 0.1
-    most_calls: int = 200
+    max_calls: int = 200
     warm_calls: int = 12
 
 
 @dataclass(frozen=True)
-class Contestant:
-    """A call to be timed.
+class TimedCall:
+    """Call to be timed.
 
     Attributes:
-        call: does it once; synchronises nothing.
-        within: gives the settings that it runs under.
-        remark: what there is to say once it has been timed.
+        call: the call, without synchronisation.
+        within: makes the context that it runs in.
+        remark: returns a note for the table, after the timing.
     """
 
     call: Call
@@ -51,31 +51,31 @@ class Contestant:
     remark: Callable[[], str] = str
 
 
-def race(contestants: Mapping[str, Contestant], device: torch.device, effort: Effort) -> Times:
-    """Seconds a call of each, sample by sample: all are sampled once a round, in another order each round.
+def time_in_turns(calls_by_name: Mapping[str, TimedCall], device: torch.device, effort: Effort) -> Times:
+    """Return the seconds per call of each sample: all are sampled once a round, in a new order each round.
 
-    Every contestant must have been warmed up.
+    Every call must have been warmed up.
     """
     turns = random.Random(0)
-    times: dict[str, list[float]] = {name: [] for name in contestants}
+    times: dict[str, list[float]] = {name: [] for name in calls_by_name}
     with _no_collector():
-        calls = {name: _calls_a_sample(one, device, effort) for name, one in contestants.items()}
+        calls = {name: _calls_a_sample(one, device, effort) for name, one in calls_by_name.items()}
         end = time.perf_counter() + effort.seconds
         for number in range(effort.rounds):
-            if number >= LEAST_ROUNDS and time.perf_counter() > end:
+            if number >= MIN_ROUNDS and time.perf_counter() > end:
                 break
-            for name in turns.sample(sorted(contestants), len(contestants)):
-                times[name].append(seconds_of(contestants[name], device, calls[name]))
+            for name in turns.sample(sorted(calls_by_name), len(calls_by_name)):
+                times[name].append(seconds_of(calls_by_name[name], device, calls[name]))
     return times
 
 
-def seconds_of(contestant: Contestant, device: torch.device, calls: int) -> float:
-    """The mean time of so many calls in a row, once the device has nothing else to do."""
-    with contestant.within():
+def seconds_of(timed: TimedCall, device: torch.device, calls: int) -> float:
+    """Return the mean time of consecutive calls, with the device idle before and after."""
+    with timed.within():
         synchronize(device)
         start = time.perf_counter()
         for _ in range(calls):
-            contestant.call()
+            timed.call()
         synchronize(device)
         return (time.perf_counter() - start) / calls
 
@@ -96,16 +96,16 @@ def synchronize(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def _calls_a_sample(contestant: Contestant, device: torch.device, effort: Effort) -> int:
-    if effort.most_calls == 1:
+def _calls_a_sample(timed: TimedCall, device: torch.device, effort: Effort) -> int:
+    if effort.max_calls == 1:
         return 1
-    seconds = max(1e-9, seconds_of(contestant, device, 1))
-    return max(1, min(effort.most_calls, round(effort.sample_seconds / seconds)))
+    seconds = max(1e-9, seconds_of(timed, device, 1))
+    return max(1, min(effort.max_calls, round(effort.sample_seconds / seconds)))
 
 
 @contextmanager
 def _no_collector() -> Iterator[None]:
-    """No garbage collection within, which would fall on whoever happens to be at it."""
+    """Disable garbage collection within the block, as it would be charged to a random call."""
     gc.collect()
     gc.disable()
     try:

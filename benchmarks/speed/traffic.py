@@ -1,4 +1,4 @@
-"""How many bytes a step must move, and how many products it must form, if everything that can be fused is.
+"""Lower bounds of the bytes and operations of a step, with everything fused that can be.
 
 Counted on a forward pass with hooks, for a network of convolutions with BatchNorm by the batch, of which the affine
 parameters alone are trained:
@@ -27,7 +27,7 @@ BLOCKS = ("Bottleneck", "BasicBlock")
 
 @dataclass(frozen=True)
 class Traffic:
-    """What a step must do at the least.
+    """Lower bounds of a step.
 
     Attributes:
         convolved: numbers in the outputs of convolutions.

@@ -63,7 +63,9 @@ def trials(name: str, bench: Bench) -> Iterator[Trial]:
 
 def digits(bench: Bench) -> Iterator[Trial]:
     """The demo's network, trained anew, and its darkened digits."""
-    recipe = DemoRecipe(training=DigitTraining(epochs=2 if bench.quick else 15))
+    recipe = DemoRecipe(training=DigitTraining(epochs=15))
+    if bench.quick:
+        recipe = DemoRecipe(source_digits=200, target_digits=128, training=DigitTraining(epochs=1))
     for seed in range(2 if bench.quick else bench.sources):
         source = make_source(recipe, seed)
         target = Domain(scene_images(recipe, SCENE, source), source.target.targets)
@@ -89,7 +91,7 @@ def published(name: str, bench: Bench) -> Iterator[Trial]:
         plan.scale.scale_method_config(make_method_config(setting, "ssa")),
     )
     (part,) = setting.parts.values()
-    workshop = Runner(RunnerConfig(place, bench.kept_models, str(bench.device)))
+    workshop = Runner(RunnerConfig(place, bench.model_folder, str(bench.device)))
     for seed in range(2 if bench.quick else bench.sources):
         spec = plan.source_spec(setting, part, "regression", seed)
         prepared = workshop.load_source(spec)

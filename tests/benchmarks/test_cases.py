@@ -1,14 +1,17 @@
-"""Every case runs, on as little as it can: what it measures is not looked at, what it compares is."""
+"""Every case runs at its smallest size; the tests check what is compared, not the times."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
 import torch
 
 import regtta
+from benchmarks.speed import subprocesses
 from benchmarks.speed.bench import QUICK, Bench
+from benchmarks.speed.cases import processes
 from benchmarks.speed.cases.floor import BYTES, COPY, FLOOR, OPERATIONS, PRODUCT, floor
-from benchmarks.speed.cases.growth import rebatched
+from benchmarks.speed.cases.growth import rebatch
 from benchmarks.speed.cases.precision import AGAIN, PRECISIONS, REFERENCE, precision, row_of, score
 from benchmarks.speed.cases.profiling import profiling
 from benchmarks.speed.cases.serving import GATED, serving
@@ -16,9 +19,10 @@ from benchmarks.speed.cases.step import DEFAULTS, STRICT, THROUGHOUT, regtta_row
 from benchmarks.speed.catalogue import cases_for
 from benchmarks.speed.record import read
 from benchmarks.speed.rendering import page
-from benchmarks.speed.running import FILE, PAGE, run
-from benchmarks.speed.subjects import DIGITS, MLP, RESNET26, TINY_IMAGES, TINY_MLP, ground
-from benchmarks.speed.variants import Stream, adapter_on, bare, executions, laid_out
+from benchmarks.speed.run_cases import FILE, PAGE, run
+from benchmarks.speed.subjects import DIGITS, MLP, RESNET26, TINY_IMAGES, TINY_MLP, make_testbed
+from benchmarks.speed.variants import Stream, adapter_on, bare_forward, executions, set_layout
+from helpers import preloaded_python
 from helpers.published_datasets import write_california
 from regtta.errors import MissingFileError, OptionError
 from regtta.execution.modes import FAST, PLAIN, Execution
@@ -31,6 +35,21 @@ def bench(tmp_path):
     return Bench(CPU, tmp_path, quick=True, effort=QUICK)
 
 
+@pytest.fixture
+def _preloaded_processes(monkeypatch):
+    """Run the subprocesses of cases with torch imported already; test_subprocesses.py starts new interpreters."""
+
+    def run_python_processes(calls):
+        with ThreadPoolExecutor(len(calls)) as pool:
+            done = list(pool.map(preloaded_python.run_python, calls))
+        assert [run.returncode for run in done] == [0] * len(calls), [run.stderr for run in done]
+        return [run.stdout for run in done]
+
+    monkeypatch.setattr(subprocesses, "run_python_processes", run_python_processes)
+    monkeypatch.setattr(processes, "run_python_processes", run_python_processes)
+
+
+@pytest.mark.usefixtures("_preloaded_processes")
 def test_a_quick_run_measures_every_case_and_writes_everything(bench):
     assert run(bench) == []
     record = read(bench.out / FILE)
@@ -75,8 +94,8 @@ def test_the_step_is_compared_in_every_way_of_the_device(bench):
     assert FAST in executions(torch.device("cuda"), images=True)
 
 
-class OnPaper(Bench):
-    """A bench on a CPU that takes itself for a GPU's: the ways of a GPU are run, and absolute times are kept."""
+class PretendedGpu(Bench):
+    """Bench on a CPU that behaves as on a GPU: its executions are run, and absolute times are kept."""
 
     @property
     def on_gpu(self):
@@ -84,32 +103,32 @@ class OnPaper(Bench):
 
 
 @pytest.fixture
-def on_paper(tmp_path, monkeypatch):
+def pretended_gpu(tmp_path, monkeypatch):
     monkeypatch.setattr("benchmarks.speed.cases.floor.COPIED", 2**10)
     monkeypatch.setattr("benchmarks.speed.cases.floor.SIDE", 8)
-    return OnPaper(CPU, tmp_path, quick=True, effort=QUICK)
+    return PretendedGpu(CPU, tmp_path, quick=True, effort=QUICK)
 
 
-def test_a_gpus_step_is_compared_with_float32_throughout_and_with_torchs_defaults(on_paper):
-    (table,) = step(TINY_MLP, on_paper).tables
+def test_a_gpus_step_is_compared_with_float32_throughout_and_with_torchs_defaults(pretended_gpu):
+    (table,) = step(TINY_MLP, pretended_gpu).tables
     assert [row.name for row in table.rows][:4] == [STRICT, DEFAULTS, THROUGHOUT, "regtta, float32"]
     assert all(row.ratios.keys() == {STRICT, DEFAULTS} for row in table.rows)
     for row in table.rows:
         assert row.per_second == pytest.approx(1000 * TINY_MLP.batch / row.milliseconds.median)
 
 
-def test_a_gpus_floor_is_what_takes_longer(on_paper):
-    facts = {fact.name: fact.value for fact in floor(TINY_IMAGES, on_paper).facts}
+def test_a_gpus_floor_is_what_takes_longer(pretended_gpu):
+    facts = {fact.name: fact.value for fact in floor(TINY_IMAGES, pretended_gpu).facts}
     moving, computing = facts["time to move the bytes"], facts["time to do the operations"]
     assert moving == pytest.approx(facts[BYTES] / facts[COPY])
     assert computing == pytest.approx(facts[OPERATIONS] / facts[PRODUCT])
     assert facts[FLOOR] == max(moving, computing)
 
 
-def test_every_precision_stands_beside_a_row_of_the_steps_table(on_paper):
+def test_every_precision_stands_beside_a_row_of_the_steps_table(pretended_gpu):
     for images in (True, False):
         rows = {regtta_row(execution) for execution in executions(torch.device("cuda"), images=images)} | {THROUGHOUT}
-        assert {row_of(name, on_paper, images=images) for name in PRECISIONS} <= rows
+        assert {row_of(name, pretended_gpu, images=images) for name in PRECISIONS} <= rows
 
 
 def test_gated_steps_are_of_a_closed_gate(bench):
@@ -126,9 +145,9 @@ def test_gated_steps_are_of_a_closed_gate(bench):
 @pytest.mark.parametrize("subject", [MLP, DIGITS], ids=lambda subject: subject.name)
 @pytest.mark.parametrize("guards", [GATED, regtta.SAFE], ids=["gate", "SAFE"])
 def test_streams_do_what_they_are_made_for(subject, guards):
-    here = ground(subject, CPU)
-    steady = Stream(adapter_on(here, guards=guards), here.steady, learning=False)
-    shifted = Stream(adapter_on(here), here.shifted, learning=True)
+    testbed = make_testbed(subject, CPU)
+    steady = Stream(adapter_on(testbed, guards=guards), testbed.steady, learning=False)
+    shifted = Stream(adapter_on(testbed), testbed.shifted, learning=True)
     for _ in range(16):
         steady()
         shifted()
@@ -137,36 +156,36 @@ def test_streams_do_what_they_are_made_for(subject, guards):
 
 
 def test_a_stream_that_does_something_else_is_remarked_on():
-    here = ground(MLP, CPU)
-    stream = Stream(adapter_on(here, guards=GATED), here.steady, learning=True)
+    testbed = make_testbed(MLP, CPU)
+    stream = Stream(adapter_on(testbed, guards=GATED), testbed.steady, learning=True)
     stream()
     stream()
     assert stream.remark() == "2 of 2 batches were refused"
-    stream = Stream(adapter_on(here), here.shifted, learning=False)
+    stream = Stream(adapter_on(testbed), testbed.shifted, learning=False)
     stream()
     assert stream.remark() == "1 of 1 batches were learned from"
 
 
 def test_the_bare_model_is_the_model_and_is_left_alone():
-    here = ground(TINY_IMAGES, CPU)
-    (batch, *_) = here.steady
+    testbed = make_testbed(TINY_IMAGES, CPU)
+    (batch, *_) = testbed.steady
     with torch.no_grad():
-        expected = here.model(batch)
-    torch.testing.assert_close(bare(here.model, PLAIN, CPU)(batch), expected)
-    laid = bare(here.model, Execution(channels_last=True), CPU)(batch)
+        expected = testbed.model(batch)
+    torch.testing.assert_close(bare_forward(testbed.model, PLAIN, CPU)(batch), expected)
+    laid = bare_forward(testbed.model, Execution(channels_last=True), CPU)(batch)
     torch.testing.assert_close(laid, expected, rtol=1e-4, atol=1e-5)
-    assert here.model.block2[0].weight.is_contiguous()
-    assert laid_out(batch.expand(-1, 3, -1, -1), Execution(channels_last=True)).is_contiguous(
+    assert testbed.model.block2[0].weight.is_contiguous()
+    assert set_layout(batch.expand(-1, 3, -1, -1), Execution(channels_last=True)).is_contiguous(
         memory_format=torch.channels_last
     )
-    assert laid_out(torch.zeros(2, 3), Execution(channels_last=True)).is_contiguous()
+    assert set_layout(torch.zeros(2, 3), Execution(channels_last=True)).is_contiguous()
 
 
 def test_batches_of_another_size_hold_the_same_samples():
-    here = ground(TINY_MLP, CPU)
-    rows = torch.cat(here.shifted)
+    testbed = make_testbed(TINY_MLP, CPU)
+    rows = torch.cat(testbed.shifted)
     for size in (8, 16, 100):
-        again = rebatched(here, size)
+        again = rebatch(testbed, size)
         assert again.subject.batch == size
         assert {len(batch) for batch in again.shifted} == {size}
         assert len(again.shifted) >= 2

@@ -7,7 +7,7 @@ import torch
 from benchmarks.speed import record as records
 from benchmarks.speed.bench import QUICK, Bench
 from benchmarks.speed.findings import Fact, Findings
-from benchmarks.speed.record import FILE, Record, made_with, read, resumed, write
+from benchmarks.speed.record import FILE, Record, made_with, read, resume_record, write
 from regtta.errors import InvalidFileError, MismatchError
 
 
@@ -29,22 +29,22 @@ def test_what_was_written_is_read_back(bench):
 
 
 def test_a_run_goes_on_with_what_the_same_machine_left(bench):
-    assert resumed(bench, force=False).findings == {}
-    assert resumed(bench, force=False) == Record(made_with(bench))
+    assert resume_record(bench, force=False).findings == {}
+    assert resume_record(bench, force=False) == Record(made_with(bench))
     record = kept(bench)
-    assert resumed(bench, force=False) == record
-    assert resumed(bench, force=True) == record
+    assert resume_record(bench, force=False) == record
+    assert resume_record(bench, force=True) == record
 
 
 def test_times_of_two_machines_are_not_mixed(bench, monkeypatch):
     kept(bench)
     other = replace(bench, quick=False)
     with pytest.raises(MismatchError, match="another quick"):
-        resumed(other, force=False)
-    assert resumed(other, force=True).findings == {}
+        resume_record(other, force=False)
+    assert resume_record(other, force=True).findings == {}
     monkeypatch.setattr(records, "software_versions", lambda: {"regtta": "0", "torch": "9", "python": "3"})
     with pytest.raises(MismatchError, match="another python, regtta, torch"):
-        resumed(bench, force=False)
+        resume_record(bench, force=False)
 
 
 @pytest.mark.parametrize(

@@ -6,17 +6,17 @@ from torch import nn
 
 import regtta
 from benchmarks.speed.straightforward import StraightforwardSSA, gaussian_kl
-from benchmarks.speed.subjects import TINY_IMAGES, TINY_MLP, ground
+from benchmarks.speed.subjects import TINY_IMAGES, TINY_MLP, make_testbed
 
 CPU = torch.device("cpu")
 
 
 @pytest.mark.parametrize("subject", [TINY_MLP, TINY_IMAGES], ids=lambda subject: subject.architecture)
 def test_losses_and_predictions_are_those_of_ssa_step_after_step(subject):
-    here = ground(subject, CPU)
-    straightforward = StraightforwardSSA(here.model, here.source, subject.head, k=20)
-    adapter = regtta.Adapter(here.model, regtta.SSA(k=20), here.source)
-    for batch in here.shifted:
+    testbed = make_testbed(subject, CPU)
+    straightforward = StraightforwardSSA(testbed.model, testbed.source, subject.head, k=20)
+    adapter = regtta.Adapter(testbed.model, regtta.SSA(k=20), testbed.source)
+    for batch in testbed.shifted:
         step = adapter.adapt(batch)
         torch.testing.assert_close(straightforward.adapt(batch), step.predictions)
         assert straightforward.last_loss.item() == pytest.approx(step.diagnostics.loss, rel=1e-5)
@@ -35,13 +35,13 @@ def test_several_outputs_are_weighed_alike():
 
 
 def test_every_parameter_gets_gradients_and_the_affine_ones_alone_move():
-    here = ground(TINY_MLP, CPU)
-    straightforward = StraightforwardSSA(here.model, here.source, TINY_MLP.head)
-    straightforward.adapt(here.shifted[0])
-    before = dict(here.model.named_parameters())
+    testbed = make_testbed(TINY_MLP, CPU)
+    straightforward = StraightforwardSSA(testbed.model, testbed.source, TINY_MLP.head)
+    straightforward.adapt(testbed.shifted[0])
+    before = dict(testbed.model.named_parameters())
     affine = {
         f"{name}.{part}"
-        for name, module in here.model.named_modules()
+        for name, module in testbed.model.named_modules()
         if isinstance(module, nn.BatchNorm1d)
         for part in ("weight", "bias")
     }
@@ -52,9 +52,9 @@ def test_every_parameter_gets_gradients_and_the_affine_ones_alone_move():
 
 
 def test_a_head_that_is_none_is_an_error():
-    here = ground(TINY_MLP, CPU)
+    testbed = make_testbed(TINY_MLP, CPU)
     with pytest.raises(TypeError, match="found BatchNorm1d"):
-        StraightforwardSSA(here.model, here.source, "1")
+        StraightforwardSSA(testbed.model, testbed.source, "1")
 
 
 def test_the_divergence_is_that_of_torch():

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from benchmarks.speed import timing
-from benchmarks.speed.timing import Contestant, Effort, race, ratio
+from benchmarks.speed.timing import Effort, TimedCall, ratio, time_in_turns
 
 CPU = torch.device("cpu")
 
@@ -22,7 +22,7 @@ class Clock:
             self.calls.append(name)
             self.now += seconds
 
-        return Contestant(call, **more)
+        return TimedCall(call, **more)
 
 
 @pytest.fixture
@@ -31,8 +31,8 @@ def clock(monkeypatch):
 
 
 def test_times_are_those_of_one_call_and_ratios_those_of_pairs(clock):
-    contestants = {"slow": clock.takes("slow", 0.04), "quick": clock.takes("quick", 0.01)}
-    times = race(contestants, CPU, Effort(rounds=5, seconds=100, sample_seconds=0.1))
+    calls_by_name = {"slow": clock.takes("slow", 0.04), "quick": clock.takes("quick", 0.01)}
+    times = time_in_turns(calls_by_name, CPU, Effort(rounds=5, seconds=100, sample_seconds=0.1))
     assert times["slow"] == pytest.approx([0.04] * 5)
     found = ratio(times, "slow", "quick")
     assert (found.median, found.low, found.high, found.count) == pytest.approx((4, 4, 4, 5))
@@ -43,9 +43,9 @@ def test_a_drift_of_the_machine_cancels_in_pairs(clock):
         def call():
             clock.now += share * (1 + clock.now)
 
-        return Contestant(call)
+        return TimedCall(call)
 
-    times = race({"a": drifting(0.002), "b": drifting(0.001)}, CPU, Effort(rounds=9, seconds=100, most_calls=1))
+    times = time_in_turns({"a": drifting(0.002), "b": drifting(0.001)}, CPU, Effort(rounds=9, seconds=100, max_calls=1))
     assert times["a"][-1] > times["a"][0] * 1.01
     found = ratio(times, "a", "b")
     assert found.median == pytest.approx(2, rel=0.01)
@@ -53,15 +53,15 @@ def test_a_drift_of_the_machine_cancels_in_pairs(clock):
 
 
 def test_everyone_has_a_turn_each_round_and_not_always_the_same_one(clock):
-    contestants = {name: clock.takes(name, 1.0) for name in "abc"}
-    race(contestants, CPU, Effort(rounds=8, seconds=1000, most_calls=1))
+    calls_by_name = {name: clock.takes(name, 1.0) for name in "abc"}
+    time_in_turns(calls_by_name, CPU, Effort(rounds=8, seconds=1000, max_calls=1))
     rounds = ["".join(clock.calls[start : start + 3]) for start in range(0, 24, 3)]
     assert [sorted(turns) for turns in rounds] == [["a", "b", "c"]] * 8
     assert len(set(rounds)) > 2
 
 
 def test_short_calls_are_made_often_enough_and_long_ones_once(clock):
-    race(
+    time_in_turns(
         {"short": clock.takes("short", 0.01), "long": clock.takes("long", 5.0)},
         CPU,
         Effort(rounds=1, seconds=100, sample_seconds=0.1),
@@ -71,9 +71,9 @@ def test_short_calls_are_made_often_enough_and_long_ones_once(clock):
 
 
 def test_no_round_begins_after_the_time_is_over_but_there_are_a_few(clock):
-    times = race({"a": clock.takes("a", 10.0)}, CPU, Effort(rounds=50, seconds=15, most_calls=1))
-    assert len(times["a"]) == timing.LEAST_ROUNDS
-    times = race({"a": clock.takes("a", 1.0)}, CPU, Effort(rounds=50, seconds=15, most_calls=1))
+    times = time_in_turns({"a": clock.takes("a", 10.0)}, CPU, Effort(rounds=50, seconds=15, max_calls=1))
+    assert len(times["a"]) == timing.MIN_ROUNDS
+    times = time_in_turns({"a": clock.takes("a", 1.0)}, CPU, Effort(rounds=50, seconds=15, max_calls=1))
     assert len(times["a"]) == 16
 
 
@@ -87,8 +87,8 @@ def test_calls_are_made_within_their_settings(clock):
         inside.append(False)
 
     seen = []
-    contestant = Contestant(lambda: seen.append(inside[-1]), within=setting)
-    race({"a": contestant}, CPU, Effort(rounds=2, seconds=1, most_calls=1))
+    timed = TimedCall(lambda: seen.append(inside[-1]), within=setting)
+    time_in_turns({"a": timed}, CPU, Effort(rounds=2, seconds=1, max_calls=1))
     assert seen == [True, True]
     assert inside[-1] is False
 
@@ -97,6 +97,6 @@ def test_the_collector_is_off_while_timing_and_on_after_it(clock):
     import gc
 
     seen = []
-    race({"a": Contestant(lambda: seen.append(gc.isenabled()))}, CPU, Effort(rounds=1, most_calls=1))
+    time_in_turns({"a": TimedCall(lambda: seen.append(gc.isenabled()))}, CPU, Effort(rounds=1, max_calls=1))
     assert seen == [False]
     assert gc.isenabled()

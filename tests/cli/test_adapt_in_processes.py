@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 
 from helpers.cli_processes import make_worker_group, result_or_error
 from helpers.cli_workspace import TARGET_ROWS
-from helpers.process_groups import in_processes
+from helpers.process_groups import run_in_processes
 from regtta.cli.adapt import AdaptOptions, AdaptReport, adapt_model
 from regtta.cli.adapt_options import Protocol
 from regtta.cli.collect import CollectOptions, collect_statistics
@@ -87,7 +87,7 @@ def test_the_files_of_several_processes_are_those_of_one(workspace: Path, statis
     alone = {name: adapt_model(_with_outputs_in(f"alone/{name}", CASES[name])) for name in names}
     assert sum(report.learned for report in alone.values()) > len(names)
     listed = {path.name for path in workspace.iterdir()}
-    found = in_processes(size, _run_cases, workspace, str(workspace), names, timeout=120)
+    found = run_in_processes(size, _run_cases, workspace, str(workspace), names, timeout=120)
     for name in names:
         for reports in found:
             assert isinstance(reports[name], AdaptReport), reports[name]
@@ -133,7 +133,7 @@ def test_a_stream_of_one_process_resumes_in_two(workspace: Path, statistics: Pat
     adapt_model(begun)
     (workspace / "target.csv").write_text("\n".join(whole))
     resumed = replace(options, predictions=Path("p.csv"), checkpoint=Path("c.safetensors"), resume=True)
-    found = in_processes(2, _resume, workspace, str(workspace), resumed)
+    found = run_in_processes(2, _resume, workspace, str(workspace), resumed)
     assert all(isinstance(report, AdaptReport) for report in found), found
     _assert_close(_read_content(workspace / "p.csv"), _read_content(workspace / "whole.csv"), "predictions")
     _assert_close(_read_content(workspace / "d.jsonl"), _read_content(workspace / "whole.jsonl"), "diagnostics")
@@ -154,7 +154,7 @@ def _run_with_errors(group, home: str) -> list[str]:
 
 
 def test_an_error_is_reported_by_the_first_process_that_has_it(workspace: Path, statistics: Path):
-    first, second = in_processes(2, _run_with_errors, workspace, str(workspace))
+    first, second = run_in_processes(2, _run_with_errors, workspace, str(workspace))
     assert first[0] == "OptionError: Expected --predictions to end in .csv or .parquet, found p.txt."
     assert first[1].startswith("MissingFileError: There is no file none.csv.")
     prefix = "PeerError: The processes work together, and process {} failed: "

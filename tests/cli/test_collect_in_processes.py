@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from helpers.cli_processes import make_worker_group, result_or_error
-from helpers.process_groups import in_processes
+from helpers.process_groups import run_in_processes
 from regtta.cli.collect import CollectOptions, CollectReport, collect_statistics
 from regtta.statistics.source import SourceStatistics
 
@@ -28,7 +28,7 @@ def _collect(group, folder: str, options: CollectOptions):
 def test_the_file_of_several_processes_is_that_of_one(workspace: Path, size: int, data: str):
     options = replace(RESTORING, data=data)
     alone = collect_statistics(replace(options, out=Path("alone.safetensors")))
-    found = in_processes(size, _collect, workspace, str(workspace), options)
+    found = run_in_processes(size, _collect, workspace, str(workspace), options)
     for report, _ in found:
         assert report == replace(alone, out=options.out)
     expected, written = SourceStatistics.load("alone.safetensors"), SourceStatistics.load("s.safetensors")
@@ -42,7 +42,7 @@ def test_the_file_of_several_processes_is_that_of_one(workspace: Path, size: int
 
 def test_progress_counts_the_samples_of_all_processes(workspace: Path):
     options = replace(OPTIONS, data="target.npz", target=None)
-    (first, reported), _ = in_processes(2, _collect, workspace, str(workspace), options)
+    (first, reported), _ = run_in_processes(2, _collect, workspace, str(workspace), options)
     assert isinstance(first, CollectReport)
     assert reported == [(32, 70), (64, 70), (70, 70)]
 
@@ -52,7 +52,7 @@ def test_an_error_is_reported_once_and_nothing_is_written(workspace: Path):
     holes[1 + 16 * 3 + 2] = "1,,2,3"
     (workspace / "holes.csv").write_text("\n".join(holes))
     options = replace(OPTIONS, data="holes.csv")
-    (first, _), (second, _) = in_processes(2, _collect, workspace, str(workspace), options)
+    (first, _), (second, _) = run_in_processes(2, _collect, workspace, str(workspace), options)
     said = "The model gives non-finite features on source batch 3."
     assert second.startswith(f"StatisticsError: {said}")
     assert first.startswith(f"PeerError: The processes work together, and process 1 failed: {said}")
@@ -61,7 +61,7 @@ def test_an_error_is_reported_once_and_nothing_is_written(workspace: Path):
 
 def test_an_existing_file_is_detected_before_any_work(workspace: Path):
     (workspace / "s.safetensors").write_text("mine")
-    (first, reported), (second, _) = in_processes(2, _collect, workspace, str(workspace), OPTIONS)
+    (first, reported), (second, _) = run_in_processes(2, _collect, workspace, str(workspace), OPTIONS)
     assert first.startswith("ExistingFileError: s.safetensors exists")
     assert second.startswith("PeerError: ")
     assert reported == []

@@ -5,8 +5,6 @@ import errno
 import json
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pandas as pd
@@ -14,6 +12,7 @@ import pytest
 import torch
 
 from cli.test_adapt import ADAPT, options
+from helpers.preloaded_python import run_python
 from regtta.cli.adapt import adapt_model
 from regtta.cli.adapt_options import Protocol
 from regtta.cli.predictions import Tally
@@ -108,15 +107,8 @@ def test_a_real_kill(workspace, statistics):
     line = [word for word in ADAPT if word not in ("--batch-size", "16")]
     line += ["--data", "deadly:load", "--target", "1", "--checkpoint", "c.safetensors", "--checkpoint-every", "1"]
     line += ["--resume", "--predictions", "p.csv"]
-    path = os.pathsep.join([str(workspace), str(Path(__file__).parents[2] / "src")])
     killed, resumed = (
-        subprocess.run(
-            [sys.executable, "-m", "regtta", *line],
-            check=False,
-            capture_output=True,
-            text=True,
-            env=os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"} | more,  # as here, for the same bits
-        )
+        run_python(["-m", "regtta", *line], folder=workspace, environment=os.environ | more)
         for more in ({"DIE": "1"}, {})
     )
     assert killed.returncode == -signal.SIGKILL, killed.stderr

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from helpers.process_groups import in_processes
+from helpers.process_groups import run_in_processes
 from regtta.cli.torchrun import SINGLE_WORKER, WorkerGroup, _synchronize_seeds, join_worker_group
 from regtta.errors import MismatchError
 from regtta.execution.distributed import processes_of
@@ -40,7 +40,7 @@ def _describe_workers(group) -> dict[str, object]:
 
 
 def test_each_process_has_its_own_gpu_and_the_same_random_numbers(tmp_path):
-    first, second = in_processes(2, _describe_workers, tmp_path)
+    first, second = run_in_processes(2, _describe_workers, tmp_path)
     assert (first["first"], second["first"]) == (True, False)
     assert first["devices"] == [None, "cpu", "cuda:0", "cuda:0", "mps"]
     assert second["devices"] == [None, "cpu", "cuda:1", "cuda:1", "mps"]

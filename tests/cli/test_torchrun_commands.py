@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pandas as pd
@@ -10,6 +9,7 @@ import torch
 
 import regtta
 from helpers.cli_workspace import MODEL
+from helpers.preloaded_python import run_python
 from regtta.statistics.source import SourceStatistics
 
 NAN_BATCH = """
@@ -34,15 +34,8 @@ def batches():
 def torchrun(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
     launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "regtta"]
     packages = str(Path(regtta.__file__).parent.parent)
-    return subprocess.run(
-        [sys.executable, *launch, *command],
-        cwd=folder,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": packages},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=100,
-    )
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": packages}
+    return run_python([*launch, *command], folder=folder, environment=environment)
 
 
 def errors(result: subprocess.CompletedProcess[str]) -> list[str]:

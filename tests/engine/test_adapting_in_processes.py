@@ -9,7 +9,7 @@ import torch
 import regtta
 from helpers import small_models
 from helpers.attaching import Views, attach
-from helpers.process_groups import in_processes
+from helpers.process_groups import run_in_processes
 from regtta.errors import MismatchError, ProcessError, RegttaError
 from regtta.guards import DEFAULT, SAFE, Gate, Guard, MarkGood, Rollback
 
@@ -100,7 +100,7 @@ def assert_follows(found, expected, *, rtol=1e-9):
 )
 def test_shares_of_a_batch_are_learned_from_as_the_whole(tmp_path, kind, sizes):
     names = list(METHODS) if kind == "mlp" else ["ssa", "ssa_blended_window", "bn_adapt", "extractor"]
-    results = in_processes(len(sizes), _streams, tmp_path, kind, names, sizes)
+    results = run_in_processes(len(sizes), _streams, tmp_path, kind, names, sizes)
     model, source, stream = scene(kind)
     for name in names:
         alone = followed(regtta.Adapter(model, METHODS[name], source), stream, lambda x: x)
@@ -120,7 +120,7 @@ def _on_a_gpu(group):
 def test_models_on_a_gpu_share_batches_too(tmp_path):
     model, source, stream = scene("cnn")
     alone = followed(regtta.Adapter(model, METHODS["ssa"], source), stream, lambda x: x)
-    assert_follows(in_processes(2, _on_a_gpu, tmp_path), alone, rtol=1e-6)
+    assert_follows(run_in_processes(2, _on_a_gpu, tmp_path), alone, rtol=1e-6)
 
 
 def _guarded(group):
@@ -151,7 +151,7 @@ def _guarded(group):
 
 
 def test_guards_rule_alike_everywhere(tmp_path):
-    results, alone = in_processes(2, _guarded, tmp_path), _guarded(None)
+    results, alone = run_in_processes(2, _guarded, tmp_path), _guarded(None)
     for which, expected in alone.items():
         assert_follows([theirs[which] for theirs in results], expected)
     reasons = {which: [told[4] for told in steps] for which, (steps, _) in alone.items()}
@@ -182,7 +182,7 @@ def _left_out(group):
 
 
 def test_samples_are_left_out_alike_wherever_they_lie(tmp_path):
-    results, alone = in_processes(2, _left_out, tmp_path), _left_out(None)
+    results, alone = run_in_processes(2, _left_out, tmp_path), _left_out(None)
     for number, (rows, predictions, loss, reason) in enumerate(alone):
         parts = [theirs[number] for theirs in results]
         assert [row for part in parts for row in part[0]] == rows
@@ -205,7 +205,7 @@ def _other_models(group):
 
 
 def test_processes_with_different_models_are_refused(tmp_path):
-    for found in in_processes(2, _other_models, tmp_path):
+    for found in run_in_processes(2, _other_models, tmp_path):
         assert found == "Process 1 has a different model from process 0. Pass the same model to all processes."
 
 
@@ -230,7 +230,7 @@ def _rest_of_it(group):
 
 
 def test_heads_states_and_sights_are_shared(tmp_path):
-    results = in_processes(2, _rest_of_it, tmp_path)
+    results = run_in_processes(2, _rest_of_it, tmp_path)
     model, _, stream = scene()
     for head, after, resumed, seen, _ in results:
         assert head == "6"
@@ -257,7 +257,7 @@ def _one_dies(group):
 
 
 def test_a_process_that_dies_ends_the_stream_and_leaves_the_others_as_they_were(tmp_path):
-    left, dead = in_processes(2, _one_dies, tmp_path)
+    left, dead = run_in_processes(2, _one_dies, tmp_path)
     assert dead is None
     message, number, intact = left
     assert message.startswith("Another process of the group has ended or does not answer")
@@ -284,7 +284,7 @@ def _one_raises(group, what):
 
 
 def test_an_error_in_one_process_is_told_in_all(tmp_path):
-    first, second = in_processes(2, _one_raises, tmp_path, "model")
+    first, second = run_in_processes(2, _one_raises, tmp_path, "model")
     assert first[0].startswith("ProcessError: Another process of the group has ended")
     assert second[0].startswith("ZeroDivisionError")
     for told in (first, second):
@@ -292,7 +292,7 @@ def test_an_error_in_one_process_is_told_in_all(tmp_path):
 
 
 def test_samples_of_another_shape_are_refused_everywhere(tmp_path):
-    for told in in_processes(2, _one_raises, tmp_path, "shape"):
+    for told in run_in_processes(2, _one_raises, tmp_path, "shape"):
         assert told[0].startswith("MismatchError: Process 1 has samples of a different shape or dtype from process 0")
 
 
@@ -320,5 +320,5 @@ def _own_eyes(group):
 
 
 def test_what_one_process_refuses_all_refuse(tmp_path):
-    for found in in_processes(2, _own_eyes, tmp_path):
+    for found in run_in_processes(2, _own_eyes, tmp_path):
         assert found == [("second", ""), ("", ""), ("first", ""), ("fourth", "good"), ("", "")]

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import distributed as dist
 
-from helpers.process_groups import in_processes
+from helpers.process_groups import run_in_processes
 from regtta.errors import MismatchError, ProcessError
 from regtta.execution.distributed import SINGLE_PROCESS, ProcessGroupComm, make_communicator
 
@@ -36,7 +36,7 @@ def _exchanges(group: dist.ProcessGroup) -> dict[str, object]:
 
 @pytest.mark.parametrize("size", [2, 3])
 def test_what_is_exchanged_is_the_same_everywhere(tmp_path, size):
-    results = in_processes(size, _exchanges, tmp_path)
+    results = run_in_processes(size, _exchanges, tmp_path)
     everything = torch.cat([_rows(rank) for rank in range(size)])
     for rank, found in enumerate(results):
         assert found["counts"] == list(range(size))
@@ -59,7 +59,7 @@ def _gradients(group: dist.ProcessGroup) -> torch.Tensor:
 
 
 def test_gradients_are_summed_over_processes(tmp_path):
-    for rank, gradient in enumerate(in_processes(3, _gradients, tmp_path)):
+    for rank, gradient in enumerate(run_in_processes(3, _gradients, tmp_path)):
         assert torch.equal(gradient, 2 * _rows(rank + 1) * (1 + 2 + 3))
 
 
@@ -74,7 +74,7 @@ def _same(group: dist.ProcessGroup) -> list[str]:
 
 
 def test_what_must_be_the_same_is_checked(tmp_path):
-    for found in in_processes(3, _same, tmp_path):
+    for found in run_in_processes(3, _same, tmp_path):
         assert found == ["Process 2 has a different model from process 0. Pass the same model to all processes."]
 
 
@@ -91,7 +91,7 @@ def _one_dies(group: dist.ProcessGroup) -> str:
 
 
 def test_a_process_that_dies_ends_the_others_with_a_clear_error(tmp_path):
-    first, dead, last = in_processes(3, _one_dies, tmp_path)
+    first, dead, last = run_in_processes(3, _one_dies, tmp_path)
     assert dead is None
     for survivor in (first, last):
         assert survivor.startswith("Another process of the group has ended or does not answer")
@@ -111,7 +111,7 @@ def _of_one(group: dist.ProcessGroup) -> bool:
 
 
 def test_a_group_of_one_is_alone(tmp_path):
-    assert in_processes(1, _of_one, tmp_path) == [True]
+    assert run_in_processes(1, _of_one, tmp_path) == [True]
 
 
 def _over_nccl(_):
@@ -136,7 +136,7 @@ def _over_nccl(_):
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
 def test_nccl_carries_what_lies_on_a_gpu_and_what_does_not(tmp_path):
-    assert in_processes(1, _over_nccl, tmp_path) == [[True] * 6]
+    assert run_in_processes(1, _over_nccl, tmp_path) == [[True] * 6]
 
 
 def test_no_group_no_work():

@@ -4,7 +4,7 @@ import signal
 import pytest
 from torch import distributed as dist
 
-from helpers.process_groups import in_processes
+from helpers.process_groups import run_in_processes
 from regtta.errors import BatchError, ProcessError
 from regtta.execution.distributed import SINGLE_PROCESS, Communicator, make_communicator, sync_errors
 
@@ -39,7 +39,7 @@ def _rounds(group: dist.ProcessGroup) -> list[str]:
 
 
 def test_what_fails_in_one_fails_in_all(tmp_path):
-    dead, first, second = in_processes(3, _rounds, tmp_path)
+    dead, first, second = run_in_processes(3, _rounds, tmp_path)
     assert dead is None
     assert first[:2] == [
         "went on",

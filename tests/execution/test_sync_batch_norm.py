@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from helpers.process_groups import in_processes
+from helpers.process_groups import run_in_processes
 from regtta.execution.distributed import make_communicator
 from regtta.execution.sync_batch_norm import BatchSharding
 from regtta.models.batch_norm import BatchNormSwitch
@@ -69,7 +69,7 @@ def test_dealt_to_processes_it_is_the_same(tmp_path, sizes):
     for kind in KINDS:
         layer, x, slopes = scene(kind)
         output, gradient, gradients, running = passed(layer.train(), x, slopes)
-        found = in_processes(len(sizes), _part, tmp_path / kind, kind, sizes)
+        found = run_in_processes(len(sizes), _part, tmp_path / kind, kind, sizes)
         full = [part for part, size in zip(found, sizes, strict=True) if size]
         torch.testing.assert_close(torch.cat([part[0] for part in full]), output)
         torch.testing.assert_close(torch.cat([part[1] for part in full]), gradient)

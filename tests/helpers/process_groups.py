@@ -1,6 +1,5 @@
-"""Several processes of one group on this machine, for tests of what they do together."""
+"""Process groups of torch.distributed on this machine."""
 
-import multiprocessing
 import pickle
 import traceback
 from collections.abc import Callable
@@ -11,22 +10,18 @@ from typing import Any
 import torch
 from torch import distributed as dist
 
-# Children are forked from a server that has loaded torch once: a new interpreter each would take seconds.
-_CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(
-    ["torch", "torch.distributed", "regtta.adapter", "regtta.statistics.collection", "several"]
-)
+from helpers.preloaded_python import CONTEXT
 
 
-def in_processes(
+def run_in_processes(
     size: int, function: Callable[..., Any], folder: Path, *arguments: Any, timeout: float = 60
 ) -> list[Any]:
-    """What ``function(group, *arguments)`` gives in each of ``size`` processes, by rank; raises what one raised."""
+    """Return ``function(group, *arguments)`` of ``size`` processes by rank; raise the error of the first that fails."""
     folder.mkdir(exist_ok=True)
     results = [folder / f"result-{size}-{rank}" for rank in range(size)]
-    meeting = folder / f"meeting-{size}-{function.__name__}"
+    store = folder / f"store-{size}-{function.__name__}"
     children = [
-        _CONTEXT.Process(target=_child, args=(rank, size, str(meeting), str(result), function, arguments))
+        CONTEXT.Process(target=_child, args=(rank, size, str(store), str(result), function, arguments))
         for rank, result in enumerate(results)
     ]
     for child in children:
@@ -42,11 +37,11 @@ def in_processes(
 
 
 def _child(
-    rank: int, size: int, meeting: str, result: str, function: Callable[..., Any], arguments: tuple[Any, ...]
+    rank: int, size: int, store: str, result: str, function: Callable[..., Any], arguments: tuple[Any, ...]
 ) -> None:
     torch.set_num_threads(1)
     dist.init_process_group(
-        "gloo", init_method=f"file://{meeting}", rank=rank, world_size=size, timeout=timedelta(seconds=40)
+        "gloo", init_method=f"file://{store}", rank=rank, world_size=size, timeout=timedelta(seconds=40)
     )
     try:
         value = ("value", function(dist.group.WORLD, *arguments))
@@ -59,7 +54,7 @@ def _child(
 
 def _result(rank: int, path: Path) -> Any:
     if not path.exists():
-        return None  # died
+        return None  # the process died
     kind, value, *_trace = pickle.loads(path.read_bytes())
     if kind == "error":
         raise value

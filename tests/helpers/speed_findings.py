@@ -1,4 +1,4 @@
-"""Made-up findings of every kind, with numbers that can be told by heart."""
+"""Artificial findings of every kind, with round numbers."""
 
 from benchmarks.speed.findings import (
     Curve,

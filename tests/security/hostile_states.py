@@ -1,4 +1,4 @@
-"""Streams to attack, and changes to their states that no running stream would ever write."""
+"""Streams to attack, and changes to their states that no running stream would write."""
 
 import copy
 import functools
@@ -21,12 +21,12 @@ STREAM = small_models.table(30 * 40, shift=2.0, scale=1.5, seed=2).split(40)
 
 
 @dataclass(frozen=True)
-class Attacked:
-    """A stream whose state is attacked.
+class AttackedStream:
+    """Stream whose state is attacked.
 
     Attributes:
-        make: makes its adapter.
-        batches: how many it has behind it.
+        make: makes the adapter.
+        batches: number of batches before the state is taken.
     """
 
     make: Callable[[], regtta.Adapter]
@@ -50,19 +50,21 @@ def _noisy(inputs: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 _ADAM = functools.partial(torch.optim.Adam, fused=True)
 _SGD = functools.partial(torch.optim.SGD, momentum=0.9, fused=True)
 
-STREAMS: dict[str, Attacked] = {
-    "ssa": Attacked(lambda: _adapter(regtta.SSA(k=4))),
-    "ssa before its first step": Attacked(lambda: _adapter(regtta.SSA(k=4)), batches=0),
-    "ssa, safe": Attacked(lambda: _adapter(regtta.SSA(k=4, lr=1e-2), guards=guards.SAFE), batches=26),
-    "ssa, extractor, adamw": Attacked(lambda: _adapter(regtta.SSA(k=4, optimizer="adamw", trainable="extractor"))),
-    "ssa, rmsprop": Attacked(lambda: _adapter(regtta.SSA(k=4, optimizer="rmsprop"))),
-    "ssa, sgd": Attacked(lambda: _adapter(regtta.SSA(k=4, optimizer="sgd"))),
-    "ssa, own Adam, fused": Attacked(lambda: _adapter(regtta.SSA(k=4, optimizer=_ADAM))),
-    "ssa, own SGD, momentum": Attacked(lambda: _adapter(regtta.SSA(k=4, optimizer=_SGD))),
-    "ssa, window, blended": Attacked(lambda: _adapter(regtta.SSA(k=4, window=60, batch_norm="blended"))),
-    "prototype": Attacked(lambda: _adapter(regtta.Prototype())),
-    "views": Attacked(lambda: _adapter(regtta.VarianceMinimization(views=2, augment=_noisy))),
-    "sum": Attacked(lambda: _adapter(Sum(terms=(regtta.SSA(k=4, window=60), regtta.FeatureAlignment())))),
+STREAMS: dict[str, AttackedStream] = {
+    "ssa": AttackedStream(lambda: _adapter(regtta.SSA(k=4))),
+    "ssa before its first step": AttackedStream(lambda: _adapter(regtta.SSA(k=4)), batches=0),
+    "ssa, safe": AttackedStream(lambda: _adapter(regtta.SSA(k=4, lr=1e-2), guards=guards.SAFE), batches=26),
+    "ssa, extractor, adamw": AttackedStream(
+        lambda: _adapter(regtta.SSA(k=4, optimizer="adamw", trainable="extractor"))
+    ),
+    "ssa, rmsprop": AttackedStream(lambda: _adapter(regtta.SSA(k=4, optimizer="rmsprop"))),
+    "ssa, sgd": AttackedStream(lambda: _adapter(regtta.SSA(k=4, optimizer="sgd"))),
+    "ssa, own Adam, fused": AttackedStream(lambda: _adapter(regtta.SSA(k=4, optimizer=_ADAM))),
+    "ssa, own SGD, momentum": AttackedStream(lambda: _adapter(regtta.SSA(k=4, optimizer=_SGD))),
+    "ssa, window, blended": AttackedStream(lambda: _adapter(regtta.SSA(k=4, window=60, batch_norm="blended"))),
+    "prototype": AttackedStream(lambda: _adapter(regtta.Prototype())),
+    "views": AttackedStream(lambda: _adapter(regtta.VarianceMinimization(views=2, augment=_noisy))),
+    "sum": AttackedStream(lambda: _adapter(Sum(terms=(regtta.SSA(k=4, window=60), regtta.FeatureAlignment())))),
 }
 
 ABSENT = object()
@@ -71,26 +73,26 @@ Change = Callable[[Any], Any]
 Path = tuple[object, ...]
 
 
-def nodes(state: object, path: Path = ()) -> Iterator[tuple[Path, object]]:
-    """Every value in a nested state, containers included, with the keys that lead to it."""
+def iterate_nodes(state: object, path: Path = ()) -> Iterator[tuple[Path, object]]:
+    """Yield every value of a nested state, containers included, with its path of keys."""
     if path:
         yield path, state
     items = state.items() if isinstance(state, dict) else enumerate(state) if isinstance(state, list | tuple) else ()
     for key, value in items:
-        yield from nodes(value, (*path, key))
+        yield from iterate_nodes(value, (*path, key))
 
 
-def changed(state: Any, path: Path, change: Change) -> Any:
-    """A copy of ``state`` with one value changed; what is not on the path is shared."""
+def replace_value(state: Any, path: Path, change: Change) -> Any:
+    """Return a copy of ``state`` with one value changed; values off the path are shared."""
     if not path:
         return change(state)
     key, *rest = path
     if isinstance(state, dict):
-        value = changed(state[key], tuple(rest), change)
+        value = replace_value(state[key], tuple(rest), change)
         return {
             name: value if name == key else old for name, old in state.items() if name != key or value is not ABSENT
         }
-    value = changed(state[key], tuple(rest), change)
+    value = replace_value(state[key], tuple(rest), change)
     items = [
         value if number == key else old for number, old in enumerate(state) if number != key or value is not ABSENT
     ]
@@ -103,6 +105,11 @@ def _tensors_only(change: Callable[[torch.Tensor], object]) -> Change:
 
 def _floats_only(change: Callable[[torch.Tensor], object]) -> Change:
     return _tensors_only(lambda value: change(value) if value.is_floating_point() else value)
+
+
+def _cast_to(dtype: torch.dtype) -> Change:
+    """Cast the real part: torch warns of a cast that drops an imaginary one, which an earlier change may have added."""
+    return _tensors_only(lambda value: (value.real if value.is_complex() else value).to(dtype))
 
 
 CHANGES: dict[str, Change] = {
@@ -129,11 +136,11 @@ CHANGES: dict[str, Change] = {
     "flat": _tensors_only(lambda value: value.reshape(-1)),
     "twice as long": _tensors_only(lambda value: torch.cat([value, value]) if value.ndim else value),
     "one row fewer": _tensors_only(lambda value: value[1:] if value.ndim else value),
-    "in float64": _tensors_only(lambda value: value.double()),
-    "in float16": _tensors_only(lambda value: value.half()),
-    "in int64": _tensors_only(lambda value: value.long()),
-    "in bool": _tensors_only(lambda value: value.bool()),
-    "in complex64": _tensors_only(lambda value: value.to(torch.complex64)),
+    "in float64": _cast_to(torch.float64),
+    "in float16": _cast_to(torch.float16),
+    "in int64": _cast_to(torch.int64),
+    "in bool": _cast_to(torch.bool),
+    "in complex64": _cast_to(torch.complex64),
     "all NaN": _floats_only(lambda value: torch.full_like(value, torch.nan)),
     "all −infinity": _floats_only(lambda value: torch.full_like(value, -torch.inf)),
     "all −1": _tensors_only(lambda value: value if value.dtype == torch.bool else torch.zeros_like(value) - 1),
@@ -141,7 +148,7 @@ CHANGES: dict[str, Change] = {
 }
 
 
-# A stream, the field of its state that is changed, and what to: each is refused by an error that names the field.
+# Stream, field of its state, and hostile value: each is refused by an error that names the field.
 HOSTILE_FIELDS: list[tuple[str, str, object]] = [
     ("ssa", "learner/optimizer/state/1.weight/exp_avg", torch.ones(1)),
     ("ssa", "learner/optimizer/state/1.weight/exp_avg", torch.full((12,), torch.nan)),
@@ -188,28 +195,28 @@ HOSTILE_FIELDS: list[tuple[str, str, object]] = [
 ]
 
 
-def kept(attacked: Attacked) -> dict[str, Any]:
-    """The state of the stream after its batches."""
-    adapter = attacked.make()
-    for x in STREAM[: attacked.batches]:
+def make_state(stream: AttackedStream) -> dict[str, Any]:
+    """Return the state of the stream after its batches."""
+    adapter = stream.make()
+    for x in STREAM[: stream.batches]:
         adapter.adapt(x)
     return copy.deepcopy(adapter.state_dict())
 
 
 @functools.cache
-def kept_file() -> bytes:
-    """A checkpoint of the stream ``"ssa"``."""
+def make_checkpoint_file() -> bytes:
+    """Return the content of a checkpoint file of the stream ``"ssa"``."""
     with tempfile.TemporaryDirectory() as folder:
         path = FilePath(folder) / "stream.safetensors"
-        write_state(path, {"batches": 3, "adapter": kept(STREAMS["ssa"])})
+        write_state(path, {"batches": 3, "adapter": make_state(STREAMS["ssa"])})
         return path.read_bytes()
 
 
 def resume_and_step(path: FilePath) -> torch.Tensor:
-    """Everything that is done with a checkpoint: read, resumed, and stepped from."""
-    keeper = attach(regtta.Checkpoint(path), STREAMS["ssa"].make())
-    keeper.resume()
-    predictions = keeper.adapter.adapt(STREAM[-1]).predictions
+    """Read a checkpoint, resume from it and take a step."""
+    checkpoint = attach(regtta.Checkpoint(path), STREAMS["ssa"].make())
+    checkpoint.resume()
+    predictions = checkpoint.adapter.adapt(STREAM[-1]).predictions
     if not bool(predictions.isfinite().all()):
         raise AssertionError("a step from the state gave predictions that are not finite")
     return predictions

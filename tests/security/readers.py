@@ -1,4 +1,4 @@
-"""Every reader of files in regtta, each with a small whole file of its kind: what attacks and fuzzers go over."""
+"""Table of every file reader in regtta, each with a small valid file of its kind, for attacks and fuzzers."""
 
 import gzip
 import io
@@ -37,28 +37,28 @@ from regtta_bench.tables.rendering import CSV_COLUMNS
 from regtta_bench.tables.reproduction_page import _read_origin
 from regtta_bench.tables.reproduction_page import _read_table as read_table
 from regtta_bench.training.loop import TrainingCheckpoint, TrainingState
-from security.hostile_states import kept_file, resume_and_step
+from security.hostile_states import make_checkpoint_file, resume_and_step
 
-MOST_MEMBER = 2**20
+MAX_MEMBER_BYTES = 2**20
 
 
 @dataclass(frozen=True)
 class Reader:
-    """What a user may hand a file to.
+    """Reader of files that a user passes in.
 
     Attributes:
-        kind: of file, as the table of faults names it.
-        file: where it is looked for, below a folder.
-        read: everything that is done to read it.
-        whole: a small file that is right.
-        forgives: damage that leaves a file that is right, and that no reader can tell.
+        kind: kind of file, as in the table of docs/faults.md.
+        file: path of the file, relative to a folder.
+        read: reads the file completely.
+        make_valid: makes a small valid file.
+        undetectable: damages that leave a valid file, which no reader can detect.
     """
 
     kind: str
     file: str
     read: Callable[[Path], object]
-    whole: Callable[[], bytes]
-    forgives: tuple[str, ...] = ()
+    make_valid: Callable[[], bytes]
+    undetectable: tuple[str, ...] = ()
 
 
 def _linear() -> torch.nn.Linear:
@@ -180,7 +180,7 @@ def _pose(path: Path) -> object:
 
 
 def _unpack(path: Path) -> list[bytes]:
-    return [entry.read(MOST_MEMBER) for entry in iter_entries(path)]
+    return [entry.read(MAX_MEMBER_BYTES) for entry in iter_entries(path)]
 
 
 def _face(path: Path) -> object:
@@ -190,7 +190,7 @@ def _face(path: Path) -> object:
 READERS: dict[str, Reader] = {
     "weights": Reader("safetensors", "w.safetensors", load_weights, lambda: save(dict(_linear().state_dict()))),
     "statistics": Reader("safetensors", "s.safetensors", SourceStatistics.load, _statistics),
-    "stream": Reader("saved state", "stream.safetensors", resume_and_step, kept_file),
+    "stream": Reader("saved state", "stream.safetensors", resume_and_step, make_checkpoint_file),
     "source-model": Reader(
         "safetensors",
         "m.safetensors",

@@ -11,12 +11,13 @@ import pytest
 from torch import nn
 
 import regtta
+import regtta_bench
 from regtta.cli.user_code import import_object, load_model
 from regtta.errors import RegttaError
 from regtta_bench.data.torchvision_sets import read_batch
-from security.making import Payload
+from security.file_builders import Payload
 
-SOURCES = sorted(Path(regtta.__file__).parent.rglob("*.py"))
+SOURCES = sorted(path for package in (regtta, regtta_bench) for path in Path(package.__file__).parent.rglob("*.py"))
 TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in SOURCES}
 PICKLING = {"pickle", "_pickle", "cPickle", "cloudpickle", "dill", "joblib", "shelve", "marshal", "jsonpickle"}
 EVALUATING = {"eval", "exec", "compile", "__import__"}

@@ -11,7 +11,7 @@ from torch import nn
 
 import regtta
 from helpers import small_models
-from helpers.process_groups import in_processes
+from helpers.process_groups import run_in_processes
 from regtta.errors import MismatchError, ProcessError, RegttaError, StatisticsError
 from regtta.models.features import Forward
 from regtta.statistics.collectors import StatisticsCollector
@@ -40,7 +40,7 @@ def _collect(group: dist.ProcessGroup, batches: list[torch.Tensor], methods=()) 
 def test_all_processes_return_the_statistics_of_a_single_process(tmp_path, size, batches):
     data = _batches(batches)
     alone = regtta.collect(small_models.mlp(outputs=2).double(), data, methods=[RESTORATION])
-    found = in_processes(size, _collect, tmp_path, data, [RESTORATION])
+    found = run_in_processes(size, _collect, tmp_path, data, [RESTORATION])
     for source in found:
         assert (source.count, source.head, source.fingerprint) == (alone.count, alone.head, alone.fingerprint)
         torch.testing.assert_close(source.mean, alone.mean, rtol=1e-10, atol=1e-14)
@@ -66,7 +66,7 @@ def _assert_same(one: regtta.SourceStatistics, other: regtta.SourceStatistics) -
 def test_features_far_from_zero_lose_no_precision(tmp_path):
     data = _batches(40, offset=1e6)
     expected = np.cov(torch.cat(data).numpy().T)
-    for source in in_processes(3, _same_linear, tmp_path, data):
+    for source in run_in_processes(3, _same_linear, tmp_path, data):
         np.testing.assert_allclose(source.covariance(), expected, rtol=1e-10, atol=1e-10)
 
 
@@ -86,7 +86,7 @@ def _no_data(group: dist.ProcessGroup) -> list[str]:
 
 
 def test_no_data_in_any_process_raises_the_usual_error_in_all(tmp_path):
-    for messages in in_processes(2, _no_data, tmp_path):
+    for messages in run_in_processes(2, _no_data, tmp_path):
         assert len(messages) == 2
         assert all(line.startswith("The source loader gave no samples") for line in messages)
 
@@ -125,7 +125,7 @@ def _mismatched(group: dist.ProcessGroup) -> dict[str, str]:
 
 
 def test_mismatched_processes_all_raise(tmp_path):
-    for messages in in_processes(3, _mismatched, tmp_path):
+    for messages in run_in_processes(3, _mismatched, tmp_path):
         assert (
             messages["model"] == "Process 2 has a different model from process 0. Pass the same model to all processes."
         )
@@ -165,7 +165,7 @@ def test_an_error_in_one_process_is_raised_in_all(tmp_path):
         "model": "Expected a torch.nn.Module, found function.",
         "passes": "feature_restoration needs 2 passes over the source",
     }
-    others, failed, more = in_processes(3, _one_fails, tmp_path)
+    others, failed, more = run_in_processes(3, _one_fails, tmp_path)
     for what, text in expected.items():
         assert failed[what].startswith(text)
         named = "OSError: the disk is gone" if what == "loader" else text
@@ -185,7 +185,7 @@ def _one_is_killed(group: dist.ProcessGroup) -> str:
 
 
 def test_a_killed_process_ends_the_others(tmp_path):
-    first, dead, last = in_processes(3, _one_is_killed, tmp_path)
+    first, dead, last = run_in_processes(3, _one_is_killed, tmp_path)
     assert dead is None
     for message in (first, last):
         assert message.startswith("Another process of the group has ended or does not answer")

@@ -7,11 +7,11 @@ import torch
 
 import regtta
 from benchmarks.speed.bench import Bench
-from benchmarks.speed.comparing import Maker, compared
+from benchmarks.speed.comparison import Maker, compare
 from benchmarks.speed.findings import Findings
-from benchmarks.speed.subjects import Ground, Subject, ground
-from benchmarks.speed.timing import Contestant, Effort
-from benchmarks.speed.variants import bare
+from benchmarks.speed.subjects import Subject, Testbed, make_testbed
+from benchmarks.speed.timing import Effort, TimedCall
+from benchmarks.speed.variants import bare_forward
 from regtta.execution import PLAIN
 from regtta.models import FeatureModel
 from regtta.statistics import RunningMoments, SourceStatistics
@@ -26,23 +26,23 @@ itself."""
 def collecting(subject: Subject, samples: int, bench: Bench) -> Findings:
     """Time ``regtta.collect`` over ``samples`` samples."""
     title = f"Collecting: {subject.title}, {samples:,} samples"
-    here = ground(subject, bench.device)
+    testbed = make_testbed(subject, bench.device)
     makers: dict[str, Maker] = {
-        INFERENCE: lambda: inference(here, samples, bench),
-        "collect": lambda: collection(here, samples),
-        "of that the spectrum, once": lambda: spectrum(here),
+        INFERENCE: lambda: inference(testbed, samples, bench),
+        "collect": lambda: collection(testbed, samples),
+        "of that the spectrum, once": lambda: spectrum(testbed),
     }
-    table = compared(
+    table = compare(
         title, makers, (INFERENCE,), bench, samples=samples, reading="times the time", effort=whole_passes(bench)
     )
     return Findings(title, ABOUT, tables=(table,))
 
 
-def spectrum(here: Ground) -> Contestant:
+def spectrum(testbed: Testbed) -> TimedCall:
     """What ends every collection: the eigenvalues and eigenvectors of the covariance."""
-    batches = islice(cycle(here.steady), 4)
+    batches = islice(cycle(testbed.steady), 4)
     running = RunningMoments()
-    forward = FeatureModel(here.model, here.subject.head)
+    forward = FeatureModel(testbed.model, testbed.subject.head)
     with torch.no_grad():
         for batch in batches:
             running.update(forward(batch).features)
@@ -50,33 +50,33 @@ def spectrum(here: Ground) -> Contestant:
 
     def decompose() -> None:
         if moments is not None:
-            SourceStatistics.from_moments(moments, head=here.subject.head, fingerprint="")
+            SourceStatistics.from_moments(moments, head=testbed.subject.head, fingerprint="")
 
-    return Contestant(decompose)
+    return TimedCall(decompose)
 
 
 def whole_passes(bench: Bench) -> Effort:
     """A call is long enough by itself."""
     rounds = bench.effort.rounds if bench.quick else 7
-    return replace(bench.effort, rounds=rounds, sample_seconds=0.0, most_calls=1, warm_calls=1)
+    return replace(bench.effort, rounds=rounds, sample_seconds=0.0, max_calls=1, warm_calls=1)
 
 
-def inference(here: Ground, samples: int, bench: Bench) -> Contestant:
+def inference(testbed: Testbed, samples: int, bench: Bench) -> TimedCall:
     """The model over the batches, and nothing else."""
-    forward = bare(here.model, PLAIN, bench.device)
+    forward = bare_forward(testbed.model, PLAIN, bench.device)
 
     def infer() -> None:
-        for batch in islice(cycle(here.steady), samples // here.subject.batch):
+        for batch in islice(cycle(testbed.steady), samples // testbed.subject.batch):
             forward(batch)
 
-    return Contestant(infer)
+    return TimedCall(infer)
 
 
-def collection(here: Ground, samples: int) -> Contestant:
+def collection(testbed: Testbed, samples: int) -> TimedCall:
     """``collect`` over the batches."""
 
     def collect() -> None:
-        batches = islice(cycle(here.steady), samples // here.subject.batch)
-        regtta.collect(here.model, batches, head=here.subject.head)
+        batches = islice(cycle(testbed.steady), samples // testbed.subject.batch)
+        regtta.collect(testbed.model, batches, head=testbed.subject.head)
 
-    return Contestant(collect)
+    return TimedCall(collect)

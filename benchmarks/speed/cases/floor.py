@@ -5,8 +5,8 @@ from torch import Tensor
 
 from benchmarks.speed.bench import Bench
 from benchmarks.speed.findings import Fact, Findings, spread
-from benchmarks.speed.subjects import Subject, ground
-from benchmarks.speed.timing import Contestant, race
+from benchmarks.speed.subjects import Subject, make_testbed
+from benchmarks.speed.timing import TimedCall, time_in_turns
 from benchmarks.speed.traffic import Traffic, traffic
 
 COPIED = 2**30  # bytes
@@ -21,8 +21,8 @@ measured here."""
 
 def floor(subject: Subject, bench: Bench) -> Findings:
     """Count, and on a GPU measure the rates that the counts are divided by."""
-    here = ground(subject, bench.device)
-    least = traffic(here.model, here.steady[0])
+    testbed = make_testbed(subject, bench.device)
+    least = traffic(testbed.model, testbed.steady[0])
     facts = [
         Fact(BYTES, least.bytes_moved() / 1e9, "GB"),
         Fact(OPERATIONS, least.operations / 1e9, "GFLOP"),
@@ -56,8 +56,8 @@ def _rates(bench: Bench) -> tuple[float, float]:
     def multiply() -> Tensor:
         return left @ right
 
-    contestants = {"copy": Contestant(copy), "multiply": Contestant(multiply)}
-    for contestant in contestants.values():
-        contestant.call()
-    times = race(contestants, bench.device, bench.effort)
+    calls_by_name = {"copy": TimedCall(copy), "multiply": TimedCall(multiply)}
+    for timed in calls_by_name.values():
+        timed.call()
+    times = time_in_turns(calls_by_name, bench.device, bench.effort)
     return 2 * COPIED / spread(times["copy"]).median, 2 * SIDE**3 / spread(times["multiply"]).median

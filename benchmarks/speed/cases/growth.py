@@ -8,14 +8,14 @@ import torch
 
 from benchmarks.speed.bench import Bench
 from benchmarks.speed.cases.collecting import INFERENCE, collection, inference, whole_passes
-from benchmarks.speed.cases.step import STRAIGHTFORWARD, stepping, straightforward
-from benchmarks.speed.comparing import Maker, made_ready
+from benchmarks.speed.cases.step import STRAIGHTFORWARD, regtta_step, straightforward_step
+from benchmarks.speed.comparison import Maker, warm_up
 from benchmarks.speed.findings import Curve, Findings, Point
-from benchmarks.speed.subjects import Ground, Subject, ground
-from benchmarks.speed.timing import Contestant, Effort, Times, race, ratio
+from benchmarks.speed.subjects import Subject, Testbed, make_testbed
+from benchmarks.speed.timing import Effort, TimedCall, Times, ratio, time_in_turns
 from regtta.execution import PLAIN, Execution
 
-Line = Callable[[Ground], Contestant]
+Line = Callable[[Testbed], TimedCall]
 Along = Callable[[Subject, tuple[int, ...], Bench], Curve]
 
 ABOUT = """\
@@ -24,35 +24,37 @@ Growth is relative to the first size of the same line; all sizes and lines take 
 
 def along_batches(subject: Subject, sizes: tuple[int, ...], bench: Bench) -> Curve:
     """The step over the size of the batch."""
-    return _step_curve(subject, "batch size", sizes, lambda size: rebatched(ground(subject, bench.device), size), bench)
+    return _step_curve(
+        subject, "batch size", sizes, lambda size: rebatch(make_testbed(subject, bench.device), size), bench
+    )
 
 
 def along_k(subject: Subject, sizes: tuple[int, ...], bench: Bench) -> Curve:
     """The step over the number of directions that are aligned."""
-    here = ground(subject, bench.device)
-    return _step_curve(subject, "k", sizes, lambda k: replace(here, subject=replace(subject, k=k)), bench)
+    testbed = make_testbed(subject, bench.device)
+    return _step_curve(subject, "k", sizes, lambda k: replace(testbed, subject=replace(subject, k=k)), bench)
 
 
 def along_width(subject: Subject, sizes: tuple[int, ...], bench: Bench) -> Curve:
     """The step over the width of the features."""
     return _step_curve(
-        subject, "features", sizes, lambda width: ground(replace(subject, width=width), bench.device), bench
+        subject, "features", sizes, lambda width: make_testbed(replace(subject, width=width), bench.device), bench
     )
 
 
 def along_outputs(subject: Subject, sizes: tuple[int, ...], bench: Bench) -> Curve:
     """The step over the number of outputs."""
     return _step_curve(
-        subject, "outputs", sizes, lambda count: ground(replace(subject, outputs=count), bench.device), bench
+        subject, "outputs", sizes, lambda count: make_testbed(replace(subject, outputs=count), bench.device), bench
     )
 
 
 def along_samples(subject: Subject, sizes: tuple[int, ...], bench: Bench) -> Curve:
     """Collecting over the number of samples."""
-    here = ground(subject, bench.device)
-    lines: Mapping[str, Callable[[int], Contestant]] = {
-        INFERENCE: lambda samples: inference(here, samples, bench),
-        "collect": lambda samples: collection(here, samples),
+    testbed = make_testbed(subject, bench.device)
+    lines: Mapping[str, Callable[[int], TimedCall]] = {
+        INFERENCE: lambda samples: inference(testbed, samples, bench),
+        "collect": lambda samples: collection(testbed, samples),
     }
     return _curve(
         f"collect, {subject.name}",
@@ -65,33 +67,35 @@ def along_samples(subject: Subject, sizes: tuple[int, ...], bench: Bench) -> Cur
     )
 
 
-def grown(along: Along, subject: Subject, sizes: tuple[int, ...], bench: Bench) -> Findings:
+def measure_growth(along: Along, subject: Subject, sizes: tuple[int, ...], bench: Bench) -> Findings:
     """One curve as the findings of a case."""
     curve = along(subject, sizes, bench)
     return Findings(f"How cost grows with {curve.along}: {curve.title}", ABOUT, curves=(curve,))
 
 
-def rebatched(here: Ground, size: int) -> Ground:
+def rebatch(testbed: Testbed, size: int) -> Testbed:
     """The same model with a stream in batches of ``size``."""
-    rows = torch.cat(here.shifted)
+    rows = torch.cat(testbed.shifted)
     count = max(2, len(rows) // size)
     repeated = rows.repeat(-(-count * size // len(rows)), *(1 for _ in rows.shape[1:]))
-    return replace(here, subject=replace(here.subject, batch=size), shifted=torch.split(repeated[: count * size], size))
+    return replace(
+        testbed, subject=replace(testbed.subject, batch=size), shifted=torch.split(repeated[: count * size], size)
+    )
 
 
 def _step_curve(
-    subject: Subject, along: str, sizes: tuple[int, ...], at: Callable[[int], Ground], bench: Bench
+    subject: Subject, along: str, sizes: tuple[int, ...], at: Callable[[int], Testbed], bench: Bench
 ) -> Curve:
-    steps: dict[str, Line] = {STRAIGHTFORWARD: straightforward, "regtta": partial(stepping, execution=PLAIN)}
+    steps: dict[str, Line] = {STRAIGHTFORWARD: straightforward_step, "regtta": partial(regtta_step, execution=PLAIN)}
     if bench.on_gpu:
-        steps["regtta, captured"] = partial(stepping, execution=Execution(capture=True))
+        steps["regtta, captured"] = partial(regtta_step, execution=Execution(capture=True))
     lines = {name: _at(at, make) for name, make in steps.items()}
     return _curve(
         f"step, {subject.name}", along, sizes, lines, reference=STRAIGHTFORWARD, bench=bench, effort=bench.effort
     )
 
 
-def _at(at: Callable[[int], Ground], make: Line) -> Callable[[int], Contestant]:
+def _at(at: Callable[[int], Testbed], make: Line) -> Callable[[int], TimedCall]:
     return lambda size: make(at(size))
 
 
@@ -99,7 +103,7 @@ def _curve(
     title: str,
     along: str,
     sizes: tuple[int, ...],
-    lines: Mapping[str, Callable[[int], Contestant]],
+    lines: Mapping[str, Callable[[int], TimedCall]],
     *,
     reference: str,
     bench: Bench,
@@ -108,7 +112,7 @@ def _curve(
     makers: dict[str, Maker] = {
         _place(name, size): partial(make, size) for name, make in lines.items() for size in sizes
     }
-    times = race(made_ready(makers, bench, effort).contestants, bench.device, effort)
+    times = time_in_turns(warm_up(makers, bench, effort).calls_by_name, bench.device, effort)
     return Curve(title, along, "time", {name: _points(name, sizes, times, reference) for name in lines}, reference)
 
 

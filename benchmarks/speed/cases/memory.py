@@ -3,8 +3,8 @@
 import json
 
 from benchmarks.speed.bench import Bench
-from benchmarks.speed.children import ROOT, run_python
 from benchmarks.speed.findings import Curve, Fact, Findings, Point, spread
+from benchmarks.speed.subprocesses import ROOT, run_python
 
 SIZES, QUICK_SIZES = (1_000, 10_000, 100_000, 1_000_000), (1_000, 2_000)
 PROGRAM = ROOT / "benchmarks" / "collect_memory.py"

@@ -5,11 +5,11 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.speed.bench import Bench
-from benchmarks.speed.children import ROOT, run_pythons
 from benchmarks.speed.findings import Findings, Row, Table
+from benchmarks.speed.subprocesses import ROOT, run_python_processes
 from benchmarks.speed.timing import Times, ratio
 
-PROGRAM = ROOT / "benchmarks" / "collect_together.py"
+PROGRAM = ROOT / "benchmarks" / "collect_in_processes.py"
 SIZES = (1, 2)
 ABOUT = """\
 The same rows, shared among processes of one thread each that find each other through gloo; every pass counts from
@@ -33,7 +33,7 @@ def _passes(size: int, samples: int, repeats: int) -> list[float]:
     with tempfile.TemporaryDirectory() as folder:
         common = ["--size", str(size), "--store", str(Path(folder) / "store")]
         common += ["--samples", str(samples), "--repeats", str(repeats)]
-        printed = run_pythons([[str(PROGRAM), "--rank", str(rank), *common] for rank in range(size)])
+        printed = run_python_processes([[str(PROGRAM), "--rank", str(rank), *common] for rank in range(size)])
     found: list[float] = json.loads(printed[0])
     return found
 

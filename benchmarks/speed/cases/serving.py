@@ -3,11 +3,11 @@
 from functools import cache, partial
 
 from benchmarks.speed.bench import Bench
-from benchmarks.speed.comparing import Maker, compared
+from benchmarks.speed.comparison import Maker, compare
 from benchmarks.speed.findings import Findings, Table
-from benchmarks.speed.subjects import Ground, Subject, ground
-from benchmarks.speed.timing import Contestant
-from benchmarks.speed.variants import IN_BFLOAT16, Stream, adapter_on, bare, over, title_of
+from benchmarks.speed.subjects import Subject, Testbed, make_testbed
+from benchmarks.speed.timing import TimedCall
+from benchmarks.speed.variants import IN_BFLOAT16, Stream, adapter_on, bare_forward, cycle_over, describe_execution
 from regtta.adapter import Adapter
 from regtta.execution import FAST, PLAIN, Execution
 from regtta.guards import DEFAULT, SAFE, Gate, Guard
@@ -20,31 +20,31 @@ itself: eval mode, no gradients, the same device, arithmetic and layout."""
 
 def serving(subject: Subject, bench: Bench) -> Findings:
     """Time predictions and gated steps of ``subject``."""
-    here = ground(subject, bench.device)
+    testbed = make_testbed(subject, bench.device)
     ways = [(PLAIN, PLAIN)] + ([(FAST, IN_BFLOAT16)] if bench.on_gpu else [])
-    tables = tuple(_table(here, execution, beside, bench) for execution, beside in ways)
+    tables = tuple(_table(testbed, execution, beside, bench) for execution, beside in ways)
     return Findings(f"Without a shift: {subject.title}", ABOUT, tables=tables)
 
 
-def _table(here: Ground, execution: Execution, beside: Execution, bench: Bench) -> Table:
-    forward = f"bare forward, {title_of(beside)}"
-    gated, safe = (cache(partial(adapter_on, here, execution, guards)) for guards in (GATED, SAFE))
+def _table(testbed: Testbed, execution: Execution, beside: Execution, bench: Bench) -> Table:
+    forward = f"bare forward, {describe_execution(beside)}"
+    gated, safe = (cache(partial(adapter_on, testbed, execution, guards)) for guards in (GATED, SAFE))
     makers: dict[str, Maker] = {
-        forward: lambda: Contestant(over(bare(here.model, beside, bench.device), here.steady)),
-        "predict": lambda: Contestant(over(gated().predict, here.steady)),
-        "adapt behind a gate": lambda: _refusing(gated(), here),
-        "adapt, guarded by SAFE": lambda: _refusing(safe(), here),
+        forward: lambda: TimedCall(cycle_over(bare_forward(testbed.model, beside, bench.device), testbed.steady)),
+        "predict": lambda: TimedCall(cycle_over(gated().predict, testbed.steady)),
+        "adapt behind a gate": lambda: _refusing(gated(), testbed),
+        "adapt, guarded by SAFE": lambda: _refusing(safe(), testbed),
     }
-    return compared(
-        f"{here.subject.title}, adapter in {title_of(execution)}",
+    return compare(
+        f"{testbed.subject.title}, adapter in {describe_execution(execution)}",
         makers,
         (forward,),
         bench,
-        samples=here.subject.batch,
+        samples=testbed.subject.batch,
         reading="times the time",
     )
 
 
-def _refusing(adapter: Adapter, here: Ground) -> Contestant:
-    stream = Stream(adapter, here.steady, learning=False)
-    return Contestant(stream, remark=stream.remark)
+def _refusing(adapter: Adapter, testbed: Testbed) -> TimedCall:
+    stream = Stream(adapter, testbed.steady, learning=False)
+    return TimedCall(stream, remark=stream.remark)

@@ -6,10 +6,10 @@ from functools import partial
 import torch
 
 from benchmarks.speed.bench import Bench
-from benchmarks.speed.children import run_python
-from benchmarks.speed.comparing import Maker, compared
+from benchmarks.speed.comparison import Maker, compare
 from benchmarks.speed.findings import Findings
-from benchmarks.speed.timing import Contestant
+from benchmarks.speed.subprocesses import run_python
+from benchmarks.speed.timing import TimedCall
 
 PYTHON, TORCH = "python alone", "import torch"
 PROGRAMS = {
@@ -24,11 +24,11 @@ ABOUT = "Whole processes, from their start to their end. regtta's names are impo
 def startup(bench: Bench) -> Findings:
     """Time processes that import and end."""
     makers: dict[str, Maker] = {name: _maker(program) for name, program in PROGRAMS.items()}
-    effort = replace(bench.effort, rounds=1 if bench.quick else 7, most_calls=1, warm_calls=0 if bench.quick else 1)
+    effort = replace(bench.effort, rounds=1 if bench.quick else 7, max_calls=1, warm_calls=0 if bench.quick else 1)
     here = replace(bench, device=torch.device("cpu"))  # no absolute times of what the CPU does
-    table = compared("Importing", makers, (TORCH, PYTHON), here, samples=1, reading="times the time", effort=effort)
+    table = compare("Importing", makers, (TORCH, PYTHON), here, samples=1, reading="times the time", effort=effort)
     return Findings("Start-up", ABOUT, tables=(table,))
 
 
 def _maker(program: str) -> Maker:
-    return lambda: Contestant(partial(run_python, ["-c", program]))
+    return lambda: TimedCall(partial(run_python, ["-c", program]))

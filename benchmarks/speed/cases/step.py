@@ -4,12 +4,12 @@ from collections.abc import Callable
 from functools import partial
 
 from benchmarks.speed.bench import Bench
-from benchmarks.speed.comparing import Maker, compared
+from benchmarks.speed.comparison import Maker, compare
 from benchmarks.speed.findings import Findings
 from benchmarks.speed.straightforward import StraightforwardSSA
-from benchmarks.speed.subjects import Ground, Subject, ground
-from benchmarks.speed.timing import Contestant
-from benchmarks.speed.variants import Stream, adapter_on, executions, over, strict_float32, title_of
+from benchmarks.speed.subjects import Subject, Testbed, make_testbed
+from benchmarks.speed.timing import TimedCall
+from benchmarks.speed.variants import Stream, adapter_on, cycle_over, describe_execution, executions, strict_float32
 from regtta.execution import PLAIN, Execution
 
 STRAIGHTFORWARD = "straightforward"
@@ -27,51 +27,51 @@ ON_GPU = (
 
 def step(subject: Subject, bench: Bench) -> Findings:
     """Time the step of ``subject`` in every way."""
-    here = ground(subject, bench.device)
-    makers, references = _makers(here, bench)
-    table = compared(subject.title, makers, references, bench, samples=subject.batch, reading="times as fast")
+    testbed = make_testbed(subject, bench.device)
+    makers, references = _makers(testbed, bench)
+    table = compare(subject.title, makers, references, bench, samples=subject.batch, reading="times as fast")
     return Findings(f"The step: {subject.title}", ABOUT + (ON_GPU if bench.on_gpu else ""), tables=(table,))
 
 
 def regtta_row(execution: Execution) -> str:
     """The row of regtta's step run in this way."""
-    return f"regtta, {title_of(execution)}"
+    return f"regtta, {describe_execution(execution)}"
 
 
-def straightforward(here: Ground) -> Contestant:
+def straightforward_step(testbed: Testbed) -> TimedCall:
     """The straightforward step on the shifted stream."""
-    subject = here.subject
-    adapter = StraightforwardSSA(here.model, here.source, subject.head, k=subject.k)
-    return Contestant(over(adapter.adapt, here.shifted))
+    subject = testbed.subject
+    adapter = StraightforwardSSA(testbed.model, testbed.source, subject.head, k=subject.k)
+    return TimedCall(cycle_over(adapter.adapt, testbed.shifted))
 
 
-def stepping(here: Ground, execution: Execution = PLAIN) -> Contestant:
+def regtta_step(testbed: Testbed, execution: Execution = PLAIN) -> TimedCall:
     """The step of regtta on the shifted stream."""
-    stream = Stream(adapter_on(here, execution), here.shifted, learning=True)
-    return Contestant(stream, remark=stream.remark)
+    stream = Stream(adapter_on(testbed, execution), testbed.shifted, learning=True)
+    return TimedCall(stream, remark=stream.remark)
 
 
-def _makers(here: Ground, bench: Bench) -> tuple[dict[str, Maker], tuple[str, ...]]:
-    images = len(here.subject.shape) == 3
+def _makers(testbed: Testbed, bench: Bench) -> tuple[dict[str, Maker], tuple[str, ...]]:
+    images = len(testbed.subject.shape) == 3
     variants: dict[str, Maker] = {
-        regtta_row(execution): partial(stepping, here, execution)
+        regtta_row(execution): partial(regtta_step, testbed, execution)
         for execution in executions(bench.device, images=images)
     }
     if not bench.on_gpu:
-        return {STRAIGHTFORWARD: partial(straightforward, here), **variants}, (STRAIGHTFORWARD,)
+        return {STRAIGHTFORWARD: partial(straightforward_step, testbed), **variants}, (STRAIGHTFORWARD,)
     strict: dict[str, Maker] = {
-        STRICT: _strictly(partial(straightforward, here)),
-        DEFAULTS: partial(straightforward, here),
-        THROUGHOUT: _strictly(partial(stepping, here)),
+        STRICT: _strictly(partial(straightforward_step, testbed)),
+        DEFAULTS: partial(straightforward_step, testbed),
+        THROUGHOUT: _strictly(partial(regtta_step, testbed)),
     }
     return strict | variants, (STRICT, DEFAULTS)
 
 
-def _strictly(make: Callable[[], Contestant]) -> Maker:
+def _strictly(make: Callable[[], TimedCall]) -> Maker:
     """What ``make`` makes, without TF32 in convolutions."""
 
-    def made() -> Contestant:
+    def made() -> TimedCall:
         found = make()
-        return Contestant(found.call, strict_float32, found.remark)
+        return TimedCall(found.call, strict_float32, found.remark)
 
     return made

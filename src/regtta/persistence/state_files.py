@@ -80,7 +80,7 @@ def _read_header(path: Path, metadata: Mapping[str, str]) -> dict[str, Any]:
         version, _ = int(about["format"]), about["state"].encode()
     except (LookupError, ValueError, TypeError, AttributeError, ArithmeticError) as error:
         raise InvalidFileError(
-            f"{path} is not a checkpoint of a stream. Pass a file written by regtta.Checkpoints or by regtta adapt "
+            f"{path} is not a checkpoint of a stream. Pass a file written by regtta.Checkpoint or by regtta adapt "
             "--checkpoint."
         ) from error
     if version > STATE_FORMAT_VERSION:

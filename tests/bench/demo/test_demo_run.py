@@ -5,6 +5,7 @@ import re
 import matplotlib
 import pytest
 from matplotlib.image import imread
+from PIL import Image
 from rich.console import Console
 
 from regtta.errors import FileError, OptionError
@@ -38,6 +39,14 @@ def done(toy, tmp_path_factory):
     out = tmp_path_factory.mktemp("demo") / "made" / "here"
     console = Console(width=120, file=io.StringIO())
     return run_demo(out=out, console=console, seed=4, sources=2, recipe=toy), console.file.getvalue()
+
+
+@pytest.fixture
+def _without_page_figures(monkeypatch):
+    """Leave the figures of report.html, which take most of the demo's time, to the tests of the page."""
+    pixel = io.BytesIO()
+    Image.new("RGB", (1, 1)).save(pixel, "PNG")
+    monkeypatch.setattr("regtta.report.rendering.encode_png", lambda _: pixel.getvalue())
 
 
 def test_demo_shows_and_writes_everything(done):
@@ -131,6 +140,7 @@ def test_terminal_table_agrees_with_the_study_at_any_width(done):
     assert max(map(len, narrow.splitlines())) <= 60
 
 
+@pytest.mark.usefixtures("_without_page_figures")
 def test_demo_twice_writes_the_same_results(done, toy, tmp_path):
     result, _ = done
     again = run_demo(out=tmp_path, console=Console(quiet=True), seed=4, sources=2, recipe=toy)
@@ -138,6 +148,7 @@ def test_demo_twice_writes_the_same_results(done, toy, tmp_path):
     assert again.figure_path.read_bytes() == result.figure_path.read_bytes()
 
 
+@pytest.mark.usefixtures("_without_page_figures")
 def test_diverged_runs_are_shown_as_diverged(toy, tmp_path):
     wild = DemoRecipe(
         source_digits=200,

@@ -1,4 +1,4 @@
-"""Processes of their own, which find regtta where this one does."""
+"""Python subprocesses that import regtta from this checkout."""
 
 import os
 import subprocess
@@ -8,21 +8,21 @@ from contextlib import ExitStack
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-LONGEST = 300  # seconds: a process that waits for one that failed would wait for ever
+TIMEOUT = 300  # seconds, for a process that waits for one that has failed
 
 
 def run_python(arguments: Sequence[str]) -> str:
-    """What a new Python prints that is called with ``arguments``; an error where it fails.
+    """Return the output of ``python *arguments``; raises an error if it fails.
 
     Example:
         >>> run_python(["-c", "print(6 * 7)"]).strip()
         '42'
     """
-    return run_pythons([arguments])[0]
+    return run_python_processes([arguments])[0]
 
 
-def run_pythons(calls: Sequence[Sequence[str]]) -> list[str]:
-    """What several print that run at the same time; an error where one fails, and then none is left running."""
+def run_python_processes(calls: Sequence[Sequence[str]]) -> list[str]:
+    """Return the outputs of concurrent processes; if one fails, ends all and raises an error."""
     paths = os.pathsep.join(filter(None, (str(ROOT / "src"), os.environ.get("PYTHONPATH", ""))))
     environment = os.environ | {"PYTHONPATH": paths}
     with ExitStack() as opened:
@@ -33,10 +33,10 @@ def run_pythons(calls: Sequence[Sequence[str]]) -> list[str]:
             for call in calls
         ]
         try:
-            printed = [process.communicate(timeout=LONGEST)[0] for process in running]
+            printed = [process.communicate(timeout=TIMEOUT)[0] for process in running]
         finally:
             for process in running:
-                process.kill()  # does nothing to one that has ended
+                process.kill()  # has no effect on a process that has ended
     for process in running:
         if process.returncode:
             raise subprocess.CalledProcessError(process.returncode, process.args)

@@ -1,6 +1,6 @@
 import pytest
 
-from benchmarks.speed.kinds import kind_of
+from benchmarks.speed.kernel_kinds import kind_of
 
 NAMES = {
     "sm90_xmma_fprop_implicit_gemm_tf32f32_tf32f32_f32_nhwckrsc_nhwc": "convolution",

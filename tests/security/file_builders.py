@@ -1,4 +1,4 @@
-"""Hostile files, made by hand where no library would write them."""
+"""Builders of hostile files, byte by byte where no library would write them."""
 
 import gzip
 import io
@@ -10,6 +10,7 @@ import struct
 import tarfile
 import zipfile
 import zlib
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,33 @@ from regtta.statistics.source_files import STATISTICS_FORMAT_VERSION
 MIB = 2**20
 
 
+@dataclass(frozen=True)
+class LargeContent:
+    """Content of a file that is larger than it is worth to hold in memory.
+
+    Attributes:
+        start: first bytes.
+        piece: bytes repeated after them. Zeros take no space on the disk.
+        times: number of repetitions.
+    """
+
+    start: bytes
+    piece: bytes
+    times: int
+
+    def write(self, path: Path) -> None:
+        with path.open("wb") as file:
+            file.write(self.start)
+            if any(self.piece):
+                for _ in range(self.times):
+                    file.write(self.piece)
+            else:
+                file.truncate(len(self.start) + len(self.piece) * self.times)
+
+
+Content = bytes | LargeContent
+
+
 class Payload:
     """Touches the file ``canary`` in the working directory when its pickle is loaded."""
 
@@ -31,9 +59,18 @@ class Payload:
         return (os.system, ("touch canary",))
 
 
-def gzip_bomb(gib: int = 4, piece: bytes = bytes(16 * MIB), start: bytes = b"") -> bytes:
-    """So many GiB in a few MB: one gzip member over and over, which is a gzip file too."""
+def gzip_bomb(gib: int = 2, piece: bytes = bytes(16 * MIB), start: bytes = b"") -> bytes:
+    """Compress many GiB to a few MB: the same gzip member repeated, which is a valid gzip file."""
     return gzip.compress(start) + gzip.compress(piece) * (gib * 2**30 // len(piece))
+
+
+def zlib_zeros(mib: int) -> bytes:
+    """Compress many MiB of zeros, one MiB of them in fact: the compressed block is repeated."""
+    packer, piece, checksum = zlib.compressobj(1), bytes(MIB), 1
+    blocks = [packer.compress(piece) + packer.flush(zlib.Z_FULL_FLUSH) for _ in range(2)]
+    for _ in range(mib):
+        checksum = zlib.adler32(piece, checksum)
+    return blocks[0] + blocks[1] * (mib - 1) + b"\x03\x00" + checksum.to_bytes(4, "big")
 
 
 def safetensors(header: object, data: bytes = b"") -> bytes:
@@ -46,20 +83,20 @@ def tensor(shape: list[int], end: int, dtype: str = "F32") -> dict[str, object]:
 
 
 def statistics(about: object, width: int = 2, **tensors: torch.Tensor) -> bytes:
-    there = {
+    complete = {
         "mean": torch.zeros(width, dtype=torch.float64),
         "variances": torch.ones(width, dtype=torch.float64),
         "basis": torch.eye(width, dtype=torch.float64),
         "feature_variances": torch.ones(width, dtype=torch.float64),
     }
     text = about if isinstance(about, str) else json.dumps({**ABOUT, **about})
-    return save(there | tensors, {"regtta.statistics": text})
+    return save(complete | tensors, {"regtta.statistics": text})
 
 
 def state(text: str, about: object = None, **tensors: torch.Tensor) -> bytes:
-    """A file of a stream's state with a right digest, whatever is in it."""
-    told = {"format": 1, "regtta": "0", "digest": _digest(text, tensors), "state": text}
-    return save(tensors, {"regtta.state": about if isinstance(about, str) else json.dumps(told | (about or {}))})
+    """Build a state file with a valid digest around any content."""
+    metadata = {"format": 1, "regtta": "0", "digest": _digest(text, tensors), "state": text}
+    return save(tensors, {"regtta.state": about if isinstance(about, str) else json.dumps(metadata | (about or {}))})
 
 
 ABOUT = {"format": STATISTICS_FORMAT_VERSION, "regtta": "0", "count": 9, "head": "fc", "fingerprint": "0"}
@@ -72,7 +109,7 @@ def torch_saved(content: object, *, zipped: bool = True) -> bytes:
 
 
 def deflated(archive: bytes) -> bytes:
-    """The same zip archive, its members compressed."""
+    """Compress the members of a zip archive."""
     file = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(archive)) as old, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as new:
         for name in old.namelist():
@@ -81,7 +118,7 @@ def deflated(archive: bytes) -> bytes:
 
 
 def torch_archive_with_pickle(raw: bytes) -> bytes:
-    """An archive of ``torch.save`` with another pickle in it."""
+    """Build an archive of ``torch.save`` with its pickle replaced."""
     file = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(torch_saved({}))) as old, zipfile.ZipFile(file, "w") as new:
         for name in old.namelist():
@@ -104,17 +141,17 @@ def npz(**members: bytes) -> bytes:
 
 
 def zip_of(name: str, packed: bytes, size: int, *, method: int = 8, claimed: int | None = None) -> bytes:
-    """One member, whose sizes are what is said; the checksum is never reached."""
+    """Build an archive of one member with the given sizes; the checksum is never reached."""
     raw_name = name.encode()
-    told = len(packed) if claimed is None else claimed
-    sizes = struct.pack("<HHHIIIHH", method, 0, 33, 0, told, size, len(raw_name), 0)
+    packed_size = len(packed) if claimed is None else claimed
+    sizes = struct.pack("<HHHIIIHH", method, 0, 33, 0, packed_size, size, len(raw_name), 0)
     local = b"PK\x03\x04" + struct.pack("<HH", 20, 0) + sizes + raw_name + packed
     central = b"PK\x01\x02" + struct.pack("<HHH", 20, 20, 0) + sizes + struct.pack("<HHHII", 0, 0, 0, 0, 0) + raw_name
     return local + central + b"PK\x05\x06" + struct.pack("<HHHHIIH", 0, 0, 1, 1, len(central), len(local), 0)
 
 
 def npz_bomb(gib: int = 3) -> bytes:
-    """An array of zeros as NumPy would write it, 1,000 times as large as its file."""
+    """Build an array of zeros as NumPy would write it, 1,000 times as large as its file."""
     count = gib * 2**30 // 8
     start = npy((count, 1))
     packer = zlib.compressobj(9, zlib.DEFLATED, -15)
@@ -137,14 +174,14 @@ def png(width: int, height: int, *between: bytes, pixels: bytes = b"") -> bytes:
     return b"\x89PNG\r\n\x1a\n" + header + b"".join(between) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
 
 
-def jpeg_of_claimed_size(width: int, height: int, whole: bytes) -> bytes:
-    """A JPEG whose frame says another size."""
-    place = whole.index(b"\xff\xc0") + 5
-    return whole[:place] + struct.pack(">HH", height, width) + whole[place + 4 :]
+def jpeg_of_claimed_size(width: int, height: int, valid: bytes) -> bytes:
+    """Change the size in the frame header of a JPEG."""
+    place = valid.index(b"\xff\xc0") + 5
+    return valid[:place] + struct.pack(">HH", height, width) + valid[place + 4 :]
 
 
 def member(name: str, content: bytes = b"x", kind: bytes = tarfile.REGTYPE, **fields: object) -> bytes:
-    """One member, its header as it is said; a size that is said need not be true."""
+    """Build one member of a tar archive with the given header fields, which need not be true."""
     info = tarfile.TarInfo(name)
     info.size, info.type = len(content), kind
     for field, value in fields.items():
@@ -153,7 +190,7 @@ def member(name: str, content: bytes = b"x", kind: bytes = tarfile.REGTYPE, **fi
 
 
 def with_size(header: bytes, field: bytes) -> bytes:
-    """A member with other bytes as its size, its checksum made right."""
+    """Replace the size field of a member, with a valid checksum."""
     raw = bytearray(header)
     raw[124:136] = field.ljust(12, b"\0")
     raw[148:156] = b" " * 8
@@ -171,7 +208,7 @@ def parquet(table: pa.Table, **options: object) -> bytes:
 
 
 def repeated_text() -> bytes:
-    """One text of a megabyte, stored once and named by 8,192 rows: 8 GB as a column."""
+    """Store one text of a megabyte once and refer to it from 8,192 rows: 8 GB as a column."""
     words = pa.DictionaryArray.from_arrays(pa.array(np.zeros(8192, dtype=np.int32)), pa.array(["x" * MIB]))
     return parquet(pa.table({"a": words, "y": np.zeros(8192)}))
 
@@ -195,6 +232,9 @@ def nested(depth: int = 100_000, start: bytes = b"") -> bytes:
     return start + b"[" * depth + b"]" * depth
 
 
-def write(path: Path, raw: bytes) -> None:
+def write(path: Path, content: Content) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(raw)
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    else:
+        content.write(path)

@@ -1,4 +1,4 @@
-"""Ways of doing one thing, made ready, timed in turns, and laid out as a table."""
+"""Comparison of several ways of doing one thing: warmed up, timed in turns, and laid out as a table."""
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -9,30 +9,30 @@ import torch
 
 from benchmarks.speed.bench import Bench
 from benchmarks.speed.findings import Reading, Row, Table, spread
-from benchmarks.speed.timing import Contestant, Effort, Times, race, ratio, synchronize
+from benchmarks.speed.timing import Effort, TimedCall, Times, ratio, synchronize, time_in_turns
 
-Maker = Callable[[], Contestant]
+Maker = Callable[[], TimedCall]
 
 MIB = 2**20
 _EXPECTED = "regtta.statistics.source"  # says that k is cut, which is meant
 
 
 @dataclass(frozen=True, eq=False)
-class Field:
-    """Contestants that are warm, and what was seen as they became so.
+class WarmedUp:
+    """Warmed-up calls, with what was observed while they warmed up.
 
     Attributes:
-        contestants: by name.
-        peaks: GPU memory that each took at the most, in MiB; empty on a CPU.
-        notes: by name, what they logged, or why they failed.
+        calls_by_name: calls that did not fail.
+        peaks: peak of GPU memory of each in MiB; empty on a CPU.
+        notes: messages that each logged, or the reason of its failure.
     """
 
-    contestants: dict[str, Contestant] = field(default_factory=dict)
+    calls_by_name: dict[str, TimedCall] = field(default_factory=dict)
     peaks: dict[str, float] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
 
 
-def compared(
+def compare(
     title: str,
     makers: Mapping[str, Maker],
     references: Sequence[str],
@@ -47,16 +47,16 @@ def compared(
     Args:
         title: of the table.
         makers: by name, in the order of the table.
-        references: names of those that all are compared with.
+        references: names of the ways that all others are compared with.
         bench: how to measure.
         samples: that one call handles, for samples a second.
         reading: how to show the ratios.
         effort: other than the bench's.
     """
     effort = effort or bench.effort
-    ready = made_ready(makers, bench, effort)
-    times = race(ready.contestants, bench.device, effort)
-    remarks = {name: contestant.remark() for name, contestant in ready.contestants.items()}
+    ready = warm_up(makers, bench, effort)
+    times = time_in_turns(ready.calls_by_name, bench.device, effort)
+    remarks = {name: timed.remark() for name, timed in ready.calls_by_name.items()}
     rows = tuple(
         _row(name, ready, times, remark=remarks.get(name, ""), references=references, bench=bench, samples=samples)
         for name in makers
@@ -64,28 +64,28 @@ def compared(
     return Table(title, reading, rows)
 
 
-def made_ready(makers: Mapping[str, Maker], bench: Bench, effort: Effort) -> Field:
-    """Make and warm up every contestant; one that fails is out of the race, with a note."""
-    found = Field()
+def warm_up(makers: Mapping[str, Maker], bench: Bench, effort: Effort) -> WarmedUp:
+    """Make and warm up every call; one that fails is left out, with a note."""
+    found = WarmedUp()
     for name, make in makers.items():
-        with _heard() as lines, _peak(bench.device) as peak:
+        with _captured_logs() as lines, _peak(bench.device) as peak:
             try:
-                contestant = make()
-                with contestant.within():
+                timed = make()
+                with timed.within():
                     for _ in range(effort.warm_calls):
-                        contestant.call()
+                        timed.call()
                     synchronize(bench.device)
-                found.contestants[name] = contestant
+                found.calls_by_name[name] = timed
             except Exception as error:  # a variant that a machine cannot run must not cost the others their numbers
                 lines.append(f"failed: {type(error).__name__}: {str(error).strip().splitlines()[0][:200]}")
         found.notes[name] = "; ".join(dict.fromkeys(lines))
-        if peak and name in found.contestants:
+        if peak and name in found.calls_by_name:
             found.peaks[name] = peak[0]
     return found
 
 
 def _row(
-    name: str, ready: Field, times: Times, *, remark: str, references: Sequence[str], bench: Bench, samples: int
+    name: str, ready: WarmedUp, times: Times, *, remark: str, references: Sequence[str], bench: Bench, samples: int
 ) -> Row:
     note = "; ".join(filter(None, (ready.notes[name], remark)))
     if name not in times:
@@ -102,8 +102,8 @@ def _row(
 
 
 @contextmanager
-def _heard() -> Iterator[list[str]]:
-    """What regtta logs within."""
+def _captured_logs() -> Iterator[list[str]]:
+    """Yield the list of messages that regtta logs within the block."""
     lines: list[str] = []
 
     class Listener(logging.Handler):
@@ -124,7 +124,7 @@ def _heard() -> Iterator[list[str]]:
 
 @contextmanager
 def _peak(device: torch.device) -> Iterator[list[float]]:
-    """Holds, once the block is done, the GPU memory in MiB that it took beyond what was taken before."""
+    """Yield a list that holds, after the block, its peak of GPU memory in MiB beyond the memory in use before."""
     found: list[float] = []
     if device.type != "cuda":
         yield found

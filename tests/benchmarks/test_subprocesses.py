@@ -2,8 +2,8 @@ import subprocess
 
 import pytest
 
-from benchmarks.speed import children
-from benchmarks.speed.children import ROOT, run_python, run_pythons
+from benchmarks.speed import subprocesses
+from benchmarks.speed.subprocesses import ROOT, run_python, run_python_processes
 
 
 def test_a_child_finds_this_regtta():
@@ -17,7 +17,7 @@ def test_several_run_at_the_same_time(tmp_path):
         "print(own.name)"
     )
     one, two = str(tmp_path / "one"), str(tmp_path / "two")
-    assert run_pythons([["-c", wait, one, two], ["-c", wait, two, one]]) == ["one\n", "two\n"]
+    assert run_python_processes([["-c", wait, one, two], ["-c", wait, two, one]]) == ["one\n", "two\n"]
 
 
 def test_one_that_fails_is_an_error():
@@ -26,6 +26,6 @@ def test_one_that_fails_is_an_error():
 
 
 def test_one_that_waits_for_ever_is_ended(monkeypatch):
-    monkeypatch.setattr(children, "LONGEST", 0.2)
+    monkeypatch.setattr(subprocesses, "TIMEOUT", 0.2)
     with pytest.raises(subprocess.TimeoutExpired):
         run_python(["-c", "import time; time.sleep(60)"])

@@ -1,7 +1,7 @@
 import pytest
 
 from benchmarks.speed.__main__ import main
-from benchmarks.speed.running import FILE, PAGE
+from benchmarks.speed.run_cases import FILE, PAGE
 
 QUICK = ["--quick", "--device", "cpu"]
 

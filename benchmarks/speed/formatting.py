@@ -1,4 +1,4 @@
-"""Numbers and tables as the pages show them."""
+"""Formatting of numbers and tables."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ MINUS = "−"
 
 
 def number(value: float) -> str:
-    """Three significant digits, or all of a larger whole part.
+    """Format with three significant digits, or all of a larger whole part.
 
     Example:
         >>> number(1234.5), number(12.345), number(1.2345), number(0.012345), number(-0.5)
@@ -26,11 +26,11 @@ def number(value: float) -> str:
     return f"{MINUS}{text}" if value < 0 else text
 
 
-def spread_of(values: Spread | None) -> str:
-    """Median and quartiles; a single number alone.
+def format_spread(values: Spread | None) -> str:
+    """Format median and quartiles; a single value without quartiles.
 
     Example:
-        >>> spread_of(Spread(1.5, 1.4, 1.7, 9))
+        >>> format_spread(Spread(1.5, 1.4, 1.7, 9))
         '1.50 [1.40, 1.70]'
     """
     if values is None:
@@ -40,13 +40,13 @@ def spread_of(values: Spread | None) -> str:
     return f"{number(values.median)} [{number(values.low)}, {number(values.high)}]"
 
 
-def read_as(values: Spread, reading: Reading) -> Spread:
-    """Ratios of times as a table shows them."""
+def convert_ratio(values: Spread, reading: Reading) -> Spread:
+    """Convert ratios of times to the reading of a table."""
     return values.inverse if reading == "times as fast" else values
 
 
 def share(value: float) -> str:
-    """In percent.
+    """Format in percent.
 
     Example:
         >>> share(0.123)
@@ -55,18 +55,18 @@ def share(value: float) -> str:
     return f"{100 * value:.1f} %"
 
 
-def signed(value: float) -> str:
-    """With its sign, to four digits.
+def format_signed(value: float) -> str:
+    """Format with a sign and four digits.
 
     Example:
-        >>> signed(0.00123), signed(-0.5)
+        >>> format_signed(0.00123), format_signed(-0.5)
         ('+0.0012', '−0.5000')
     """
     return f"{value:+.4f}".replace("-", MINUS)
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table without the columns in which nothing stands.
+    """Format a Markdown table, without empty columns.
 
     Example:
         >>> print(table(["", "a", "b"], [["x", "1", ""], ["y", "2", ""]]))

@@ -1,6 +1,6 @@
 """One of several processes that collect source statistics together, each with its share of the rows.
 
-    python benchmarks/collect_together.py --rank 0 --size 1 --store /tmp/store
+    python benchmarks/collect_in_processes.py --rank 0 --size 1 --store /tmp/store
 
 ``python -m benchmarks.speed --cases processes`` starts them and compares one process with two. Process 0 prints the
 seconds that each pass over all rows took them.

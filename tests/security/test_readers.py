@@ -1,4 +1,4 @@
-"""Random bytes, and damaged files: a reader gives a value or a clear error, and nothing else."""
+"""Random bytes and damaged files: a reader returns a value or raises a clear error, and nothing else."""
 
 import contextlib
 from pathlib import Path
@@ -8,12 +8,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from regtta.errors import RegttaError
-from security.making import write
-from security.mutating import damaged
+from security.file_builders import write
+from security.mutations import damaged_files
 from security.readers import READERS
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of libraries about what they read
-QUICKLY = settings(
+SETTINGS = settings(
     max_examples=30,
     deadline=None,
     database=None,
@@ -30,7 +30,7 @@ def read_or_refuse(name: str, raw: bytes, folder: Path) -> None:
 
 @pytest.mark.parametrize("name", READERS)
 def test_random_bytes(name: str, tmp_path: Path):
-    @QUICKLY
+    @SETTINGS
     @given(st.binary(max_size=600))
     def check(raw: bytes) -> None:
         read_or_refuse(name, raw, tmp_path)
@@ -40,8 +40,8 @@ def test_random_bytes(name: str, tmp_path: Path):
 
 @pytest.mark.parametrize("name", READERS)
 def test_damaged_files(name: str, tmp_path: Path):
-    @settings(QUICKLY, max_examples=80)
-    @given(damaged(READERS[name].whole()))
+    @settings(SETTINGS, max_examples=80)
+    @given(damaged_files(READERS[name].make_valid()))
     def check(raw: bytes) -> None:
         read_or_refuse(name, raw, tmp_path)
 

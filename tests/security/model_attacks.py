@@ -1,4 +1,4 @@
-"""Attacks on models' weights and statistics, and on tables and arrays: by name, a file."""
+"""Attacks on weights, statistics and states, and on tables and arrays, by name."""
 
 import bz2
 import pickle
@@ -7,7 +7,7 @@ import pyarrow as pa
 import torch
 
 from regtta_bench.tables.rendering import CSV_COLUMNS
-from security import making as m
+from security import file_builders as m
 from security.readers import READERS
 
 MIB = m.MIB
@@ -32,7 +32,7 @@ SAFETENSORS = {
     "bytes after the data": lambda: m.safetensors(_ONE, bytes(9)),
 }
 STATISTICS = {
-    "no statistics but weights": READERS["weights"].whole,
+    "no statistics but weights": READERS["weights"].make_valid,
     "metadata nested": lambda: m.statistics(m.nested().decode()),
     "metadata a list": lambda: m.statistics("[]"),
     "metadata with NaN": lambda: m.statistics('{"format": NaN}'),
@@ -59,7 +59,7 @@ STATISTICS = {
     "nothing in it": lambda: m.statistics({}, width=0),
 }
 STREAM = {
-    "statistics in its place": READERS["statistics"].whole,
+    "statistics in its place": READERS["statistics"].make_valid,
     "metadata nested": lambda: m.state("1", m.nested().decode()),
     "metadata a list": lambda: m.state("1", "[]"),
     "format that is infinite": lambda: m.state("1", '{"format": 1e999, "state": "1"}'),
@@ -96,14 +96,14 @@ TORCH = {
     "zip without anything": lambda: b"PK\x05\x06" + bytes(18),
 }
 TORCH_OLD = {
-    "storage of 2^40 numbers": lambda: READERS["torch-old"].whole().replace(b"K\x06N", b"\x8a\x06\0\0\0\0\0\x01N"),
-    "bytearray of 2^40": lambda: READERS["torch-old"].whole()[:100] + b"cbuiltins\nbytearray\n",
+    "storage of 2^40 numbers": lambda: READERS["torch-old"].make_valid().replace(b"K\x06N", b"\x8a\x06\0\0\0\0\0\x01N"),
+    "bytearray of 2^40": lambda: READERS["torch-old"].make_valid()[:100] + b"cbuiltins\nbytearray\n",
 }
 CSV = {
-    "line of 300 MB": lambda: b"a,y\n" + b"1" * (300 * MIB),
+    "line of 300 MB": lambda: m.LargeContent(b"a,y\n", b"1" * MIB, 300),
     "million columns": lambda: b",".join(b"c%d" % i for i in range(1_000_000)) + b"\n" + b"1," * 999_999 + b"1\n",
     "row of 20 million cells": lambda: b"a,y\n1,2\n" + b"1," * 20_000_000 + b"1\n",
-    "quote that never ends": lambda: b'a,y\n1,"' + b"line\n" * (60 * MIB),
+    "quote that never ends": lambda: m.LargeContent(b'a,y\n1,"', b"line\n" * MIB, 60),
     "no UTF-8": lambda: b"a,y\n\xff\xfe,1\n",
     "zero bytes": lambda: b"a,y\n\0,1\n",
     "word for a number": lambda: b"a,y\n1,2\nOslo,3\n",
@@ -112,10 +112,10 @@ CSV = {
     "other separator": lambda: b"a;y\n1;2\n",
 }
 CSV_GZ = {
-    "bomb of 4 GB": m.gzip_bomb,
+    "bomb of 2 GB": m.gzip_bomb,
     "bomb of 1 GB of rows": lambda: m.gzip_bomb(1, piece=(b"0." + b"0" * 124 + b",0\n") * (MIB // 8), start=b"a,y\n"),
-    "cut in the last bytes": lambda: READERS["csv-gz"].whole()[:-4],
-    "wrong checksum": lambda: READERS["csv-gz"].whole()[:-8] + b"\0\0\0\0" + READERS["csv-gz"].whole()[-4:],
+    "cut in the last bytes": lambda: READERS["csv-gz"].make_valid()[:-4],
+    "wrong checksum": lambda: READERS["csv-gz"].make_valid()[:-8] + b"\0\0\0\0" + READERS["csv-gz"].make_valid()[-4:],
     "bzip2 instead": lambda: bz2.compress(b"a,y\n1,2\n"),
 }
 _LINE = b"longitude,rooms,median_house_value,ocean_proximity\n"
@@ -129,23 +129,27 @@ CALIFORNIA = {
     "no UTF-8": lambda: _LINE + b"1,2,3,\xff\xfe\n",
 }
 REPRODUCED = {
-    "70 MB": lambda: b"a," * (35 * MIB),
-    "cell of a megabyte": lambda: READERS["reproduced"].whole() + b"x" * MIB,
-    "no UTF-8": lambda: READERS["reproduced"].whole() + b"\xff",
+    "70 MB": lambda: m.LargeContent(b"", b"a," * MIB, 35),
+    "cell of a megabyte": lambda: READERS["reproduced"].make_valid() + b"x" * MIB,
+    "no UTF-8": lambda: READERS["reproduced"].make_valid() + b"\xff",
     "words for numbers": (",".join(CSV_COLUMNS) + "\n" + ",".join("x" for _ in CSV_COLUMNS) + "\n").encode,
     "other columns": lambda: b"a,b\n1,2\n",
-    "zero byte": lambda: READERS["reproduced"].whole() + b"\0\n",
+    "zero byte": lambda: READERS["reproduced"].make_valid() + b"\0\n",
 }
 PARQUET = {
     "text of 8 GB, stored once": m.repeated_text,
     "lists in lists": lambda: m.deep_parquet(50),
     "lists in lists, 500 deep": lambda: m.deep_parquet(500),
     "101,000 columns": lambda: m.parquet(
-        pa.table([pa.array([1])] * 101_000, names=[f"c{i}" for i in range(100_999)] + ["y"]), compression="none"
+        pa.table([pa.array([1])] * 101_000, names=[f"c{i}" for i in range(100_999)] + ["y"]),
+        compression="none",
+        use_dictionary=False,
+        write_statistics=False,
+        store_schema=False,
     ),
     "two columns of one name": lambda: m.parquet(pa.table([pa.array([1.0])] * 3, names=["a", "a", "y"])),
     "dates": lambda: m.parquet(pa.table({"a": pa.array([1], pa.timestamp("s")), "y": [1.0]})),
-    "footer of 2 GB": lambda: READERS["parquet"].whole()[:-8] + b"\xff\xff\xff\x7fPAR1",
+    "footer of 2 GB": lambda: READERS["parquet"].make_valid()[:-8] + b"\xff\xff\xff\x7fPAR1",
     "footer of zeros": lambda: b"PAR1" + bytes(100) + (100).to_bytes(4, "little") + b"PAR1",
     "pandas' remarks are a list": lambda: m.parquet(
         pa.table({"a": [1.0], "y": [1.0]}).replace_schema_metadata({"pandas": "[1]"})

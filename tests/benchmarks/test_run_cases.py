@@ -1,11 +1,11 @@
 import pytest
 import torch
 
-from benchmarks.speed import running
+from benchmarks.speed import run_cases
 from benchmarks.speed.bench import QUICK, Bench
 from benchmarks.speed.findings import Fact, Findings
 from benchmarks.speed.record import FILE, read
-from benchmarks.speed.running import chosen_of, run
+from benchmarks.speed.run_cases import run, select_cases
 from regtta.errors import OptionError
 
 
@@ -32,7 +32,7 @@ class Cases:
 @pytest.fixture
 def cases(monkeypatch):
     made = Cases()
-    monkeypatch.setattr(running, "cases_for", made)
+    monkeypatch.setattr(run_cases, "cases_for", made)
     return made
 
 
@@ -67,7 +67,7 @@ def test_what_is_found_is_on_disk_before_the_next_case_begins(cases, bench, monk
         "a": whole["a"],
         "b/one": lambda: found.extend(read(bench.out / FILE).findings) or whole["b/one"](),
     }
-    monkeypatch.setattr(running, "cases_for", lambda _: seen)
+    monkeypatch.setattr(run_cases, "cases_for", lambda _: seen)
     run(bench)
     assert found == ["a"]
 
@@ -80,8 +80,8 @@ def test_no_case_begins_after_the_limit(cases, bench, capsys):
 
 def test_cases_are_chosen_by_name_or_by_what_comes_before_the_slash(cases):
     every = cases("bench")
-    assert list(chosen_of(every, [])) == ["a", "b/one", "b/two"]
-    assert list(chosen_of(every, ["b"])) == ["b/one", "b/two"]
-    assert list(chosen_of(every, ["b/two", "a"])) == ["a", "b/two"]
+    assert list(select_cases(every, [])) == ["a", "b/one", "b/two"]
+    assert list(select_cases(every, ["b"])) == ["b/one", "b/two"]
+    assert list(select_cases(every, ["b/two", "a"])) == ["a", "b/two"]
     with pytest.raises(OptionError, match="no case 'c' here. The cases are a, b/one, b/two"):
-        chosen_of(every, ["c"])
+        select_cases(every, ["c"])

@@ -1,4 +1,4 @@
-"""Attacks on data sets and on records of runs: by name, a file."""
+"""Attacks on data sets and on run records, by name."""
 
 import json
 import tarfile
@@ -7,8 +7,8 @@ import zlib
 import numpy as np
 
 from regtta.report.recorder import ADAPTATION
-from security import making as m
-from security.readers import MOST_MEMBER, READERS
+from security import file_builders as m
+from security.readers import MAX_MEMBER_BYTES, READERS
 
 MIB = m.MIB
 
@@ -19,32 +19,32 @@ IDX = {
     "start without its zeros": lambda: b"\x08\x03",
     "half a header": lambda: m.idx((2, 28, 28))[:9],
     "labels instead": lambda: m.idx((3,), b"123"),
-    "too long by a byte": lambda: READERS["idx"].whole() + b"0",
-    "70 MB": lambda: m.idx((70, 1024, 1024), bytes(70 * MIB)),
+    "too long by a byte": lambda: READERS["idx"].make_valid() + b"0",
+    "70 MB": lambda: m.LargeContent(m.idx((70, 1024, 1024)), bytes(MIB), 70),
 }
 IDX_GZ = {
-    "bomb of 4 GB": m.gzip_bomb,
-    "bomb of 4 GB that begins right": lambda: m.gzip_bomb(start=m.idx((5_000_000, 28, 28))),
-    "wrong checksum": lambda: READERS["idx-gz"].whole()[:-8] + bytes(8),
+    "bomb of 2 GB": m.gzip_bomb,
+    "bomb of 2 GB with a valid start": lambda: m.gzip_bomb(start=m.idx((5_000_000, 28, 28))),
+    "wrong checksum": lambda: READERS["idx-gz"].make_valid()[:-8] + bytes(8),
 }
 PNG = {
     "60,000 by 60,000": lambda: m.png(60_000, 60_000),
     "2^31 - 1 wide": lambda: m.png(2**31 - 1, 1),
-    "10,000 by 10,000 of zeros": lambda: m.png(10_000, 10_000, pixels=zlib.compress(bytes(30_001 * 10_000), 1)),
+    "10,000 by 10,000 of zeros": lambda: m.png(10_000, 10_000, pixels=m.zlib_zeros(287)),
     "no width": lambda: m.png(0, 5),
     "comment that unpacks to 500 MB": lambda: m.png(
-        2, 2, m.chunk(b"zTXt", b"a\0\0" + zlib.compress(bytes(500 * MIB), 1)), pixels=zlib.compress(bytes(14))
+        2, 2, m.chunk(b"zTXt", b"a\0\0" + m.zlib_zeros(500)), pixels=zlib.compress(bytes(14))
     ),
     "colours that unpack to 500 MB": lambda: m.png(
-        2, 2, m.chunk(b"iCCP", b"a\0\0" + zlib.compress(bytes(500 * MIB), 1)), pixels=zlib.compress(b"no pixels")
+        2, 2, m.chunk(b"iCCP", b"a\0\0" + m.zlib_zeros(500)), pixels=zlib.compress(b"no pixels")
     ),
-    "wrong checksum": lambda: READERS["png"].whole().replace(b"IDAT", b"IDAt"),
-    "33 MB": lambda: READERS["png"].whole() + bytes(33 * MIB),
+    "wrong checksum": lambda: READERS["png"].make_valid().replace(b"IDAT", b"IDAt"),
+    "33 MB": lambda: READERS["png"].make_valid() + bytes(33 * MIB),
     "GIF": lambda: b"GIF89a" + bytes(100),
 }
 JPEG = {
-    "65,500 by 65,500": lambda: m.jpeg_of_claimed_size(65_500, 65_500, READERS["jpeg"].whole()),
-    "no height": lambda: m.jpeg_of_claimed_size(9, 0, READERS["jpeg"].whole()),
+    "65,500 by 65,500": lambda: m.jpeg_of_claimed_size(65_500, 65_500, READERS["jpeg"].make_valid()),
+    "no height": lambda: m.jpeg_of_claimed_size(9, 0, READERS["jpeg"].make_valid()),
     "start alone": lambda: b"\xff\xd8\xff",
     "PostScript": lambda: b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n",
 }
@@ -60,7 +60,7 @@ TAR = {
     "block device": lambda: m.member("a", b"", tarfile.BLKTYPE) + m.END,
     "named pipe": lambda: m.member("a", b"", tarfile.FIFOTYPE) + m.END,
     "member of 2^60 bytes": lambda: m.member("a", b"", size=2**60) + m.END,
-    "member too long": lambda: m.member("a", bytes(MOST_MEMBER + 1)) + m.END,
+    "member too long": lambda: m.member("a", bytes(MAX_MEMBER_BYTES + 1)) + m.END,
     "size below zero, which leads in circles": lambda: (
         _FINE + m.with_size(m.member("a", b""), (2**96 - 1024).to_bytes(12, "big")) + m.END
     ),
@@ -88,14 +88,14 @@ TAR = {
     "wrong checksum": lambda: _FINE[:148] + b"0000001\0" + _FINE[156:] + m.END,
 }
 TGZ = {
-    "bomb of 4 GB": m.gzip_bomb,
+    "bomb of 2 GB": m.gzip_bomb,
     "bomb of a member of 4 GB": lambda: m.gzip_bomb(start=m.member("a", b"", size=4 * 2**30)),
     "bomb of a remark of 4 GB": lambda: m.gzip_bomb(start=m.member("a", b"", tarfile.XHDTYPE, size=4 * 2**30)),
     "bomb of a long name of 4 GB": lambda: m.gzip_bomb(
         start=m.member("a", b"", tarfile.GNUTYPE_LONGNAME, size=4 * 2**30)
     ),
-    "plain tar": READERS["tar"].whole,
-    "cut in the last bytes": lambda: READERS["tgz"].whole()[:-4],
+    "plain tar": READERS["tar"].make_valid,
+    "cut in the last bytes": lambda: READERS["tgz"].make_valid()[:-4],
     "path out of it": lambda: zlib.compress(m.member("../x") + m.END, wbits=31),
     "symbolic link": lambda: zlib.compress(m.member("a", b"", tarfile.SYMTYPE, linkname="/x") + m.END, wbits=31),
 }
@@ -146,13 +146,13 @@ GENDERS = {
 RECORD = {
     "another format": lambda: json.dumps({"format": "regtta.adaptation/99"}).encode(),
     "list for the format": lambda: json.dumps({"format": [ADAPTATION]}).encode(),
-    "300 MB": lambda: b'{"format": "' + b"x" * (300 * MIB) + b'"}',
+    "300 MB": lambda: m.LargeContent(b'{"format": "', bytes(MIB), 300),
 }
 RUNS = {
     "notes of the user's": lambda: b"buy milk",
     "key that is a list": lambda: b'{"key": [], "specification": {}, "result": {}}\n',
     "specification that is a number": lambda: b'{"key": "a", "specification": 1, "result": {}}\n',
-    "300 MB": lambda: b'{"key": "' + b"x" * (300 * MIB),
+    "300 MB": lambda: m.LargeContent(b'{"key": "', bytes(MIB), 300),
 }
 POSE = {
     "nothing but words": lambda: b"a b c\nd e f\ng h i\n",

@@ -1,4 +1,4 @@
-"""Running cases one after the other, keeping what each found at once, so that a run can be broken off and go on."""
+"""Sequential runs of cases. Each result is saved at once, so that an interrupted run can be resumed."""
 
 import gc
 import time
@@ -12,7 +12,7 @@ import torch
 from benchmarks.speed.bench import Bench
 from benchmarks.speed.catalogue import Case, cases_for
 from benchmarks.speed.figures import draw
-from benchmarks.speed.record import FILE, Record, resumed, write
+from benchmarks.speed.record import FILE, Record, resume_record, write
 from benchmarks.speed.rendering import page, section
 from regtta.errors import OptionError
 
@@ -20,7 +20,7 @@ PAGE = "speed.md"
 
 
 def run(bench: Bench, *, chosen: Sequence[str] = (), force: bool = False, limit: float = float("inf")) -> list[str]:
-    """Run cases and keep what they find; gives the names of those that failed or were not reached.
+    """Run cases and save their findings; return the names of those that failed or were not reached.
 
     Args:
         bench: how to measure.
@@ -29,9 +29,11 @@ def run(bench: Bench, *, chosen: Sequence[str] = (), force: bool = False, limit:
         limit: seconds after which no case begins.
     """
     bench.out.mkdir(parents=True, exist_ok=True)
-    record = resumed(bench, force=force)
+    record = resume_record(bench, force=force)
     cases = {
-        name: case for name, case in chosen_of(cases_for(bench), chosen).items() if force or name not in record.findings
+        name: case
+        for name, case in select_cases(cases_for(bench), chosen).items()
+        if force or name not in record.findings
     }
     end, missed = time.perf_counter() + limit, []
     for name, case in cases.items():
@@ -49,8 +51,8 @@ def run(bench: Bench, *, chosen: Sequence[str] = (), force: bool = False, limit:
     return missed
 
 
-def chosen_of(cases: Mapping[str, Case], chosen: Sequence[str]) -> dict[str, Case]:
-    """The cases that ``chosen`` names, or all."""
+def select_cases(cases: Mapping[str, Case], chosen: Sequence[str]) -> dict[str, Case]:
+    """Return the cases that ``chosen`` names; all for an empty sequence."""
     for name in chosen:
         if not any(_means(name, case) for case in cases):
             raise OptionError(f"There is no case {name!r} here. The cases are {', '.join(cases)}.")
@@ -75,7 +77,7 @@ def _kept(record: Record, name: str, case: Case, out: Path) -> Record:
 
 
 def _tidy() -> None:
-    """Nothing of the cases before is to be in the way: neither memory, nor torch.compile's limit on recompiling."""
+    """Free the memory of earlier cases, and reset torch.compile's limit on recompilations."""
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
@@ -84,7 +86,7 @@ def _tidy() -> None:
 
 @contextmanager
 def _threads(bench: Bench) -> Iterator[None]:
-    """As many threads as the bench has on a CPU; a GPU's own work is left alone."""
+    """Set torch's number of threads within the block, on a CPU only."""
     before = torch.get_num_threads()
     if not bench.on_gpu:
         torch.set_num_threads(bench.threads)

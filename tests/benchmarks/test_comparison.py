@@ -5,8 +5,8 @@ from pathlib import Path
 import torch
 
 from benchmarks.speed.bench import QUICK, Bench
-from benchmarks.speed.comparing import compared, made_ready
-from benchmarks.speed.timing import Contestant
+from benchmarks.speed.comparison import compare, warm_up
+from benchmarks.speed.timing import TimedCall
 
 BENCH = Bench(torch.device("cpu"), Path(), quick=True, effort=QUICK)
 
@@ -15,8 +15,8 @@ def test_a_way_that_fails_costs_the_others_nothing():
     def broken():
         raise RuntimeError("no such kernel\nand a long story")
 
-    makers = {"base": lambda: Contestant(lambda: None), "broken": broken, "fine": lambda: Contestant(lambda: None)}
-    table = compared("ways", makers, ("base",), BENCH, samples=1, reading="times as fast")
+    makers = {"base": lambda: TimedCall(lambda: None), "broken": broken, "fine": lambda: TimedCall(lambda: None)}
+    table = compare("ways", makers, ("base",), BENCH, samples=1, reading="times as fast")
     base, failed, fine = table.rows
     assert failed.note == "failed: RuntimeError: no such kernel"
     assert failed.ratios == {}
@@ -28,31 +28,31 @@ def test_a_reference_that_fails_leaves_the_others_without_ratios():
     def broken():
         raise RuntimeError("out of memory")
 
-    makers = {"base": broken, "fine": lambda: Contestant(lambda: None)}
-    table = compared("ways", makers, ("base",), BENCH, samples=1, reading="times as fast")
+    makers = {"base": broken, "fine": lambda: TimedCall(lambda: None)}
+    table = compare("ways", makers, ("base",), BENCH, samples=1, reading="times as fast")
     assert [row.ratios for row in table.rows] == [{}, {}]
 
 
-def test_what_regtta_logs_and_what_a_contestant_remarks_are_noted_once():
+def test_what_regtta_logs_and_what_a_call_remarks_are_noted_once():
     def say():
         logging.getLogger("regtta.engine.learner").info("cannot be captured: a hook")
         logging.getLogger("regtta.statistics.source").warning("k=100 is beyond the rank")
 
-    makers = {"base": lambda: Contestant(say, remark=lambda: "3 of 9 batches were refused")}
-    table = compared("ways", makers, ("base",), BENCH, samples=1, reading="times as fast")
+    makers = {"base": lambda: TimedCall(say, remark=lambda: "3 of 9 batches were refused")}
+    table = compare("ways", makers, ("base",), BENCH, samples=1, reading="times as fast")
     assert table.rows[0].note == "cannot be captured: a hook; 3 of 9 batches were refused"
     assert logging.getLogger("regtta").level == logging.NOTSET
 
 
-def test_contestants_are_warmed_up_within_their_settings():
+def test_calls_are_warmed_up_within_their_settings():
     calls = []
     effort = replace(QUICK, warm_calls=5)
-    field = made_ready({"a": lambda: Contestant(lambda: calls.append(None))}, BENCH, effort)
+    field = warm_up({"a": lambda: TimedCall(lambda: calls.append(None))}, BENCH, effort)
     assert len(calls) == 5
-    assert field.contestants.keys() == {"a"}
+    assert field.calls_by_name.keys() == {"a"}
 
 
 def test_absolute_numbers_are_for_gpus_alone():
-    table = compared("w", {"a": lambda: Contestant(lambda: None)}, ("a",), BENCH, samples=4, reading="times the time")
+    table = compare("w", {"a": lambda: TimedCall(lambda: None)}, ("a",), BENCH, samples=4, reading="times the time")
     (row,) = table.rows
     assert (row.milliseconds, row.per_second, row.peak_mib) == (None, None, None)
