@@ -16,6 +16,7 @@ from regtta.engine import (
     SessionOptions,
     Shard,
     StreamStep,
+    call_after_step,
     check_arguments,
     check_head_name,
     check_needs,
@@ -29,7 +30,7 @@ from regtta.models import extract_inputs
 from regtta.options import check_bool, check_instances, replace
 from regtta.persistence import Provenance
 from regtta.statistics import SourceStatistics
-from regtta.types import Callback, Step
+from regtta.types import Callback, Step, StepView
 
 _Args = ParamSpec("_Args")
 _Result = TypeVar("_Result")
@@ -158,7 +159,7 @@ class Adapter:
                 with self._lock.writing():
                     done = self._step(inputs, targets)
             if self.callbacks:
-                self._call_back(done)
+                call_after_step(self, done, self._view)
             return done.step
 
     def _step(self, inputs: Tensor, targets: Tensor | None) -> StreamStep:
@@ -170,19 +171,9 @@ class Adapter:
         stream = session.stream or session.start(session.find_head(inputs))
         return stream.step(Shard(inputs, targets, (len(inputs),)), frozen=session.frozen)
 
-    def _call_back(self, done: StreamStep) -> None:
-        step, view = done.step, None
-        wanting = [callback for callback in self.callbacks if callback.wants_view(step.index)]
-        if wanting:
-            with self._lock.writing():
-                view = self._session.started.view(done)
-        for callback in self.callbacks:
-            if done.returned:
-                callback.on_rollback(self, done.returned)
-            callback.on_step(self, step)
-        for callback in wanting:
-            if view is not None:
-                callback.on_view(self, view)
+    def _view(self, done: StreamStep) -> StepView:
+        with self._lock.writing():
+            return self._session.started.view(done)
 
     def run(self, xs: Iterable[object]) -> Iterator[Step]:
         """Call :meth:`adapt` on every batch of a stream, one step at a time."""

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from regtta.engine.forward import ForwardRunner, make_forward, resolve_execution, to_memory_format
+from regtta.engine.graphed_learner import GraphedLearner
 from regtta.engine.learner import Learner
 from regtta.engine.rollback import AdaptableState
-from regtta.engine.sharded_stream import ShardedStream
+from regtta.engine.sharded import ShardedLearner, ShardedStream
 from regtta.engine.stream import Stream
 from regtta.engine.summary import collect_warnings
 from regtta.engine.validation import check_complex, check_state, check_width, with_later_guards
@@ -117,10 +118,13 @@ class Session:
         functions = make_forward(self.model, head, self.execution)
         self._forward = ForwardRunner(functions, state.source_tensors, self.execution, processes, slots)
         context = MethodContext(self.model, module, source)
-        learner = Learner(functions, state, method, context, slots, processes=processes, execution=self.execution)
+        parts = (functions, state, method, context, slots)
         if processes.size == 1:
+            capture = self.execution.capture
+            learner = GraphedLearner(*parts, execution=self.execution) if capture else Learner(*parts)
             return Stream(learner, self._forward, self._options.guards, processes)
-        stream = ShardedStream(learner, self._forward, self._options.guards, processes)
+        sharded = ShardedLearner(*parts, processes=processes)
+        stream = ShardedStream(sharded, self._forward, self._options.guards, processes)
         stream.whole_batches = self._options.whole_batches
         return stream
 
