@@ -14,7 +14,7 @@ from regtta.engine.learner import Learner
 from regtta.engine.rollback import AdaptableState
 from regtta.engine.sharded import ShardedLearner, ShardedStream
 from regtta.engine.stream import Stream
-from regtta.engine.summary import collect_warnings
+from regtta.engine.summary import record_warnings
 from regtta.engine.validation import check_complex, check_state, check_width, with_later_guards
 from regtta.errors import MismatchError
 from regtta.execution import PLAIN, Communicator, Execution
@@ -102,7 +102,7 @@ class Session:
 
     def start(self, head: str | None) -> Stream:
         """Create the stream at the source model, and return it."""
-        with collect_warnings() as warnings:
+        with record_warnings() as warnings:
             self.stream = self._make_stream(head)
         self.head, self.warnings = head, tuple(warnings)
         return self.stream
