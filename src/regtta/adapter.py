@@ -1,7 +1,7 @@
 """The adapter: owns a copy of the model and is the only code that updates its weights."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from functools import wraps
 from pathlib import Path
 from threading import get_ident
@@ -249,8 +249,9 @@ class Adapter:
         with self._lock.turn:
             if not self._closed:
                 self._closed = True
-                for callback in self.callbacks:
-                    callback.on_end(self)
+                with ExitStack() as ends:  # calls all of them, even if one raises
+                    for callback in reversed(self.callbacks):
+                        ends.callback(callback.on_end, self)
 
     def add_callback(self, callback: Callback) -> None:
         """Add a callback, which then follows the stream from here on."""

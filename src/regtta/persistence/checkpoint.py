@@ -81,10 +81,10 @@ class Checkpoint(Callback):
         """Attach to the adapter."""
         if self.adapter is not None and self.adapter is not adapter:
             raise OptionError("This checkpoint already belongs to another adapter. Create one per adapter and file.")
-        self.adapter = adapter
         keys = [callback.state_key for callback in adapter.callbacks if callback.state_key is not None]
         if len(set(keys)) < len(keys):
             raise OptionError(f"Expected callbacks with different names in the checkpoint, found {sorted(keys)}.")
+        self.adapter = adapter
 
     def before_step(self, adapter: "Adapter", inputs: Tensor) -> None:  # noqa: ARG002 - attached by on_start
         """Write a checkpoint if one is due.
