@@ -322,6 +322,7 @@ class Adapter:
         """Move the adapter with its state to another device, and return it."""
         with self._lock.writing():
             self._session.move_to(device)
+            self.execution = self._session.execution
         return self
 
     def summary(self) -> str:
