@@ -64,10 +64,12 @@ def test_overrides_apply_to_objects_as_to_names(model, source):
     assert regtta.Adapter(model, regtta.SSA(k=2), source, lr=0.5).method == regtta.SSA(k=2, lr=0.5)
 
 
-def test_a_sum_by_name(source, model):
-    adapter = regtta.Adapter(model, "ssa+0.5*variance_minimization", source, k=3)
-    assert adapter.method == regtta.create_method("ssa+0.5*variance_minimization", k=3)
-    assert adapter.adapt(BATCHES[0]).adapted
+def test_overrides_of_a_sum_by_name_reach_its_terms(source, model):
+    by_name = regtta.Adapter(model, "ssa+0.5*feature_alignment", source, k=3, lr=0.01)
+    terms = (regtta.SSA(k=3, lr=0.01), regtta.FeatureAlignment(k=3, lr=0.01))
+    by_object = regtta.methods.Sum(terms=terms, weights=(1.0, 0.5), lr=0.01)
+    assert by_name.method == by_object
+    assert_equal_streams(by_name, regtta.Adapter(model, by_object, source))
 
 
 @pytest.mark.parametrize(("wrong", "meant"), [("sas", "ssa"), ("bn-adapt", "bn_adapt")])
@@ -81,6 +83,8 @@ def test_an_unknown_name_is_an_error_with_a_suggestion(model, source, wrong, mea
 def test_an_unknown_override_is_an_error_with_a_suggestion(model, source):
     with pytest.raises(OptionError, match=r"Did you mean 'lr'\?"):
         regtta.Adapter(model, "ssa", source, lrr=0.1)
+    with pytest.raises(OptionError, match="SSA has no option 'name'"):
+        regtta.Adapter(model, "ssa", source, name="mine")
 
 
 @pytest.mark.parametrize("wrong", [regtta.SSA, None, 3])

@@ -103,7 +103,8 @@ class Adapter:
         whole_batches: bool = False,
         **overrides: object,
     ) -> None:
-        method = create_method(method) if isinstance(method, str) else method
+        if isinstance(method, str):
+            method, overrides = create_method(method, **overrides), {}
         source = SourceStatistics.load(source) if isinstance(source, str | Path) else source
         check_arguments(method=method, source=source, inputs=inputs, execution=execution, allow_mismatch=allow_mismatch)
         check_bool("whole_batches", whole_batches)
