@@ -1,5 +1,6 @@
 """The adapter: owns a copy of the model and is the only code that updates its weights."""
 
+import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from functools import wraps
@@ -325,6 +326,15 @@ class Adapter:
             self._session.move_to(device)
             self.execution = self._session.execution
         return self
+
+    @_outside_inference_mode
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Adapter":
+        """Return an adapter that continues the stream by itself, with copies of the callbacks."""
+        other = object.__new__(type(self))
+        memo[id(self)] = other
+        with self._lock.turn, self._lock.writing():
+            vars(other).update(copy.deepcopy(vars(self), memo))
+        return other
 
     def summary(self) -> str:
         """Return a description of the adapter, of its stream so far, and of the warnings when it was created."""

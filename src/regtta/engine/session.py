@@ -221,6 +221,23 @@ class Session:
         guards = [describe(guard) for guard in self._options.guards]
         return {"method": describe(self._options.method), "guards": guards, "model": self.fingerprint}
 
+    def __deepcopy__(self, memo: object) -> "Session":
+        """Return a session at the same state, with a model and a stream of its own."""
+        model, stream = self.export(), self.stream
+        if stream is not None:  # the new session starts at the source model
+            tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+            for name, value in stream.learner.state.origin.items():
+                tensors[name].data = value.clone()
+            if self.head is not None:
+                recompute_weights(head_module(model, self.head))
+        other = Session(model, self._options)
+        other.frozen = self.frozen
+        if stream is not None:
+            copied = other.start(self.head)
+            copied.load_state_dict(stream.state_dict())
+            copied.reasons = stream.reasons.copy()
+        return other
+
     def move_to(self, device: str | torch.device) -> None:
         """Move the model and the state of the stream to another device, or raise an error and change nothing."""
         check_device(device)
