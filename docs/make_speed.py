@@ -47,7 +47,7 @@ the figures are made from `speed.json` alone.
 - **The models** have random weights, on which the time does not depend, and statistics of their own inputs. The scores of each
   precision are those of trained models.
 """
-MISSING = "There are no measurements yet: run `python -m benchmarks.speed --out {}`, then `make docs`.\n"
+MISSING = "Nothing has been measured here yet: run `python -m benchmarks.speed --out {}`, then `make docs`.\n"
 NOTES = {
     "What a step costs": "Times as fast as the straightforward step with torch's defaults, unless stated otherwise. On a "
     "GPU these round convolutions to TF32; the paper's text implies float32 throughout.",
