@@ -89,7 +89,7 @@ class Session:
 
     def _resolve_execution(self) -> None:
         options = self._options
-        with collect_warnings() as warnings:
+        with record_warnings() as warnings:
             mode = options.method.schedule.batch_norm
             self.execution = resolve_execution(options.execution, self.model, mode, options.processes)
         self.warnings: tuple[str, ...] = tuple(warnings)
