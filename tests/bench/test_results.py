@@ -142,7 +142,7 @@ def area(name, question, signal):
 
 
 def test_the_label_shift_page_matches_the_areas():
-    rows = rows_under("What tells them apart")
+    rows = rows_under("Signals")
     assert len(rows) >= 6
     for question, signal, *cells in rows:
         assert cells == [area(name, question, signal) for name in STUDIED], (question, signal)
@@ -161,7 +161,7 @@ def test_the_label_shift_page_matches_the_verdicts():
 
 
 def test_the_label_shift_page_matches_the_scores():
-    for stream, *cells in rows_under("The cautious mode"):
+    for stream, *cells in rows_under("The conservative mode"):
         names = ("Source", "SSA, BN batch", "SSA, BN source", "output free, BN source", "SSA guarded by SAFE")
         found = {r["arm"]: r for r in label_shift_table("california", "caution") if r["stream"] == stream}
         assert cells == [f"{float(found[name]['mean']):.3f}".replace("-", "−") for name in names], stream
@@ -193,4 +193,4 @@ def test_the_guards_page_matches_the_tables():
     worst = {row["method"]: float(row["worst"]) for row in safety("svhn-subset") if row["kind"] == "iid"}
     for method, words in {"ssa": "SSA loses up to {:.3f}", "bn_adapt": "BN-adapt {:.3f}"}.items():
         assert words.format(-worst[method]) in text
-    assert f"({worst['ssa_window']:+.3f} at the worst)" in text
+    assert f"({worst['ssa_window']:+.3f} in the worst case)" in text

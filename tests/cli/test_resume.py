@@ -37,7 +37,7 @@ def with_checkpoint(every=2, **others):
 
 def stop_after(monkeypatch, batches):
     """Interrupt the command after ``batches`` batches of this run."""
-    stepped, seen = Tally.stepped, []
+    stepped, seen = Tally.add_step, []
 
     def count(self, step):
         stepped(self, step)
@@ -45,7 +45,7 @@ def stop_after(monkeypatch, batches):
         if len(seen) == batches:
             raise Killed
 
-    monkeypatch.setattr(Tally, "stepped", count)
+    monkeypatch.setattr(Tally, "add_step", count)
 
 
 def outputs(name, suffix=".csv", diagnostics=True):

@@ -182,15 +182,15 @@ def in_rule(adapter, error):
 
 
 def in_optimizer(adapter, error):
-    learner = adapter._session.stream.learner
-    original = learner._descend
+    step = adapter._session.stream.learner._optimizer
+    original = step._update
 
     def burst():
         original()
         raise error
 
-    learner._descend = burst
-    return _Handle(lambda: setattr(learner, "_descend", original))
+    step._update = burst
+    return _Handle(lambda: setattr(step, "_update", original))
 
 
 @pytest.mark.parametrize("place", [in_forward, in_backward, in_rule, in_optimizer], ids=lambda f: f.__name__)

@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from helpers import small_models
+from regtta.engine.optimizer import FlatGradients, total_norm
 from regtta.engine.rollback import AdaptableState
 
 
@@ -52,13 +53,13 @@ def test_displacement_of_a_model_that_starts_at_zero_or_moves_nothing():
 def test_what_was_remembered_and_the_origin_come_back():
     model, parts = parts_of()
     start = {name: value.clone() for name, value in model.state_dict().items()}
-    parts.remember()
+    parts.save_snapshot()
     with torch.no_grad():
         model[1].running_mean += 1
         model[1].num_batches_tracked += 1
         model[4].weight += 1
         model[6].bias += 1
-    parts.restore()
+    parts.restore_snapshot()
     assert torch.equal(model[1].running_mean, start["1.running_mean"])
     assert torch.equal(model[1].num_batches_tracked, start["1.num_batches_tracked"])
     assert all(torch.equal(value, start[name]) for name, value in model.state_dict().items())
@@ -74,12 +75,12 @@ def test_a_head_that_stays_is_not_remembered_yet_part_of_what_the_model_is():
     whole = parts_of()[1]
     assert parts.tensors().keys() == whole.tensors().keys()
     assert parts.initial_norm == pytest.approx(whole.initial_norm)
-    parts.remember()
+    parts.save_snapshot()
     with torch.no_grad():
         model[6].bias += 1
         model[1].weight += 1
     assert parts.displacement() == pytest.approx(len(model[1].weight) ** 0.5 / parts.initial_norm)
-    parts.restore()
+    parts.restore_snapshot()
     torch.testing.assert_close(model[6].bias, parts.origin["6.bias"] + 1)
     assert torch.equal(model[1].weight, parts.origin["1.weight"])
 
@@ -88,22 +89,24 @@ def test_gradients_are_those_of_backward_and_nothing_where_the_loss_does_not_rea
     model, parts = parts_of()
     twin = copy.deepcopy(model)
     inputs = torch.randn(8, model[0].in_features)
+    gradients = FlatGradients(parts.trainable_flats)
     for _ in range(2):  # those of before are not added to
-        parts.gradients.take(model[:3](inputs).square().sum())
-    parts.gradients.hand_out()
+        gradients.compute(model[:3](inputs).square().sum())
+    gradients.assign_to_parameters()
     twin[:3](inputs).square().sum().backward()
     for place in ("weight", "bias"):
         torch.testing.assert_close(getattr(model[1], place).grad, getattr(twin[1], place).grad)
         assert (getattr(model[4], place).grad == 0).all()
     together = torch.cat([model[1].weight.grad, model[1].bias.grad])
-    torch.testing.assert_close(parts.gradients.norm(), together.norm())
+    torch.testing.assert_close(total_norm(gradients.wholes), together.norm())
 
 
 def test_gradients_that_come_sparse_are_taken_as_they_are_meant():
     model = nn.Sequential(nn.Embedding(5, 3, sparse=True), nn.Flatten(), nn.Linear(6, 1))
     parts = AdaptableState(model, model[2], "extractor")
-    parts.gradients.take(model(torch.tensor([[0, 1], [1, 4]])).sum())
-    parts.gradients.hand_out()
+    gradients = FlatGradients(parts.trainable_flats)
+    gradients.compute(model(torch.tensor([[0, 1], [1, 4]])).sum())
+    gradients.assign_to_parameters()
     first, second = model[2].weight.detach()[0].split(3)
     expected = torch.stack([first, first + second, torch.zeros(3), torch.zeros(3), second])
     torch.testing.assert_close(model[0].weight.grad, expected)

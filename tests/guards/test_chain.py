@@ -32,10 +32,10 @@ class FixedRulings(Guard):
 def test_every_guard_receives_every_usable_batch_and_a_rollback_precedes_a_rejection():
     back = Rollback("back", "source")
     guards = FixedRulings("no"), FixedRulings(back), FixedRulings("no more")
-    assert GuardChain(guards, GuardContext()).before_step(incoming_batch(torch.zeros(2, 3))) == back
+    assert GuardChain(guards, GuardContext()).before_step(incoming_batch(torch.zeros(2, 3))).ruling == back
     assert [state.calls for state in guards] == [["before_step"]] * 3
     guards = FixedRulings("first"), FixedRulings("spoiled", unusable=True), FixedRulings(back)
-    assert GuardChain(guards, GuardContext()).before_step(incoming_batch(torch.zeros(2, 3))) == "first"
+    assert GuardChain(guards, GuardContext()).before_step(incoming_batch(torch.zeros(2, 3))).ruling == "first"
     assert guards[2].calls == []
     assert (
         GuardChain([FixedRulings(), FixedRulings()], GuardContext()).before_step(incoming_batch(torch.zeros(2, 3)))

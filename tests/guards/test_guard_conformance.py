@@ -80,7 +80,7 @@ def test_guards_that_need_source_statistics_raise_without_them(guard):
     with pytest.raises(StatisticsError, match=type(guard).__name__):
         guard.start(GuardContext())
     with pytest.raises(StatisticsError, match=type(guard).__name__):
-        regtta.Adapter(regressor.trained()[0], regtta.BNAdapt(), guards=[guard])
+        regtta.Adapter(regressor.model_and_statistics()[0], regtta.BNAdapt(), guards=[guard])
 
 
 FREE = [FiniteInputs(), MinBatchSize(), NonConstantInputs(), FiniteStep(), BoundedLoss(), BoundedDisplacement(),
@@ -96,10 +96,10 @@ COSTS = [(guard, 0, 0) for guard in FREE] + [
 @pytest.mark.parametrize(("guard", "at_first", "moved"), COSTS, ids=lambda value: type(value).__name__)
 def test_number_of_forward_passes_of_a_guard(guard, at_first, moved):
     """Forward passes in addition to the one that learns, for an unadapted and for an adapted model."""
-    model, source = regressor.trained()
+    model, source = regressor.model_and_statistics()
     calls = []
     for has_moved, expected in ((False, at_first), (True, moved)):
-        x = regressor.draw(64, torch.Generator().manual_seed(3), shift=4.0)
+        x = regressor.sample_inputs(64, torch.Generator().manual_seed(3), shift=4.0)
         calls.clear()
 
         def run(x, counts):
@@ -112,11 +112,11 @@ def test_number_of_forward_passes_of_a_guard(guard, at_first, moved):
 
 
 def test_guards_share_their_forward_passes():
-    model, source = regressor.trained()
+    model, source = regressor.model_and_statistics()
     adapter = regtta.Adapter(model, regtta.SSA(k=8), source, guards=SAFE)
     counts = []
-    handle = adapter._model[0].register_forward_hook(lambda *_: counts.append(1))
-    for x in regressor.draw(64 * 12, torch.Generator().manual_seed(3), shift=3.0).split(64):
+    handle = adapter.model[0].register_forward_hook(lambda *_: counts.append(1))
+    for x in regressor.sample_inputs(64 * 12, torch.Generator().manual_seed(3), shift=3.0).split(64):
         counts.append(0)
         adapter.adapt(x)
     handle.remove()
@@ -125,6 +125,6 @@ def test_guards_share_their_forward_passes():
     assert max(map(len, steps)) == 3  # source model, current model, and the pass that learns
     plain = regtta.Adapter(model, regtta.SSA(k=8), source, guards=DEFAULT)
     counts.clear()
-    plain._model[0].register_forward_hook(lambda *_: counts.append(1))
+    plain.model[0].register_forward_hook(lambda *_: counts.append(1))
     plain.adapt(x)
     assert len(counts) == 1

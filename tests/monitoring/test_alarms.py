@@ -132,7 +132,7 @@ def monitor_of(method=None, alarms=STREAM_ALARMS, **options):
 
 def test_no_false_alarm_in_two_thousand_source_batches():
     events = []
-    monitor = monitor_of(callbacks=[events.append])
+    monitor = monitor_of(on_event=[events.append])
     beyond = unsteady = 0
     for x in monitored_stream.stream(2000, size=16):
         monitor.adapter.adapt(x)
@@ -147,7 +147,7 @@ def test_no_false_alarm_in_two_thousand_source_batches():
 
 def test_a_shift_and_its_end_are_detected_within_a_few_batches():
     events = []
-    monitor = monitor_of(alarms=(ShiftAlarm(),), callbacks=[events.append])
+    monitor = monitor_of(alarms=(ShiftAlarm(),), on_event=[events.append])
     for x in itertools.chain(
         monitored_stream.stream(20),
         monitored_stream.stream(40, shift=0.8, seed=10),

@@ -5,13 +5,13 @@ import math
 import numpy as np
 import pytest
 import torch
-from regtta.engine.callbacks import StepView
 from scipy import stats
 from torch import nn
 
 import regtta
 from helpers import monitored_stream, small_models
 from helpers.attaching import attach
+from regtta.engine.callbacks import StepView
 from regtta.models.features import Forward
 from regtta.monitoring import FeatureShift
 from regtta.monitoring.estimator import SignalEstimator
@@ -201,7 +201,7 @@ def test_a_flat_output_with_and_without_a_bias(bias):
     model = nn.Sequential(nn.Linear(5, 6), nn.ReLU(), nn.Linear(6, 1, bias=bias), nn.Flatten(0))
     monitor = attach(regtta.Monitor(), monitored_stream.adapter(regtta.NoAdaptation(), model=Headed(model)))
     for x in monitored_stream.stream(10):
-        monitor.adapt(x)
+        monitor.adapter.adapt(x)
     assert abs(monitor.signals.evidence.outputs_source.means[0]) < 0.3
 
 

@@ -218,7 +218,7 @@ def test_what_a_writer_or_a_callback_raises_is_counted_and_logged_once_without_i
 
     kept = Kept()
     monitor = attach(regtta.Monitor(writers=[Broken(), kept], on_event=[page_me]), monitored_stream.adapter())
-    with caplog.at_level(logging.WARNING, logger="regtta"), monitor:
+    with caplog.at_level(logging.WARNING, logger="regtta"), monitor.adapter:
         list(monitor.adapter.run(monitored_stream.stream(20, shift=1.5)))
     assert len(kept.news) == 20
     assert monitor.failures["Broken"] == 21
@@ -260,7 +260,7 @@ def test_an_alarm_of_ones_own():
 
     events = []
     list(
-        attach(regtta.Monitor(alarms=[Tenth()], on_event=[events.append]), monitored_stream.adapter()).run(
+        attach(regtta.Monitor(alarms=[Tenth()], on_event=[events.append]), monitored_stream.adapter()).adapter.run(
             monitored_stream.stream(15)
         )
     )

@@ -145,7 +145,8 @@ def test_no_user_data_is_written(tmp_path, caplog, kind):
     adapter = monitored_stream.adapter(regtta.SSA(k=4), inputs="x" if kind == "dict" else None)
     writers = [JsonLines(folder / "s.jsonl"), PrometheusText(folder / "s.prom"), TensorBoard(folder / "tb")]
     answers = []
-    with caplog.at_level("DEBUG"), attach(regtta.Monitor(writers=writers), adapter) as monitor:
+    monitor = attach(regtta.Monitor(writers=writers), adapter)
+    with caplog.at_level("DEBUG"), adapter:
         for x in [*monitored_stream.stream(40, size=1), *monitored_stream.stream(20, shift=1.0)]:
             marked = x.clone()
             marked[0, 0] = 12345.678

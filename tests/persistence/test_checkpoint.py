@@ -28,7 +28,7 @@ from regtta.persistence import atomic_files
 from regtta.persistence.checkpoint import Checkpoint
 from regtta.persistence.state_files import read_state, write_state
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1] / "helpers"
 STREAM = small_models.table(20 * 16, shift=1.0, scale=1.5, seed=2).split(16)
 
 
@@ -140,7 +140,7 @@ def test_a_file_of_another_stream(written, other, words):
 
 def test_a_damaged_file_never_begins_anew(written):
     content = written.read_bytes()
-    remedy = f"put back a copy, or remove {written} to begin anew"
+    remedy = f"restore the file from a backup, or remove {written} to start a new stream"
     for damaged, kind in [
         (content[:-1], TruncatedFileError),
         (content[:100], TruncatedFileError),
@@ -220,7 +220,7 @@ def test_the_stream_outlives_its_disk(tmp_path):
 
 
 def environment():
-    return os.environ | {"PYTHONPATH": os.pathsep.join([str(HERE.parent / "src"), str(HERE)])}
+    return os.environ | {"PYTHONPATH": os.pathsep.join([str(HERE.parents[1] / "src"), str(HERE.parent)])}
 
 
 def test_a_file_that_is_gone_is_written_again(path):
@@ -260,7 +260,7 @@ def test_each_reason_is_logged_once_and_names_its_remedy(path, monkeypatch, capl
     assert len(caplog.records) == 1
     assert os.strerror(code) in keeper.last_error
     assert remedy in keeper.last_error
-    assert "The stream goes on" in caplog.text
+    assert "The stream continues" in caplog.text
     assert path.read_bytes() == before
     assert list(path.parent.iterdir()) == [path]
     with pytest.raises(FileError, match=remedy):

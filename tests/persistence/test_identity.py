@@ -23,7 +23,8 @@ from pathlib import Path
 import torch
 import regtta
 from helpers import small_models
-from helpers import small_models as zoo
+from helpers.attaching import attach
+from helpers.attaching import attach
 
 def sgd(parameters, lr, momentum=0.0):
     return torch.optim.SGD(parameters, lr=lr, momentum=momentum)

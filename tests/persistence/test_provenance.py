@@ -83,5 +83,5 @@ def test_a_resumed_stream_keeps_its_start_time_and_counts():
 
 
 def test_an_adapter_without_a_stream_has_no_provenance():
-    with pytest.raises(RegttaError, match="has not found its head yet"):
+    with pytest.raises(RegttaError, match="has not found the head of the model yet"):
         regtta.Adapter(small_models.mlp(), regtta.create_method("tent"), head=None).provenance()

@@ -52,7 +52,7 @@ def test_the_format_is_that_of_the_recorder(content):
 
 
 def test_kinds_are_detected_from_the_path(record, demo):
-    assert detect_run_kind(record).name == "adapt --record"
+    assert detect_run_kind(record).name == "adapt"
     assert detect_run_kind(demo).name == "demo"
     assert detect_run_kind(RESULTS / "california").name == "reproduce"
     assert detect_run_kind(RESULTS / "california" / "california.csv").name == "reproduce"
@@ -108,9 +108,7 @@ def test_records_become_one_page(record):
 
 
 def test_kinds_cannot_be_mixed(record, demo):
-    with pytest.raises(
-        OptionError, match=r"one kind for one report, found .*run\.json \(adapt --record\), .*demo \(demo\)"
-    ):
+    with pytest.raises(OptionError, match=r"one kind for one report, found .*run\.json \(adapt\), .*demo \(demo\)"):
         build_page([record, demo], "x")
 
 

@@ -29,7 +29,7 @@ _COMMAND_LINE_TERMS = (
     (r"\binputs= ", "--inputs "),
     (r"(?<!--set )\bk=\"auto\"", "--set k=auto"),
     (r"(?<!--set )\bk=None\b", "--set k=none"),
-    (r"regtta\.collect\(model, loader, methods=\[regtta\.method\('(\w+)'\)\]\)", r"regtta collect --method \1"),
+    (r"regtta\.collect\(model, loader, methods=\[regtta\.create_method\('(\w+)'\)\]\)", r"regtta collect --method \1"),
     (r"\bregtta\.collect\(model, loader\)(\.save\(path\))?", "regtta collect"),
 )
 

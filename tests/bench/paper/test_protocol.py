@@ -50,7 +50,7 @@ def test_divergence_reasons():
     assert divergence_reasons(steps, {"offline": torch.zeros(2)}, adapter) == ""
     assert divergence_reasons(steps, {"offline": torch.tensor([0.0, torch.nan])}, adapter) == "predictions"
     with torch.no_grad():
-        adapter._model[4].weight[0] = torch.inf
+        adapter.model[4].weight[0] = torch.inf
     assert divergence_reasons(steps, {"offline": torch.zeros(2)}, adapter) == "weights"
 
 
