@@ -18,7 +18,7 @@ where a file is hostile, it must end in a clear error, within bounded memory, an
 
 
 def page() -> str:
-    """The page as the tests' constants give it."""
+    """Return the page with the constants of the tests."""
     sys.path.insert(0, str(ROOT / "tests"))
     from helpers import faults
     from helpers import faulty_streams as streams
