@@ -29,7 +29,7 @@ def seconds_of_passes(samples: int, repeats: int) -> list[float]:
     for _ in range(repeats + 1):
         dist.barrier()
         start = time.perf_counter()
-        source = regtta.collect(model, torch.split(rows, BATCH), head="15", group=dist.group.WORLD)
+        source = regtta.collect(model, torch.split(rows, BATCH), head="15", process_group=dist.group.WORLD)
         dist.barrier()
         found.append(time.perf_counter() - start)
         if source.count != samples:

@@ -31,12 +31,12 @@ from sklearn.metrics import roc_auc_score
 from torch import Tensor, nn
 
 import regtta
-from regtta.engine import StepView
 from regtta.methods import Method
-from regtta.monitoring import FEATURES, SignalEstimator, features_of
+from regtta.monitoring import RISK_FEATURES, SignalEstimator, risk_features
+from regtta.types import StepView
 from regtta_bench.data import Domain
-from regtta_bench.demo.demo_data import Blur, Brighten, Contrast, Darken, Noise, split, uci_digits
-from regtta_bench.demo.demo_model import Training, train
+from regtta_bench.demo.demo_data import Blur, Brighten, Contrast, Darken, Noise, split_digits, uci_digits
+from regtta_bench.demo.demo_model import DigitTraining, train_digit_regressor
 from regtta_bench.demo.demo_study import one_thread
 
 BATCH, BATCHES, LOOKS, WINDOW = 32, 24, (12, 24), 8
@@ -81,9 +81,9 @@ class Observation:
 
 def digits_source(number: int) -> SourceModel:
     """The demo's network on two thirds of its source digits; the rest is what streams are made of."""
-    source = split(uci_digits(), number, source=900).source
+    source = split_digits(uci_digits(), number, source=900).source
     learned, held_out = source.take(torch.arange(600)), source.take(torch.arange(600, 900))
-    model = train(learned, number, Training(epochs=15))
+    model = train_digit_regressor(learned, number, DigitTraining(epochs=15))
     shifts: dict[str, Shifting] = {
         "none": lambda x, s, g: x,
         "darker": lambda x, s, g: Darken(1 - 0.8 * s).apply(x, g),
@@ -164,23 +164,40 @@ def observations(source: SourceModel) -> Iterator[Observation]:
                 yield Observation(f"{source.kind} {source.number}", f"{case}, {name}", features, worse)
 
 
+class _LastView(regtta.Callback):
+    """Callback that keeps the view of the last batch."""
+
+    last: StepView
+
+    def wants_view(self, index: int) -> bool:  # noqa: ARG002 - of every batch
+        """Return True."""
+        return True
+
+    def on_view(self, adapter: regtta.Adapter, view: StepView) -> None:  # noqa: ARG002 - the view is all
+        """Keep the view."""
+        self.last = view
+
+
 def _watched(source: SourceModel, method: Method, stream: Domain) -> Iterator[tuple[tuple[float, ...], bool]]:
     """The evidence at each look, and whether the predictions of late were worse than the source model's."""
-    adapter = regtta.Adapter(source.model, method, source.statistics)
-    gauge = SignalEstimator(source.statistics, adapter.source_head(), memory=256, least=32, level=1e-4, tolerance=0.1)
+    views = _LastView()
+    adapter = regtta.Adapter(source.model, method, source.statistics, callbacks=[views])
+    estimator = SignalEstimator(
+        source.statistics, adapter.source_head(), memory=256, least=32, level=1e-4, tolerance=0.1
+    )
     errors = []
     for number, (batch, truth) in enumerate(
         zip(stream.inputs.split(BATCH), stream.targets.split(BATCH), strict=True), start=1
     ):
-        sights: list[StepView] = []
-        adapter.adapt(batch, look=sights.append)
-        gauge.see(sights[0])
-        passes = (sights[0].answered, sights[0].source)
+        adapter.adapt(batch)
+        view = views.last
+        estimator.update(view)
+        passes = (view.answered, view.source)
         errors.append([float(F.mse_loss(forward.outputs.squeeze(1), truth)) for forward in passes])
-        evidence = gauge.evidence()
+        evidence = estimator.evidence()
         if number in LOOKS and evidence is not None:
             adapted, unadapted = np.mean(errors[-WINDOW:], axis=0)
-            yield features_of(evidence), bool(adapted > unadapted)
+            yield risk_features(evidence), bool(adapted > unadapted)
 
 
 def fitted(seen: list[Observation]) -> LogisticRegression:
@@ -230,8 +247,8 @@ def main() -> None:
             print(f"{found[0].source}: {len(found)} looks, {np.mean([item.worse for item in found]):.0%} worse")
     score = fitted(first)
     print(f"\nfitted on {len(first)} looks at {len(first) // len(LOOKS)} runs, each of a stream through a method")
-    print(f"CONSTANT = {score.intercept_[0]:.2f}")
-    print(f"COEFFICIENTS = ({', '.join(f'{weight:.2f}' for weight in score.coef_[0])})  # {', '.join(FEATURES)}")
+    print(f"INTERCEPT = {score.intercept_[0]:.2f}")
+    print(f"COEFFICIENTS = ({', '.join(f'{weight:.2f}' for weight in score.coef_[0])})  # {', '.join(RISK_FEATURES)}")
     report(score, second)
 
 

@@ -6,10 +6,10 @@
 The source models, their held-out source data and the ways to shift it are those of ``monitor_risk.py``. No target set
 of any experiment is touched. Two questions are asked:
 
-* ``limit`` of ``BeyondReweighting``: from which shift on does aligning a stream in random order do no harm?
-* ``memory`` and ``patience`` of ``SteadyStream``: how far must SAFE look back, and how long must a stream be steady, so
-  that streams sorted by label, in bursts or with a shift that comes on slowly do it no harm either, and what does that
-  cost on streams in random order?
+* ``limit`` of ``LabelShiftGuard``: from which shift on does aligning a stream in random order do no harm?
+* ``memory`` and ``patience`` of ``StationarityGuard``: how far must SAFE look back, and how long must a stream be
+  steady, so that streams sorted by label, in bursts or with a shift that comes on slowly do it no harm either, and what
+  does that cost on streams in random order?
 
 Harm is an online R² below the source model's by more than 0.02.
 """
@@ -24,9 +24,9 @@ from monitor_risk import SourceModel, digits_source, table_source
 from torch import Tensor
 
 import regtta
-from regtta.guards import DEFAULT, SAFE, Guard, SteadyStream
+from regtta.guards import DEFAULT, SAFE, Guard, StationarityGuard
 from regtta.methods import Method
-from regtta.statistics import RecentMoments, Whitening, reweighting_needed
+from regtta.statistics import EwmaMoments, Whitening, min_reweighting_divergence
 from regtta_bench.data import Domain
 from regtta_bench.demo.demo_study import one_thread
 
@@ -76,12 +76,12 @@ def shift_size(source: SourceModel, stream: Domain) -> float:
     """The reweighting that would explain the first 256 samples."""
     head = dict(source.model.named_modules())[source.statistics.head]
     assert isinstance(head, torch.nn.Linear)
-    whitening = Whitening.of(source.statistics, head)
-    adapter = regtta.Adapter(source.model, regtta.Source(), source.statistics)
-    recent = RecentMoments(128)
+    whitening = Whitening.from_statistics(source.statistics, head)
+    adapter = regtta.Adapter(source.model, regtta.NoAdaptation(), source.statistics)
+    recent = EwmaMoments(128)
     for batch in stream.inputs[:256].split(32):
-        recent.add(whitening(adapter.features(batch)))
-    return reweighting_needed(recent)
+        recent.update(whitening(adapter.features(batch)))
+    return min_reweighting_divergence(recent)
 
 
 def sources(count: int) -> Iterator[SourceModel]:
@@ -118,8 +118,8 @@ def ask_memory(count: int) -> None:
     trained = list(sources(count))
     print("\nmemory  patience  order     streams  harmed  mean gain  worst")
     for (memory, patience), order in product(MEMORY_AND_PATIENCE, ORDERS):
-        steady = SteadyStream(memory=memory, patience=patience)
-        guards = tuple(steady if isinstance(guard, SteadyStream) else guard for guard in SAFE)
+        steady = StationarityGuard(memory=memory, patience=patience)
+        guards = tuple(steady if isinstance(guard, StationarityGuard) else guard for guard in SAFE)
         gains = []
         for source in trained:
             for number, shift in enumerate(list(source.shifts)[1:]):

@@ -13,11 +13,21 @@ INTRODUCTION = """\
 # Methods
 
 Made from the table of methods by `make docs`; `regtta methods` prints the same. In the library a method is an
-object, `regtta.SSA(k=25)` or `regtta.method("ssa", k=25)`; on the command line, `--method ssa --set k=25`.
+object, `regtta.SSA(k=25)` or `regtta.create_method("ssa", k=25)`; on the command line, `--method ssa --set k=25`.
 
-**Sums.** `regtta.method("tent+ssa", k=25)` descends the sum of both losses, `"tent+0.5*ssa"` a weighted one. What moves, by
-which optimizer, and BatchNorm's mode are the sum's own, by default its first term's; any other option goes to every term
-that has it.
+**Sums.** `regtta.create_method("tent+ssa", k=25)` minimises the sum of both losses, `"tent+0.5*ssa"` a weighted sum.
+Trainable parameters, optimizer and BatchNorm mode are those of the sum, by default those of its first term; any other
+option is passed to every term that has it.
+
+**Methods of other packages.** A package adds a method to `regtta.METHODS`, and thereby to the command line, by an entry
+point of the group `regtta.methods`:
+
+```toml
+[project.entry-points."regtta.methods"]
+mine = "my_package.methods:Mine"  # a subclass of regtta.methods.Method, with options that have defaults
+```
+
+Names of methods of regtta cannot be overridden.
 
 **Passes over the source.** One pass of `regtta.collect(model, loader)` gives the moments, which is all that `ssa`,
 `feature_alignment` and `rsd` need (RSD's bases follow from mean and covariance). Histograms for `feature_restoration` need
@@ -31,7 +41,7 @@ several logits.
 **Other layers.** Everything but `bn_adapt` works on models with LayerNorm, GroupNorm or InstanceNorm instead of BatchNorm.
 
 **Classifiers.** `ssa` aligns the features of a classifier too, alone or with Tent; the paper sets α = 1 there:
-`regtta.method("tent+ssa", weighting=False)`.
+`regtta.create_method("tent+ssa", weighting=False)`.
 
 DANN (Ganin et al. 2016) trains with source and target together, so it is no test-time method and not in this table.
 """

@@ -51,9 +51,9 @@ def main() -> None:
 
     x, y = readings(6_400, generator)
     drifted = x * 1.6 + 0.7
-    clean = regtta.Adapter(model, regtta.Source()).predict(x)
+    clean = regtta.Adapter(model, regtta.NoAdaptation()).predict(x)
     print(f"R² on clean inputs, as trained: {score(clean, y):.3f}")
-    for method in (regtta.Source(), regtta.BNAdapt(), regtta.SSA(k="auto")):
+    for method in (regtta.NoAdaptation(), regtta.BNAdapt(), regtta.SSA(k="auto")):
         adapter = regtta.Adapter(model, method, source)
         online = score(torch.cat([step.predictions for step in adapter.run(drifted.split(64))]), y)
         offline = score(adapter.predict(drifted), y)

@@ -69,7 +69,7 @@ def test_the_users_model_is_untouched_by_everything(mode):
     model = small_models.mlp().train(mode)
     model[0].weight.requires_grad_(False)
     model[3].register_forward_hook(lambda *_: None)
-    before = small_models.frozen_view(model)
+    before = small_models.model_snapshot(model)
     adapter = make(model=model)
     list(adapter.run(shifted()))
     adapter.predict(small_models.table(4))
@@ -77,7 +77,7 @@ def test_the_users_model_is_untouched_by_everything(mode):
     adapter.reset()
     adapter.export()
     adapter.adapt(torch.full((3, 5), torch.nan))
-    small_models.assert_untouched(before, model)
+    small_models.assert_unchanged(before, model)
 
 
 def test_predictions_are_made_before_learning_and_predict_changes_nothing():
@@ -110,7 +110,7 @@ def test_only_what_moves_has_gradients_and_moves():
     adapter = make()
     begun = adapter.export().state_dict()
     list(adapter.run(shifted()))
-    live = adapter._model
+    live = adapter.model
     assert {n for n, p in live.named_parameters() if p.requires_grad} == {
         "1.weight",
         "1.bias",
@@ -239,13 +239,13 @@ def test_a_batch_that_breaks_the_forward_costs_nothing():
         seen.append(1)
         raise RuntimeError("out of memory")
 
-    handle = adapter._model[5].register_forward_hook(burst)
+    handle = adapter.model[5].register_forward_hook(burst)
     with pytest.raises(RuntimeError, match="out of memory"):
         adapter.adapt(x)
     handle.remove()
     assert seen
     assert_same_state(state, adapter.state_dict())
-    assert not any(module.training for module in adapter._model.modules())
+    assert not any(module.training for module in adapter.model.modules())
     assert torch.equal(adapter.adapt(y).predictions, spared.adapt(y).predictions)
 
 
@@ -256,7 +256,7 @@ def test_a_loss_that_is_not_finite_is_taken_back_and_predicted_as_ever():
     x[0, 0] += 1e-7
     state = adapter.state_dict()
     expected = adapter.predict(x)
-    adapter._stream.learner.rule.mean = adapter._stream.learner.rule.mean * torch.nan
+    adapter._session.stream.learner.rule.mean = adapter._session.stream.learner.rule.mean * torch.nan
     step = adapter.adapt(x)
     assert math.isnan(step.diagnostics.loss)
     assert step.diagnostics.verdict.reason == "the loss is not finite"
@@ -306,7 +306,7 @@ def assert_same_state(a, b):
 
 
 @pytest.mark.parametrize(
-    "method", [regtta.SSA(k=4), regtta.SSA(k=4, batch_norm="debiased"), regtta.BNAdapt(), regtta.Source()]
+    "method", [regtta.SSA(k=4), regtta.SSA(k=4, batch_norm="debiased"), regtta.BNAdapt(), regtta.NoAdaptation()]
 )
 def test_reset_is_a_new_adapter(method):
     used, new = make(method), make(method)
@@ -455,7 +455,7 @@ def test_a_model_without_norm_layers():
 
 def test_source_predicts_as_the_model_and_says_that_it_learned_nothing():
     model, x = small_models.mlp(), shifted(1)[0]
-    adapter = regtta.Adapter(model, regtta.Source())
+    adapter = regtta.Adapter(model, regtta.NoAdaptation())
     step = adapter.adapt(x)
     with torch.no_grad():
         assert torch.equal(step.predictions, model(x))
@@ -550,7 +550,7 @@ def test_half_precision_models_adapt_with_a_float32_loss():
     step = adapter.adapt(shifted(1)[0].bfloat16())
     assert step.predictions.dtype == torch.bfloat16
     assert math.isfinite(step.diagnostics.loss)
-    assert adapter._stream.learner.rule.alpha.dtype == torch.float32
+    assert adapter._session.stream.learner.rule.alpha.dtype == torch.float32
 
 
 def test_dropout_stays_off_while_adapting():
@@ -573,4 +573,4 @@ def test_features_are_those_of_the_model_as_it_stands_and_change_nothing():
     assert not torch.equal(adapter.features(x), model[:6](x))
     assert not adapter.features(x).requires_grad
     with pytest.raises(regtta.errors.MismatchError, match="knows no head"):
-        regtta.Adapter(model, regtta.Source()).features(x)
+        regtta.Adapter(model, regtta.NoAdaptation()).features(x)

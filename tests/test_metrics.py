@@ -34,7 +34,7 @@ def test_against_scikit_learn_and_scipy_in_batches_of_any_size(seed, size, outpu
     assert scores.pearson == pytest.approx(np.mean(correlations), rel=1e-7)
 
 
-def test_a_column_and_a_row_of_labels_are_the_same():
+def test_targets_of_shape_b_and_b_1_are_equivalent():
     p, t = torch.randn(8), torch.randn(8)
     assert scored(p, t).compute() == scored(p.unsqueeze(1), t).compute() == scored(p, t.unsqueeze(1)).compute()
 
@@ -45,7 +45,7 @@ def test_one_sample_at_a_time():
     assert scored(p, t, 1).compute().r2 == pytest.approx(scored(p, t).compute().r2, rel=1e-9)
 
 
-def test_merging_is_scoring_both():
+def test_merging_equals_scoring_all_samples():
     p, t = torch.randn(20, 2), torch.randn(20, 2)
     left, right = scored(p[:7], t[:7]), scored(p[7:], t[7:])
     left.merge(right)
@@ -59,7 +59,7 @@ def test_merging_is_scoring_both():
     assert fresh.compute() == whole
 
 
-def test_what_is_undefined_is_nan():
+def test_undefined_scores_are_nan():
     constant = scored(torch.randn(5), torch.ones(5)).compute()
     assert math.isnan(constant.r2)
     assert math.isnan(constant.pearson)
@@ -69,12 +69,12 @@ def test_what_is_undefined_is_nan():
     assert math.isnan(broken.mae)
 
 
-def test_scores_as_json_has_them():
+def test_scores_to_dict():
     scores = scored(torch.randn(5), torch.ones(5)).compute()
-    assert scores.plain() == {"r2": None, "rmse": scores.rmse, "mae": scores.mae, "pearson": None, "count": 5}
+    assert scores.to_dict() == {"r2": None, "rmse": scores.rmse, "mae": scores.mae, "pearson": None, "count": 5}
 
 
-def test_shapes_that_do_not_fit():
+def test_mismatched_shapes_raise():
     metrics = RegressionMetrics()
     for p, t in [(4, 5), ((4, 2), (4,)), ((4, 2), (4, 3)), ((4, 2, 1), (4, 2, 1))]:
         with pytest.raises(BatchError, match=r"do not fit targets of shape"):

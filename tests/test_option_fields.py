@@ -1,4 +1,4 @@
-"""Every field of every class of options refuses values that are not of its type."""
+"""Every field of every options class rejects values of another type."""
 
 import inspect
 import math
@@ -11,6 +11,7 @@ from torch import nn
 
 import regtta
 from helpers import small_models
+from helpers.attaching import attach
 from regtta import guards
 from regtta import monitoring as monitor
 from regtta.errors import OptionError
@@ -45,7 +46,7 @@ def alternatives(kind):
 
 
 def allowed(value, kind):
-    """Whether one of the types in ``kind`` is that of ``value``."""
+    """Return True if one of the types in ``kind`` is that of ``value``."""
     return any(
         (value is None and option is type(None)) or (type(value) is int and option in (int, float))
         for option in alternatives(kind)
@@ -62,7 +63,7 @@ CASES = [
 ]
 
 
-def test_the_table_has_every_kind_of_class_and_field():
+def test_every_kind_of_class_and_field_is_covered():
     assert {regtta.SSA, guards.Gate, guards.HealthCheck, monitor.DriftAlarm} <= set(CLASSES)
     names = {(cls.__name__, name) for cls, name, _ in CASES}
     assert {("SSA", "clip"), ("SSA", "lr"), ("SSA", "k"), ("Prototype", "rescale"), ("Execution", "compile")} <= names
@@ -71,7 +72,7 @@ def test_the_table_has_every_kind_of_class_and_field():
 @pytest.mark.parametrize(
     ("cls", "name", "value"), CASES, ids=[f"{cls.__name__}.{name}={value!r}" for cls, name, value in CASES]
 )
-def test_a_value_of_another_type_is_refused_by_name(cls, name, value):
+def test_a_value_of_another_type_is_rejected_by_name(cls, name, value):
     cls()  # the defaults are accepted
     with pytest.raises(OptionError, match=rf"\b{name}\b"):
         cls(**{name: value})
@@ -79,11 +80,11 @@ def test_a_value_of_another_type_is_refused_by_name(cls, name, value):
 
 @pytest.mark.parametrize("name", ["level", "tolerance"])
 @pytest.mark.parametrize("value", [math.inf, math.nan, "1", True])
-def test_the_monitor_refuses_numbers_that_are_not(name, value):
+def test_the_monitor_rejects_invalid_numbers(name, value):
     model = small_models.mlp()
     adapter = regtta.Adapter(model, regtta.SSA(k=2), regtta.collect(model, small_models.table(100).split(50)))
     with pytest.raises(OptionError, match=name):
-        regtta.Monitor(adapter, **{name: value})
+        attach(regtta.Monitor(**{name: value}), adapter)
 
 
 def test_options_that_are_neither_numbers_nor_choices():
@@ -95,16 +96,16 @@ def test_options_that_are_neither_numbers_nor_choices():
         with pytest.raises(OptionError, match="a weight"):
             regtta.Sum(terms=(regtta.Tent(), regtta.SSA()), weights=(1.0, weight))
     with pytest.raises(OptionError, match="a weight"):
-        regtta.method("tent+inf*ssa")
+        regtta.create_method("tent+inf*ssa")
 
 
-def test_checkpoints_refuse_a_text_for_overwrite(tmp_path):
+def test_checkpoints_reject_a_string_for_overwrite(tmp_path):
     adapter = regtta.Adapter(small_models.mlp(), regtta.BNAdapt(), head="6")
     with pytest.raises(OptionError, match="overwrite to be True or False, found 'no'"):
-        regtta.Checkpoints(adapter, tmp_path / "stream.safetensors", overwrite="no")
+        attach(regtta.Checkpoint(tmp_path / "stream.safetensors", overwrite="no"), adapter)
 
 
-def test_values_of_the_right_type_are_still_taken():
+def test_values_of_the_right_type_are_accepted():
     assert regtta.SSA(lr=1, clip=False, k="auto", optimizer=torch.optim.SGD).lr == 1
     assert regtta.TTT(branch=nn.Linear(8, 4), seed=7).seed == 7
-    assert guards.SeveralSamples(None).least is None
+    assert guards.MinBatchSize(None).least is None

@@ -1,4 +1,4 @@
-"""Optional packages: imported where installed, else an error that names the extra to install."""
+"""Imports of optional packages, with an error that names the extra to install if one is missing."""
 
 import re
 import sys
@@ -10,7 +10,7 @@ import pytest
 
 from regtta import optional_imports
 from regtta.errors import MissingExtraError, RegttaError
-from regtta.optional_imports import extra_of, import_optional, install_command
+from regtta.optional_imports import find_extra, import_optional, install_command
 
 PROJECT = Path(__file__).parent.parent / "pyproject.toml"
 DISTRIBUTIONS = {"sklearn": "scikit-learn", "PIL": "pillow", "ot": "POT", "umap": "umap-learn"}
@@ -59,7 +59,7 @@ def test_a_package_is_called_by_its_name_on_pypi(module, distribution, monkeypat
         ("raise ImportError('version 2 or later is required')", "version 2 or later is required"),
     ],
 )
-def test_a_module_that_is_there_but_broken_is_not_called_missing(package, source, reason):
+def test_a_broken_module_is_not_reported_as_missing(package, source, reason):
     package("broken_module", source)
     with pytest.raises(MissingExtraError, match="requires broken_module, which cannot be imported") as caught:
         import_optional("broken_module", "export", "This test")
@@ -84,10 +84,10 @@ def test_import_warnings_of_the_package_are_silenced_and_others_are_not(package)
 
 
 def test_the_extra_of_a_module():
-    assert extra_of("pandas") == extra_of("pyarrow.parquet") == "cli"
-    assert extra_of("ray") == "ray"
-    assert extra_of("torch") is None
-    assert extra_of("") is None
+    assert find_extra("pandas") == find_extra("pyarrow.parquet") == "cli"
+    assert find_extra("ray") == "ray"
+    assert find_extra("torch") is None
+    assert find_extra("") is None
 
 
 def test_the_table_of_extras_agrees_with_the_project_file():

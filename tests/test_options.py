@@ -11,16 +11,16 @@ from regtta.errors import OptionError
 from regtta.options import (
     check_bool,
     check_choice,
-    check_count,
-    check_not_negative,
+    check_fraction,
+    check_non_negative,
     check_positive,
-    check_share,
-    describe,
+    check_positive_int,
+    describe_type,
     field_types,
-    parse_as,
+    parse_options,
     replace,
 )
-from regtta.persistence.identity import described
+from regtta.persistence.identity import to_dict
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,8 +50,8 @@ class Options:
         ("optimizer=adam", {"optimizer": "adam"}),
     ],
 )
-def test_texts_are_read_by_the_fields_type(text, expected):
-    parsed = parse_as("Options", field_types(Options), [text])
+def test_strings_are_parsed_by_the_type_of_the_field(text, expected):
+    parsed = parse_options("Options", field_types(Options), [text])
     assert parsed == expected
     assert [type(v) for v in parsed.values()] == [type(v) for v in expected.values()]
 
@@ -68,13 +68,13 @@ def test_texts_are_read_by_the_fields_type(text, expected):
         ("zzz=1", "Options has no option 'zzz'; it has ['k', 'metric'"),
     ],
 )
-def test_texts_that_cannot_be_read(text, message):
+def test_invalid_strings_raise(text, message):
     with pytest.raises(OptionError) as error:
-        parse_as("Options", field_types(Options), [text])
+        parse_options("Options", field_types(Options), [text])
     assert message in str(error.value)
 
 
-def test_replace_names_the_near_ones():
+def test_replace_suggests_similar_names():
     assert replace(Options(), {"k": 5, "rate": 0.5}) == Options(k=5, rate=0.5)
     with pytest.raises(OptionError, match=r"no option 'metrik'.*Did you mean 'metric'\?"):
         replace(Options(), {"metrik": "kl"})
@@ -93,52 +93,52 @@ def test_checks():
     for wrong in (0, -1.0, float("nan"), float("inf"), 10**400, True, "1", None):
         with pytest.raises(OptionError, match="lr to be a number above 0"):
             check_positive("lr", wrong)
-    check_not_negative("mismatch", 0)
+    check_non_negative("mismatch", 0)
     for wrong in (-1e-9, float("nan"), float("inf"), 10**400, True, "1", None):
         with pytest.raises(OptionError, match="mismatch to be a number of at least 0"):
-            check_not_negative("mismatch", wrong)
-    check_share("level", 0.5)
+            check_non_negative("mismatch", wrong)
+    check_fraction("level", 0.5)
     for wrong in (0, 1, float("nan"), float("inf"), True, "0.5"):
         with pytest.raises(OptionError, match="level to be a number between 0 and 1"):
-            check_share("level", wrong)
+            check_fraction("level", wrong)
     check_bool("clip", True)
     check_bool("clip", False)
     for wrong in ("no", "", 0, 1, None, np.True_, torch.tensor(True)):
         with pytest.raises(OptionError, match="clip to be True or False"):
             check_bool("clip", wrong)
-    check_count("steps", 1)
+    check_positive_int("steps", 1)
     for wrong in (0, 1.0, True, "1"):
         with pytest.raises(OptionError, match="steps to be a whole number"):
-            check_count("steps", wrong)
+            check_positive_int("steps", wrong)
 
 
-def test_field_types_of_what_is_no_dataclass():
+def test_field_types_of_other_classes_are_empty():
     assert field_types(int) == {}
 
 
-def test_described_is_the_same_in_every_process():
+def test_to_dict_does_not_depend_on_the_process():
     def factory(parameters, lr):
         return torch.optim.SGD(parameters, lr)
 
-    plain = described(Options(optimizer=factory))
+    plain = to_dict(Options(optimizer=factory))
     assert plain["type"] == "Options"
     assert plain["rate"] == 0.1
     assert "0x" not in str(plain)
     assert plain["optimizer"].endswith("factory")
-    partial = described(Options(optimizer=functools.partial(torch.optim.SGD, momentum=0.9)))
+    partial = to_dict(Options(optimizer=functools.partial(torch.optim.SGD, momentum=0.9)))
     assert partial["optimizer"] == {"partial": "SGD", "arguments": [], "keywords": {"momentum": 0.9}}
-    assert described(Options(optimizer=torch.optim.SGD))["optimizer"] == "SGD"
+    assert to_dict(Options(optimizer=torch.optim.SGD))["optimizer"] == "SGD"
 
 
-def test_described_looks_into_tuples_and_dataclasses():
+def test_to_dict_of_tuples_and_nested_dataclasses():
     @dataclasses.dataclass(frozen=True)
     class Outer:
         parts: tuple[object, ...] = (Options(k=1), 2.0)
 
-    assert described(Outer())["parts"] == [described(Options(k=1)), 2.0]
+    assert to_dict(Outer())["parts"] == [to_dict(Options(k=1)), 2.0]
 
 
-def test_describe_writes_types_as_values_are_typed():
-    assert describe(int | None) == "int | none"
-    assert describe(Literal["a", "b"]) == '"a" | "b"'
-    assert describe(float) == "float"
+def test_describe_type():
+    assert describe_type(int | None) == "int | none"
+    assert describe_type(Literal["a", "b"]) == '"a" | "b"'
+    assert describe_type(float) == "float"

@@ -19,10 +19,10 @@ SUBPACKAGES = (
 EXPRESSIONS = {
     "regtta.guards.Gate().level": "0.001",
     "regtta.methods.SSA is regtta.SSA": "True",
-    "regtta.persistence.export.save.__name__": "save",
+    "regtta.persistence.export.save_model.__name__": "save_model",
     "regtta.statistics.label_shift.__name__": "regtta.statistics.label_shift",
     "regtta.collect.__module__": "regtta.statistics.collection",
-    "regtta.method.__module__": "regtta.methods",
+    "regtta.create_method.__module__": "regtta.methods.registry",
 }
 PACKAGES = sorted(
     package.name

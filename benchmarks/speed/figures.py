@@ -9,7 +9,18 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from benchmarks.speed.findings import Curve, Point, Row, Shares, Spread, Table
 from benchmarks.speed.record import Record
-from regtta.report.figures import GREY, LOOKS, SMALL, caption, keyed, look_of, new_figure, prepared, save_figure, titled
+from regtta.report.figures import (
+    GREY,
+    SERIES_STYLES,
+    SMALL_FONT,
+    add_caption,
+    add_legend,
+    new_figure,
+    prepare_axes,
+    save_figure,
+    series_style,
+    set_title,
+)
 
 VARIANTS, CURVES, PROFILES = "variants.png", "curves.png", "profile.png"
 _ACROSS = 3  # panels beside each other
@@ -40,7 +51,7 @@ def draw_variants(record: Record) -> Figure:
     places = figure.subplots(len(tables), 1, squeeze=False, height_ratios=heights).ravel()
     for axes, found in zip(places, tables, strict=True):
         _bars(axes, found)
-    caption(figure, f"Medians with quartiles, {record.made_with['device']}.")
+    add_caption(figure, f"Medians with quartiles, {record.made_with['device']}.")
     return figure
 
 
@@ -55,7 +66,7 @@ def draw_curves(record: Record) -> Figure:
         _lines(axes, curve)
     for axes in places[len(curves) :]:
         axes.set_axis_off()
-    caption(figure, f"Each line over its own first point, medians with quartiles, {record.made_with['device']}.")
+    add_caption(figure, f"Each line over its own first point, medians with quartiles, {record.made_with['device']}.")
     return figure
 
 
@@ -64,26 +75,26 @@ def draw_profiles(record: Record) -> Figure:
     found = _profiles(record)
     kinds = list(dict.fromkeys(kind for entry in found for kind in entry.parts))
     figure = new_figure(8.2, 0.42 * len(found) + 1.3)
-    axes = prepared(figure.add_subplot(), x="share of the time of all kernels", y="")
+    axes = prepare_axes(figure.add_subplot(), x="share of the time of all kernels", y="")
     lefts = [0.0] * len(found)
     for place, kind in enumerate(kinds):
         widths = [entry.parts.get(kind, 0.0) for entry in found]
-        hatch = ("", "//", "..", "xx")[place // len(LOOKS)]
+        hatch = ("", "//", "..", "xx")[place // len(SERIES_STYLES)]
         axes.barh(
             range(len(found)),
             widths,
             left=lefts,
-            color=look_of(place).colour,
+            color=series_style(place).colour,
             hatch=hatch,
             label=kind,
             edgecolor="white",
         )
         lefts = [left + width for left, width in zip(lefts, widths, strict=True)]
-    axes.set_yticks(range(len(found)), [entry.title for entry in found], fontsize=SMALL)
+    axes.set_yticks(range(len(found)), [entry.title for entry in found], fontsize=SMALL_FONT)
     axes.invert_yaxis()
     axes.set_xlim(0, 1)
-    keyed(axes, loc="center left", bbox_to_anchor=(1.01, 0.5))
-    caption(figure, f"By torch's profiler, {record.made_with['device']}.")
+    add_legend(axes, loc="center left", bbox_to_anchor=(1.01, 0.5))
+    add_caption(figure, f"By torch's profiler, {record.made_with['device']}.")
     return figure
 
 
@@ -102,8 +113,8 @@ def _profiles(record: Record) -> list[Shares]:
 def _bars(axes: Axes, found: Table) -> None:
     rows = [row for row in found.rows if row.ratios]
     label, lengths = _lengths(rows)
-    prepared(axes, x=label, y="")
-    titled(axes, found.title)
+    prepare_axes(axes, x=label, y="")
+    set_title(axes, found.title)
     colours = [_OWN if row.name.startswith("regtta") else _BAR for row in rows]
     whiskers = [[one.median - one.low for one in lengths], [one.high - one.median for one in lengths]]
     axes.barh(
@@ -113,7 +124,7 @@ def _bars(axes: Axes, found: Table) -> None:
         xerr=whiskers,
         error_kw={"ecolor": GREY, "elinewidth": 1.0},
     )
-    axes.set_yticks(range(len(rows)), [row.name for row in rows], fontsize=SMALL)
+    axes.set_yticks(range(len(rows)), [row.name for row in rows], fontsize=SMALL_FONT)
     axes.invert_yaxis()
 
 
@@ -136,18 +147,18 @@ def _rate(row: Row) -> Spread | None:
 
 
 def _lines(axes: Axes, curve: Curve) -> None:
-    prepared(axes, x=curve.along, y=f"{curve.of} over the first")
-    axes.set_title(curve.title, fontsize=SMALL)
+    prepare_axes(axes, x=curve.along, y=f"{curve.of} over the first")
+    axes.set_title(curve.title, fontsize=SMALL_FONT)
     for place, (name, points) in enumerate(curve.lines.items()):
-        look, growth = look_of((1, 3, 4)[place % 3]), [point.growth for point in points]
+        style, growth = series_style((1, 3, 4)[place % 3]), [point.growth for point in points]
         axes.errorbar(
             [point.size for point in points],
             [one.median for one in growth],
             yerr=[[one.median - one.low for one in growth], [one.high - one.median for one in growth]],
-            color=look.colour, linestyle=look.line, marker=look.marker, markersize=3.5, linewidth=1.3, label=name,
+            color=style.colour, linestyle=style.line, marker=style.marker, markersize=3.5, linewidth=1.3, label=name,
         )  # fmt: skip
     _in_powers(axes, [point for points in curve.lines.values() for point in points])
-    keyed(axes, loc="upper left")
+    add_legend(axes, loc="upper left")
 
 
 def _in_powers(axes: Axes, points: list[Point]) -> None:

@@ -12,8 +12,8 @@ import torch
 
 from benchmarks.speed.bench import Bench
 from benchmarks.speed.findings import Findings
-from regtta.errors import ForeignFileError, MismatchError
-from regtta.persistence import device_name, versions, written_whole
+from regtta.errors import InvalidFileError, MismatchError
+from regtta.persistence import atomic_write, device_name, software_versions
 
 FORMAT = 1
 FILE = "speed.json"
@@ -43,7 +43,7 @@ class Record:
 
 def made_with(bench: Bench) -> dict[str, Any]:
     """What the numbers of a run depend on."""
-    own = {"device": device_name(bench.device), "quick": bench.quick, **versions()}
+    own = {"device": device_name(bench.device), "quick": bench.quick, **software_versions()}
     if bench.on_gpu:
         return own | {"cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version()}  # type: ignore[no-untyped-call]
     return own | {"processor": platform.machine(), "cores": os.cpu_count(), "threads": bench.threads}
@@ -58,14 +58,14 @@ def read(path: Path) -> Record:
     except (ValueError, KeyError, TypeError):
         known = False
     if not known:
-        raise ForeignFileError(f"{path} is not a record of this version. Measure into another folder, or remove it.")
+        raise InvalidFileError(f"{path} is not a record of this version. Measure into another folder, or remove it.")
     return Record(plain["made_with"], found)
 
 
 def write(record: Record, path: Path) -> None:
     """Keep ``record`` in a file, in one move."""
     text = json.dumps(record.plain(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    with written_whole(path) as draft:
+    with atomic_write(path) as draft:
         draft.write_text(text, encoding="utf-8")
 
 

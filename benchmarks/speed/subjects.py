@@ -16,7 +16,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 import regtta
 from regtta.statistics import SourceStatistics
 from regtta_bench.demo.demo_model import digit_regressor
-from regtta_bench.sweep.data_views import hushed
+from regtta_bench.sweep.log_levels import quiet_loggers
 from regtta_bench.training import HEADS, resnet26, resnet50, tabular_mlp
 
 FACTORS, NOISE = 2, 0.01  # that inputs vary by
@@ -89,7 +89,7 @@ def make_testbed(subject: Subject, device: torch.device) -> Testbed:
     model = new_model(subject)
     draw = sampler(subject.shape, generator)
     batches = [draw(subject.batch) for _ in range(subject.source_batches)]
-    with hushed(*_MEANT):
+    with quiet_loggers(*_MEANT):
         model.to(device)
         set_batch_norm_statistics(model, [batch.to(device) for batch in batches[:4]])
         source = regtta.collect(model, (batch.to(device) for batch in batches), head=subject.head)
@@ -111,7 +111,7 @@ def new_model(subject: Subject) -> nn.Module:
         "resnet26": lambda: resnet26(subject.outputs),
         "resnet50": lambda: resnet50(subject.outputs),
     }
-    with hushed(*_MEANT):
+    with quiet_loggers(*_MEANT):
         return makers[subject.architecture]()
 
 

@@ -10,14 +10,14 @@ from torch import Tensor, nn
 from benchmarks.speed.bench import Bench
 from regtta.methods import SSA, Method
 from regtta.statistics import SourceStatistics
-from regtta_bench.data import Domain, Place, check_there
-from regtta_bench.demo.demo_model import Training
-from regtta_bench.demo.demo_recipe import Recipe
+from regtta_bench.data import DataLocation, Domain, check_available
+from regtta_bench.demo.demo_model import DigitTraining
+from regtta_bench.demo.demo_recipe import DemoRecipe
 from regtta_bench.demo.demo_study import make_source, scene_images
-from regtta_bench.paper import SETTINGS, arm_of
-from regtta_bench.sweep.run_specs import FULL, QUICK, Plan
-from regtta_bench.sweep.runner import Tools, Workshop
-from regtta_bench.training import HEADS, plain_view
+from regtta_bench.paper import SETTINGS, make_method_config
+from regtta_bench.sweep.run_specs import FULL_SCALE, QUICK_SCALE, SweepPlan
+from regtta_bench.sweep.runner import Runner, RunnerConfig
+from regtta_bench.training import HEADS, eval_transform
 
 DEMO = "demo"
 REAL = ("svhn-subset", "california")
@@ -63,9 +63,9 @@ def trials(name: str, bench: Bench) -> Iterator[Trial]:
 
 def digits(bench: Bench) -> Iterator[Trial]:
     """The demo's network, trained anew, and its darkened digits."""
-    recipe = Recipe(training=Training(epochs=15))
+    recipe = DemoRecipe(training=DigitTraining(epochs=15))
     if bench.quick:
-        recipe = Recipe(source_digits=200, target_digits=128, training=Training(epochs=1))
+        recipe = DemoRecipe(source_digits=200, target_digits=128, training=DigitTraining(epochs=1))
     for seed in range(2 if bench.quick else bench.sources):
         source = make_source(recipe, seed)
         target = Domain(scene_images(recipe, SCENE, source), source.target.targets)
@@ -83,15 +83,18 @@ def digits(bench: Bench) -> Iterator[Trial]:
 def published(name: str, bench: Bench) -> Iterator[Trial]:
     """One of the paper's settings; source models are those of the bench's folder, or trained and kept there."""
     setting = SETTINGS[name]
-    place = Place(bench.require_data(name))
-    check_there(setting.data, place)
-    plan = Plan(scale=QUICK if bench.quick else FULL)
-    recipe, arm = plan.scale.recipe(setting.recipe), plan.scale.arm(arm_of(setting, "ssa"))
+    place = DataLocation(bench.require_data(name))
+    check_available(setting.data, place)
+    plan = SweepPlan(scale=QUICK_SCALE if bench.quick else FULL_SCALE)
+    recipe, arm = (
+        plan.scale.scale_recipe(setting.recipe),
+        plan.scale.scale_method_config(make_method_config(setting, "ssa")),
+    )
     (part,) = setting.parts.values()
-    workshop = Workshop(Tools(place, bench.model_folder, str(bench.device)))
+    workshop = Runner(RunnerConfig(place, bench.model_folder, str(bench.device)))
     for seed in range(2 if bench.quick else bench.sources):
-        spec = plan.source(setting, part, "regression", seed)
-        prepared = workshop.prepare(spec)
+        spec = plan.source_spec(setting, part, "regression", seed)
+        prepared = workshop.load_source(spec)
         target = workshop.data(spec).target(part.target)
         order = torch.randperm(len(target), generator=torch.Generator().manual_seed(0))
         target = target.take(order[: plan.scale.target_rows or None])
@@ -102,5 +105,5 @@ def published(name: str, bench: Bench) -> Iterator[Trial]:
             arm.method,
             target.to(bench.device),
             arm.batch_size,
-            lambda inputs: plain_view(inputs, recipe),
+            lambda inputs: eval_transform(inputs, recipe),
         )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from regtta.adapter import Adapter
     from regtta.errors import RegttaError
     from regtta.execution import FAST, Execution
-    from regtta.guards import SAFE
+    from regtta.guards import SAFE, Guard
     from regtta.methods import (
         METHODS,
         RSD,
@@ -25,31 +25,37 @@ if TYPE_CHECKING:
         BNAdapt,
         FeatureAlignment,
         FeatureRestoration,
+        GradientMethod,
+        Method,
+        NoAdaptation,
         Oracle,
         Prototype,
-        Source,
         Sum,
         Tent,
         VarianceMinimization,
-        method,
+        create_method,
     )
     from regtta.metrics import RegressionMetrics
     from regtta.models import fingerprint
     from regtta.monitoring import Monitor
-    from regtta.persistence import Checkpoints
+    from regtta.persistence import Checkpoint
     from regtta.statistics import SourceStatistics, collect
-    from regtta.types import Diagnostics, Step, Verdict
+    from regtta.types import Callback, Diagnostics, Step, StepView, Verdict
 
 _HOMES = {
     "Adapter": "adapter",
     "BNAdapt": "methods",
-    "Checkpoints": "persistence",
+    "Callback": "types",
+    "Checkpoint": "persistence",
     "Diagnostics": "types",
     "Execution": "execution",
     "FAST": "execution",
     "FeatureAlignment": "methods",
     "FeatureRestoration": "methods",
     "METHODS": "methods",
+    "Guard": "guards",
+    "GradientMethod": "methods",
+    "Method": "methods",
     "Monitor": "monitoring",
     "Oracle": "methods",
     "Prototype": "methods",
@@ -58,9 +64,10 @@ _HOMES = {
     "RegttaError": "errors",
     "SAFE": "guards",
     "SSA": "methods",
-    "Source": "methods",
+    "NoAdaptation": "methods",
     "SourceStatistics": "statistics",
     "Step": "types",
+    "StepView": "types",
     "Sum": "methods",
     "TTT": "methods",
     "Tent": "methods",
@@ -68,7 +75,7 @@ _HOMES = {
     "Verdict": "types",
     "collect": "statistics",
     "fingerprint": "models",
-    "method": "methods",
+    "create_method": "methods",
 }
 
 __all__ = [
@@ -80,27 +87,32 @@ __all__ = [
     "TTT",
     "Adapter",
     "BNAdapt",
-    "Checkpoints",
+    "Callback",
+    "Checkpoint",
     "Diagnostics",
     "Execution",
     "FeatureAlignment",
     "FeatureRestoration",
+    "GradientMethod",
+    "Guard",
+    "Method",
     "Monitor",
+    "NoAdaptation",
     "Oracle",
     "Prototype",
     "RegressionMetrics",
     "RegttaError",
-    "Source",
     "SourceStatistics",
     "Step",
+    "StepView",
     "Sum",
     "Tent",
     "VarianceMinimization",
     "Verdict",
     "__version__",
     "collect",
+    "create_method",
     "fingerprint",
-    "method",
 ]
 
 logging.getLogger("regtta").addHandler(logging.NullHandler())

@@ -1,62 +1,46 @@
-"""The adapter: owns a copy of the model and is the only code that steps its weights."""
+"""The adapter: owns a copy of the model and is the only code that updates its weights."""
 
-import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import wraps
+from pathlib import Path
+from threading import get_ident
+from types import TracebackType
 from typing import Any, Literal, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from regtta.engine import (
-    Dealt,
-    Learner,
-    MovingParts,
-    Passes,
-    StepView,
-    Stream,
+    Session,
+    SessionOptions,
+    Shard,
+    StreamStep,
     check_arguments,
-    check_complex,
     check_head_name,
     check_needs,
-    check_state,
     check_targets,
-    check_width,
-    laid_out,
-    runners,
-    settled,
-    with_later_guards,
+    summarize,
 )
-from regtta.errors import MismatchError
-from regtta.execution import PLAIN, Execution, SharedLock, processes_of
+from regtta.execution import PLAIN, BatchSplitter, Execution, SharedLock, make_communicator
 from regtta.guards import DEFAULT, Guard
-from regtta.methods import Method, MethodContext
-from regtta.models import (
-    BufferSlots,
-    find_head,
-    fingerprint,
-    head_module,
-    inputs_of,
-    model_device,
-    private_copy,
-    refresh,
-    run_model,
-)
-from regtta.options import instances_of, replace
-from regtta.persistence import Provenance, described, described_by_0_1_0, require_flag, require_mapping
+from regtta.methods import Method, create_method
+from regtta.models import extract_inputs
+from regtta.options import check_bool, check_instances, replace
+from regtta.persistence import Provenance
 from regtta.statistics import SourceStatistics
-from regtta.types import Step
+from regtta.types import Callback, Step
 
-_Given = ParamSpec("_Given")
-_Answer = TypeVar("_Answer")
+_Args = ParamSpec("_Args")
+_Result = TypeVar("_Result")
 
 
-def _able_to_learn(function: Callable[_Given, _Answer]) -> Callable[_Given, _Answer]:
-    """Servers wrap their handlers in inference mode, and nothing made or moved there can learn."""
+def _outside_inference_mode(function: Callable[_Args, _Result]) -> Callable[_Args, _Result]:
+    """Leave inference mode, in which servers often run their handlers and no tensor can be learned from."""
     outside = torch.inference_mode(False)(function)
 
     @wraps(function)
-    def call(*args: _Given.args, **kwargs: _Given.kwargs) -> _Answer:
+    def call(*args: _Args.args, **kwargs: _Args.kwargs) -> _Result:
         return (outside if torch.is_inference_mode_enabled() else function)(*args, **kwargs)
 
     return call
@@ -66,17 +50,29 @@ class Adapter:
     """Adapts a copy of ``model`` to a stream of unlabelled batches.
 
     Args:
-        model: the trained model; never touched.
-        method: how to adapt, such as ``regtta.SSA()``.
-        source: statistics of the source features, for methods that need them.
-        head: name of the linear head; by default that of ``source``, else found on the first batch.
-        guards: what refuses a batch or an update; by default only what cannot be learned from.
-        allow_mismatch: go on with statistics of another model or another head.
+        model: the trained model; never modified.
+        method: how to adapt: a method such as ``regtta.SSA()``, or its name, such as ``"ssa"``.
+        source: statistics of the source features, or the file they were saved to, for methods that need them.
+        head: name of the linear head; by default that of ``source``, else found with the first batch.
+        guards: guards that exclude samples, reject batches or steps, or roll the model back; by default only batches
+            that cannot be learned from are rejected.
+        callbacks: objects that follow the stream, such as :class:`regtta.Monitor` and :class:`regtta.Checkpoint`.
+        allow_mismatch: accept statistics of another model or another head.
         inputs: the key of the input in dict batches.
-        execution: in which precision to run, compiled and captured or not, such as ``regtta.FAST``.
-        group: processes of torch.distributed that adapt together, such as ``torch.distributed.group.WORLD``. Each gives
-            :meth:`adapt` its own samples, all at the same time; they learn as one process would from all of them.
+        execution: precision, memory format, compilation and CUDA graphs, such as ``regtta.FAST``.
+        process_group: processes of torch.distributed that adapt together, such as ``torch.distributed.group.WORLD``.
+            Each passes its own samples to :meth:`adapt`, all at the same time; they learn as one process would from
+            all samples.
+        whole_batches: with a process group, each process passes the same whole batch instead; the batch is split
+            between them, and every process gets the whole result.
         overrides: fields of the method to change, such as ``lr=1e-4``.
+
+    Attributes:
+        method: the method with the overrides.
+        source: the source statistics, if given.
+        guards: the guards.
+        callbacks: the callbacks.
+        execution: the execution options that are in effect.
 
     Example:
         >>> import torch, regtta
@@ -84,234 +80,260 @@ class Adapter:
         ...     torch.nn.Linear(3, 8), torch.nn.BatchNorm1d(8), torch.nn.ReLU(), torch.nn.Linear(8, 1)
         ... )
         >>> source = regtta.collect(model, torch.randn(100, 3).split(10))
-        >>> adapter = regtta.Adapter(model, regtta.SSA(k=2), source)
+        >>> adapter = regtta.Adapter(model, "ssa", source, k=2)
         >>> step = adapter.adapt(torch.randn(10, 3) + 1)
-        >>> step.predictions.shape, step.diagnostics.verdict.learned
+        >>> step.predictions.shape, step.adapted
         (torch.Size([10, 1]), True)
     """
 
-    @_able_to_learn
+    @_outside_inference_mode
     def __init__(
         self,
         model: nn.Module,
-        method: Method,
-        source: SourceStatistics | None = None,
+        method: Method | str,
+        source: SourceStatistics | str | Path | None = None,
         *,
         head: str | None = None,
         guards: Sequence[Guard] = DEFAULT,
+        callbacks: Sequence[Callback] = (),
         allow_mismatch: bool = False,
         inputs: str | None = None,
         execution: Execution = PLAIN,
-        group: "torch.distributed.ProcessGroup | None" = None,
+        process_group: "torch.distributed.ProcessGroup | None" = None,
+        whole_batches: bool = False,
         **overrides: object,
     ) -> None:
+        method = create_method(method) if isinstance(method, str) else method
+        source = SourceStatistics.load(source) if isinstance(source, str | Path) else source
         check_arguments(method=method, source=source, inputs=inputs, execution=execution, allow_mismatch=allow_mismatch)
+        check_bool("whole_batches", whole_batches)
         self.method = replace(method, overrides)
         self.source = source
-        self.guards = instances_of(Guard, "guards", guards, "regtta.SAFE, (regtta.guards.Gate(),), or () for none")
+        self.guards = check_instances(Guard, "guards", guards, "regtta.SAFE, (regtta.guards.Gate(),), or () for none")
+        self.callbacks = check_instances(Callback, "callbacks", callbacks, "[regtta.Monitor()], or () for none")
         self._lock = SharedLock()
         self._inputs_key = inputs
-        self._model = laid_out(private_copy(model).eval(), execution)
-        check_head_name(self._model, head)
-        self._slots = BufferSlots(self._model)
-        self._device = model_device(self._model)
-        self._processes = processes_of(group)
-        self.execution = settled(execution, self._model, self.method.schedule.batch_norm, self._processes)
-        self._grad_flags = [p.requires_grad for p in self._model.parameters()]
-        self._fingerprint = fingerprint(self._model)
-        self._processes.check_same("model", self._fingerprint)
+        self._processes = make_communicator(process_group)
+        self._whole_batches = whole_batches and self._processes.size > 1
+        check_head_name(model, head)
+        self._session = session = Session(
+            model,
+            SessionOptions(self.method, source, self.guards, execution, self._processes, self._whole_batches),
+        )
+        self.execution = session.execution
         check_needs(self.method, self.guards, source)
         if source is not None and not allow_mismatch:
-            source.check_fingerprint(self._fingerprint)
+            source.check_fingerprint(session.fingerprint)
             source.check_head(head or source.head)
-        self._stream: Stream | None = None
-        self._frozen = False
+        self._closed = False
         name = head or (source.head if source is not None else None)
         if name is not None or not self.method.needs_head:
-            self._start(name)
+            session.start(name)
+        for callback in self.callbacks:
+            callback.on_start(self)
 
-    @_able_to_learn
-    def adapt(
-        self, x: object, targets: Tensor | None = None, *, look: Callable[[StepView], None] | None = None
-    ) -> Step:
-        """Predict on a batch, then learn from it.
+    # --- a batch ---------------------------------------------------------------------------------
+
+    @_outside_inference_mode
+    def adapt(self, x: object, targets: Tensor | None = None) -> Step:
+        """Predict a batch, then learn from it.
 
         Args:
-            x: a tensor (B, ...), a tuple that begins with one, or a dict (see ``inputs``). One of several processes
-                gives its own samples of the batch, none included (0, ...).
-            targets: labels, for the oracle alone.
-            look: shown the batch as this model and as the source model see it, once the step is done; it must not
-                call the adapter. Costs a pass of the source model where the model has moved and no guard made one.
+            x: a tensor ``(B, ...)``, a tuple that begins with one, or a dict (see ``inputs``). With a process group,
+                the samples of this process, which may be none, ``(0, ...)``.
+            targets: labels, for the oracle only.
+
+        Returns:
+            predictions of the batch and what was learned from it.
         """
-        with self._lock.writing(), self._processes.in_step():
-            inputs = self._on_device(x)
+        inputs = x if isinstance(x, Tensor) and x.ndim else extract_inputs(x, self._inputs_key)
+        with self._lock.turn:  # one batch at a time, with its callbacks; other threads may predict
+            for callback in self.callbacks:
+                callback.before_step(self, inputs)
+            with self._lock.unshared:
+                alone = self._lock.owner == get_ident()
+                if alone:
+                    done = self._step(inputs, targets)
+            if not alone:
+                with self._lock.writing():
+                    done = self._step(inputs, targets)
+            if self.callbacks:
+                self._call_back(done)
+            return done.step
+
+    def _step(self, inputs: Tensor, targets: Tensor | None) -> StreamStep:
+        session = self._session
+        if inputs.device != session.device or inputs.is_inference():
+            inputs = inputs.to(session.device, copy=inputs.is_inference())
+        if targets is not None or self.method.takes_targets:
             check_targets(self.method, targets)
-            dealt = Dealt(inputs, targets, self._processes.dealt(inputs))
-            if self._stream is None:
-                self._start(self._found_head(inputs))
-            step, sight = self._started.step(dealt, frozen=self._frozen, sight=look is not None)
-            if look is not None and sight is not None:
-                look(sight)
-            return step
+        stream = session.stream or session.start(session.find_head(inputs))
+        return stream.step(Shard(inputs, targets, (len(inputs),)), frozen=session.frozen)
+
+    def _call_back(self, done: StreamStep) -> None:
+        step, view = done.step, None
+        wanting = [callback for callback in self.callbacks if callback.wants_view(step.index)]
+        if wanting:
+            with self._lock.writing():
+                view = self._session.started.view(done)
+        for callback in self.callbacks:
+            if done.returned:
+                callback.on_rollback(self, done.returned)
+            callback.on_step(self, step)
+        for callback in wanting:
+            if view is not None:
+                callback.on_view(self, view)
 
     def run(self, xs: Iterable[object]) -> Iterator[Step]:
-        """:meth:`adapt` over a stream, one step a batch."""
+        """Call :meth:`adapt` on every batch of a stream, one step at a time."""
         for x in xs:
             yield self.adapt(x)
 
     def predict(self, x: object) -> Tensor:
-        """Predict in eval mode; nothing changes. Threads may predict side by side."""
+        """Return predictions in eval mode; nothing changes. Threads may predict concurrently."""
         inputs = self._on_device(x)
-        # A captured pass has one place for its input, and a model that assigns its buffers one place for each.
-        if self._stream is not None and (self.execution != PLAIN or self._slots.reassigned):
+        if not self._whole_batches:
+            return self._predict(inputs)
+        splitter = BatchSplitter(self._processes, inputs)
+        # A model need not be able to run on an empty batch.
+        rows = splitter.shard if len(splitter.shard) else inputs[:1]
+        return splitter.join(self._predict(rows)[: len(splitter.shard)])
+
+    def _predict(self, inputs: Tensor) -> Tensor:
+        with self._lock.reading() if self._session.is_concurrent else self._lock.writing():
+            return self._session.predict(inputs)
+
+    def features(self, x: object) -> Tensor:
+        """Return the inputs of the head ``(B, D)`` in eval mode; nothing changes."""
+        with self._lock.writing():  # the forward pass overrides the head for its duration
+            return self._session.features(self._on_device(x))
+
+    # --- the stream ------------------------------------------------------------------------------
+
+    @_outside_inference_mode
+    def reset(self) -> None:
+        """Start a new stream: afterwards the adapter is exactly as it was created."""
+        with self._lock.turn:
             with self._lock.writing():
-                return self._passes.here(inputs).outputs
-        with self._lock.reading(), torch.no_grad():
+                self._session.frozen = self._closed = False
+                if self._session.stream is not None:
+                    self._session.stream.reset()
+            for callback in self.callbacks:
+                callback.on_start(self)
+
+    @_outside_inference_mode
+    def rollback(self) -> Literal["good", "source"]:
+        """Return to the last good model, or to the source model if there is none, and return which.
+
+        A model is good if a guard such as :class:`regtta.guards.HealthCheck` has marked it. The stream continues.
+        """
+        with self._lock.turn:
+            with self._lock.writing():
+                returned = self._session.started.return_to("good")
+            for callback in self.callbacks:
+                callback.on_rollback(self, returned)
+            return returned
+
+    def freeze(self) -> None:
+        """Stop learning: from now on, ``adapt`` only predicts, until :meth:`unfreeze`."""
+        with self._lock.writing():  # after a step that is under way
+            self._session.frozen = True
+
+    def unfreeze(self) -> None:
+        """Learn again after :meth:`freeze`."""
+        with self._lock.writing():
+            self._session.frozen = False
+
+    def close(self) -> None:
+        """End the stream: call ``on_end`` of every callback, once. The adapter can still be used."""
+        with self._lock.turn:
+            if not self._closed:
+                self._closed = True
+                for callback in self.callbacks:
+                    callback.on_end(self)
+
+    def add_callback(self, callback: Callback) -> None:
+        """Add a callback, which then follows the stream from here on."""
+        with self._lock.turn:
+            before = self.callbacks
+            self.callbacks = check_instances(Callback, "callbacks", (*before, callback), "a regtta.Callback")
             try:
-                return run_model(self._model, inputs)
-            finally:
-                self._slots.put_back()
+                callback.on_start(self)
+            except BaseException:
+                self.callbacks = before
+                raise
+
+    def paused(self) -> AbstractContextManager[object]:
+        """Return a context manager inside which no other thread adapts; predictions continue."""
+        return self._lock.turn
+
+    def __enter__(self) -> "Adapter":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # --- model and state -------------------------------------------------------------------------
+
+    @property
+    def model(self) -> nn.Module:
+        """The adapted copy of the model, for reading only; :meth:`export` returns one to use."""
+        return self._session.model
 
     @property
     def head(self) -> str | None:
-        """Name of the head, as soon as it is known; None where the method needs none and none was named."""
-        return self._head if self._stream is not None else None
+        """Name of the head as soon as it is known; None if the method needs none and none was named."""
+        return self._session.head
 
     def source_head(self) -> nn.Linear:
-        """A copy of the head as it was when the adapter was made."""
-        learner = self._started.learner
-        if self.head is None or learner.context.head is None:
-            raise MismatchError("The adapter knows no head. Pass head=<name>.")
-        head = copy.deepcopy(learner.context.head)
-        with torch.no_grad():
-            for name, parameter in head.named_parameters():
-                parameter.copy_(learner.parts.origin[f"{self.head}.{name}"])
-        refresh(head)
-        return head
+        """Return a copy of the head of the source model."""
+        return self._session.source_head()
 
-    def features(self, x: object) -> Tensor:
-        """What enters the head (B, D), in eval mode; nothing changes."""
-        if self.head is None:
-            raise MismatchError("The adapter knows no head, and so no features. Pass head=<name>.")
-        with self._lock.writing():  # the pass opens a tap in the model
-            return self._passes.here(self._on_device(x)).features
-
-    @_able_to_learn
-    def reset(self) -> None:
-        """Forget the stream: exactly the adapter that was made at first."""
-        with self._lock.writing():
-            self._frozen = False
-            if self._stream is not None:
-                self._stream.begin()
-
-    @_able_to_learn
-    def rollback(self) -> Literal["good", "source"]:
-        """Return to the last good model, or to the source model where none was kept; says to which.
-
-        Good is what a guard such as :class:`regtta.guards.HealthCheck` kept. The stream goes on from there.
-        """
-        with self._lock.writing():
-            return self._started.return_to("good")
-
-    def freeze(self) -> None:
-        """Learn nothing more: from now on ``adapt`` only predicts, until :meth:`unfreeze`."""
-        with self._lock.writing():  # an update under way ends first, so that none stands after this
-            self._frozen = True
-
-    def unfreeze(self) -> None:
-        """Learn again."""
-        with self._lock.writing():
-            self._frozen = False
-
-    @_able_to_learn
+    @_outside_inference_mode
     def export(self) -> nn.Module:
-        """The adapted model as a plain module in eval mode, independent of the adapter."""
+        """Return the adapted model as a plain module in eval mode, independent of the adapter."""
         with self._lock.writing():
-            model = private_copy(self._model).to(memory_format=torch.contiguous_format)
-        for parameter, flag in zip(model.parameters(), self._grad_flags, strict=True):
-            parameter.requires_grad_(flag)
-            parameter.grad = None
-        return model
+            return self._session.export()
 
     def provenance(self) -> Provenance:
-        """Where the model that :meth:`export` gives comes from; ``regtta.persistence.export`` writes it into files."""
+        """Return the provenance of the model that :meth:`export` returns; ``regtta.persistence.save`` stores it."""
         with self._lock.writing():
-            stream = self._started
-            return Provenance(
-                source=self._fingerprint,
-                adapted=fingerprint(self._model),
-                method=described(self.method),
-                head=self.head,
-                samples_behind_statistics=None if self.source is None else self.source.count,
-                batches=stream.batches,
-                learned=stream.learned,
-                begun=stream.begun,
-            )
+            return self._session.provenance()
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the stream stands: a new adapter that loads it goes on as if never stopped.
+        """Return the state of the stream; an adapter that loads it continues as if never stopped.
 
-        Tensors and plain values only: :func:`regtta.persistence.state_files.write_state` keeps it in a file.
+        Tensors and plain values only: :func:`regtta.persistence.write_state` writes it to a file.
         """
         with self._lock.writing():
-            return {**self._identity(), "frozen": self._frozen, **self._started.state_dict()}
+            return self._session.state_dict()
 
-    @_able_to_learn
+    @_outside_inference_mode
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from :meth:`state_dict`, which must be of the same model, method and guards."""
+        """Restore from :meth:`state_dict` of an adapter with the same model, method and guards."""
         with self._lock.writing():
-            stream, own = self._started, self._identity()
-            moving = stream.learner.parts.tensors().keys()
-            state = with_later_guards(require_mapping("", state), self.guards)
-            check_state(state, own, moving, formerly=self._identity(described_by_0_1_0))
-            frozen = require_flag("frozen", state.get("frozen"))
-            stream.load_state_dict({key: value for key, value in state.items() if key not in {*own, "frozen"}})
-            self._frozen = frozen
+            self._session.load_state_dict(state)
 
-    # --- how a stream begins ---------------------------------------------------------------------
+    @_outside_inference_mode
+    def to(self, device: str | torch.device) -> "Adapter":
+        """Move the adapter with its state to another device, and return it."""
+        with self._lock.writing():
+            self._session.move_to(device)
+        return self
 
-    def _found_head(self, inputs: Tensor) -> str:
-        """The head that the first process with samples finds."""
-        found = self._processes.first(find_head(self._model, inputs) if len(inputs) else None)
-        self._slots.put_back()
-        if found is None:
-            raise MismatchError("The first batch has no samples to find the head by. Pass head=<name>.")
-        return found
+    def summary(self) -> str:
+        """Return a description of the adapter, of its stream so far, and of the warnings when it was created."""
+        with self._lock.writing():
+            return summarize(self, self._session.stream, self._session.warnings)
 
-    def _start(self, head: str | None) -> None:
-        """What is settled once, as soon as the head is known."""
-        module = None if head is None else head_module(self._model, head)
-        if head is not None and module is not None:
-            check_width(self.source, head, module)
-        schedule = self.method.schedule
-        parts = MovingParts(self._model, module, schedule.trainable, head_moves=schedule.may_replace_head)
-        check_complex(self.method, parts.trainable)
-        ways = runners(self._model, head, self.execution)
-        self._head = head
-        self._passes = Passes(ways, parts.as_begun, self.execution, self._processes, self._slots)
-        context = MethodContext(self._model, module, self.source)
-        learner = Learner(
-            ways, parts, self.method, context, self._slots, processes=self._processes, execution=self.execution
-        )
-        self._stream = Stream(learner, self._passes, self.guards, self._processes)
-
-    @property
-    def _started(self) -> Stream:
-        if self._stream is None:
-            raise MismatchError(
-                "The adapter has not found its head yet: it looks for one in its first batch. Pass "
-                "head=<name>, or adapt first."
-            )
-        return self._stream
-
-    # --- what comes in, and what it belongs to ---------------------------------------------------
-
-    def _identity(self, describe: Callable[[object], dict[str, object]] = described) -> dict[str, Any]:
-        """What a state must be of to fit this adapter."""
-        guards = [describe(guard) for guard in self.guards]
-        return {"method": describe(self.method), "guards": guards, "model": self._fingerprint}
+    def __repr__(self) -> str:
+        stream, head = self._session.stream, f", head={self.head!r}" if self.head is not None else ""
+        batches, learned = (0, 0) if stream is None else (stream.batches, stream.learned)
+        return f"Adapter({type(self.model).__name__}, {self.method.name}{head}, batches={batches}, adapted={learned})"
 
     def _on_device(self, x: object) -> Tensor:
-        inputs = inputs_of(x, None if isinstance(x, Tensor) else self._inputs_key)
-        inputs = inputs.to(self._device)
+        inputs = extract_inputs(x, None if isinstance(x, Tensor) else self._inputs_key)
+        inputs = inputs.to(self._session.device)
         return inputs.clone() if inputs.is_inference() else inputs

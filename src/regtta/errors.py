@@ -44,7 +44,7 @@ class TruncatedFileError(FileError):
     """The file is shorter than its header declares."""
 
 
-class PickleRefusedError(FileError):
+class UnsafePickleError(FileError):
     """The file is a pickle, which could run code when loaded."""
 
 
@@ -52,7 +52,7 @@ class NewerFormatError(FileError):
     """The file was written by a newer version of regtta."""
 
 
-class ForeignFileError(FileError):
+class InvalidFileError(FileError):
     """The file is damaged or not of the expected kind."""
 
 

@@ -19,7 +19,7 @@ class Scores:
     pearson: float
     count: int
 
-    def plain(self) -> dict[str, float | int | None]:
+    def to_dict(self) -> dict[str, float | int | None]:
         """Return the scores as a dict for JSON, with ``None`` for values that are not finite."""
         return {name: value if math.isfinite(value) else None for name, value in asdict(self).items()}
 

@@ -9,8 +9,9 @@ from regtta.errors import MissingExtraError
 # The modules that each extra installs.
 _EXTRAS = {
     "cli": ("typer", "rich", "pandas", "pyarrow", "scipy"),
-    "experiments": ("sklearn", "matplotlib", "PIL", "timm", "torchvision", "jinja2"),
+    "report": ("matplotlib", "jinja2", "PIL"),
     "analysis": ("ot", "umap"),
+    "bench": ("sklearn", "timm", "torchvision"),
     "export": ("onnx", "onnxscript", "onnxruntime"),
     "ray": ("ray",),
     "monitor": ("river", "tensorboard"),
@@ -51,11 +52,11 @@ def import_optional(module: str, extra: str, purpose: str) -> ModuleType:
         raise MissingExtraError(f"{purpose} requires {problem}: {install_command(extra)}.") from error
 
 
-def extra_of(module: str) -> str | None:
+def find_extra(module: str) -> str | None:
     """Return the extra that installs ``module``, or ``None`` if no extra does.
 
     Example:
-        >>> extra_of("pyarrow.parquet")
+        >>> find_extra("pyarrow.parquet")
         'cli'
     """
     package = _top_level(module)
@@ -70,6 +71,20 @@ def install_command(extra: str) -> str:
         pip install "regtta[cli]"
     """
     return f'pip install "regtta[{extra}]"'
+
+
+def missing_extra_message(error: ModuleNotFoundError) -> str | None:
+    """Return installation advice if ``error`` is about an optional dependency, else ``None``.
+
+    Example:
+        >>> missing_extra_message(ModuleNotFoundError("No module named 'rich'", name="rich"))
+        'rich is not installed. Install what this command needs: pip install "regtta[cli]"'
+    """
+    package = _top_level(error.name or "")
+    extra = find_extra(package)
+    if extra is None:
+        return None
+    return f"{package} is not installed. Install what this command needs: {install_command(extra)}"
 
 
 def _top_level(module: str) -> str:

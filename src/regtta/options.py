@@ -37,13 +37,13 @@ def check_positive(name: str, value: float) -> None:
         raise OptionError(f"Expected {name} to be a number above 0 and finite, found {value!r}.")
 
 
-def check_not_negative(name: str, value: float) -> None:
+def check_non_negative(name: str, value: float) -> None:
     """Raise an OptionError unless ``value`` is a finite number of at least 0."""
     if not _is_finite_number(value) or value < 0:
         raise OptionError(f"Expected {name} to be a number of at least 0 and finite, found {value!r}.")
 
 
-def check_share(name: str, value: float) -> None:
+def check_fraction(name: str, value: float) -> None:
     """Raise an OptionError unless ``0 < value < 1``."""
     if not _is_finite_number(value) or not 0 < value < 1:
         raise OptionError(f"Expected {name} to be a number between 0 and 1, found {value!r}.")
@@ -55,19 +55,19 @@ def _is_finite_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and -largest <= value <= largest
 
 
-def check_count(name: str, value: object) -> None:
+def check_positive_int(name: str, value: object) -> None:
     """Raise an OptionError unless ``value`` is an integer of at least 1."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise OptionError(f"Expected {name} to be a whole number of at least 1, found {value!r}.")
 
 
-def check_whole(name: str, value: object) -> None:
+def check_non_negative_int(name: str, value: object) -> None:
     """Raise an OptionError unless ``value`` is an integer of at least 0."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise OptionError(f"Expected {name} to be a whole number of at least 0, found {value!r}.")
 
 
-def instances_of(kind: type[T], name: str, values: object, example: str) -> tuple[T, ...]:
+def check_instances(kind: type[T], name: str, values: object, example: str) -> tuple[T, ...]:
     """Return ``values`` as a tuple; raise an OptionError with ``example`` unless all are instances of ``kind``."""
     wrong = values
     if isinstance(values, Iterable) and not isinstance(values, str):
@@ -95,15 +95,15 @@ def replace(options: T, changes: Mapping[str, object]) -> T:
     known = field_types(type(options))
     for name in changes:
         if name not in known:
-            raise unknown_option(type(options).__name__, name, known)
+            raise unknown_option_error(type(options).__name__, name, known)
     return dataclasses.replace(options, **changes)  # type: ignore[type-var]
 
 
-def parse_as(owner: str, known: Mapping[str, Any], assignments: Iterable[str]) -> dict[str, object]:
+def parse_options(owner: str, known: Mapping[str, Any], assignments: Iterable[str]) -> dict[str, object]:
     """Parse assignments such as ``"k=25"`` into options of ``owner``, by the types in ``known``.
 
     Example:
-        >>> parse_as("Options", {"rate": float, "k": int | Literal["auto"]}, ["k=auto", "rate=1e-3"])
+        >>> parse_options("Options", {"rate": float, "k": int | Literal["auto"]}, ["k=auto", "rate=1e-3"])
         {'k': 'auto', 'rate': 0.001}
     """
     parsed: dict[str, object] = {}
@@ -112,7 +112,7 @@ def parse_as(owner: str, known: Mapping[str, Any], assignments: Iterable[str]) -
         if not equals:
             raise OptionError(f"Expected key=value, found {text!r}.")
         if name not in known:
-            raise unknown_option(owner, name, known)
+            raise unknown_option_error(owner, name, known)
         parsed[name] = _parse(name, value, known[name])
     return parsed
 
@@ -125,7 +125,7 @@ def field_types(cls: type) -> dict[str, Any]:
     return {item.name: hints[item.name] for item in dataclasses.fields(cls)}
 
 
-def unknown_option(owner: str, name: str, known: Iterable[str]) -> OptionError:
+def unknown_option_error(owner: str, name: str, known: Iterable[str]) -> OptionError:
     """Return the OptionError for an option that ``owner`` does not have."""
     return OptionError(f"{owner} has no option {name!r}; it has {sorted(known) or 'none'}." + did_you_mean(name, known))
 
@@ -149,20 +149,20 @@ def _parse(name: str, text: str, kind: object) -> object:
                 continue
         if option is str:
             return text
-    raise OptionError(f"Cannot read {name}={text!r}: expected {describe(kind)}.")
+    raise OptionError(f"Cannot read {name}={text!r}: expected {describe_type(kind)}.")
 
 
-def describe(kind: object) -> str:
+def describe_type(kind: object) -> str:
     """Return a type in the notation of its values on the command line.
 
     Example:
-        >>> describe(int | Literal["auto"] | None)
+        >>> describe_type(int | Literal["auto"] | None)
         'int | "auto" | none'
     """
-    return " | ".join(_describe_one(option) for option in _alternatives(kind))
+    return " | ".join(_describe_single_type(option) for option in _alternatives(kind))
 
 
-def _describe_one(option: object) -> str:
+def _describe_single_type(option: object) -> str:
     if option is type(None):
         return "none"
     if get_origin(option) is Literal:

@@ -1,4 +1,4 @@
-"""The reports of real runs in a real browser: the demo at toy size, and the committed reproductions."""
+"""Reports of real runs in a browser: the demo at toy size, and the committed reproductions."""
 
 import io
 from html import unescape
@@ -8,20 +8,20 @@ import pytest
 from rich.console import Console
 
 from helpers.page_appearance import assert_readable
-from regtta.report import html_of
-from regtta.report.loading import page_of
-from regtta_bench.demo import Recipe, run_demo
+from regtta.report import render_html
+from regtta.report.run_kinds import build_page
+from regtta_bench.demo import DemoRecipe, run_demo
 from regtta_bench.demo.demo_data import Contrast, Noise
-from regtta_bench.demo.demo_model import Training
+from regtta_bench.demo.demo_model import DigitTraining
 
 RESULTS = Path(__file__).parents[2] / "results"
-TOY = Recipe(
+TOY = DemoRecipe(
     source_digits=200,
     target_digits=97,
-    training=Training(epochs=1),
+    training=DigitTraining(epochs=1),
     degradations={"noisy": Noise(0.3), "contrast": Contrast(0.15)},
 )
-MOST_BYTES = 5 * 2**20
+MAX_BYTES = 5 * 2**20
 
 
 @pytest.fixture(scope="module")
@@ -29,14 +29,16 @@ def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("demo")
     result = run_demo(out=folder, console=Console(file=io.StringIO()), sources=2, recipe=TOY)
     made = folder / "reproduction.html"
-    made.write_text(html_of(page_of([RESULTS / "svhn-subset"], "regtta report results/svhn-subset")), encoding="utf-8")
+    made.write_text(
+        render_html(build_page([RESULTS / "svhn-subset"], "regtta report results/svhn-subset")), encoding="utf-8"
+    )
     return {"demo": result.report_path, "reproduction": made}
 
 
 @pytest.mark.parametrize("name", ["demo", "reproduction"])
 @pytest.mark.parametrize(("size", "scheme"), [((1440, 900), "light"), ((390, 844), "dark")], ids=["desktop", "phone"])
-def test_a_real_report_is_whole_and_readable(opened, files, name, size, scheme):
-    assert files[name].stat().st_size < MOST_BYTES
+def test_a_real_report_is_complete_and_readable(opened, files, name, size, scheme):
+    assert files[name].stat().st_size < MAX_BYTES
     with opened(name, size, scheme) as view:
         assert_readable(view)
         assert view.evaluate("document.scrollingElement.scrollWidth <= innerWidth")

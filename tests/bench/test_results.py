@@ -1,4 +1,4 @@
-"""The committed results: every number of them can be made again from the committed lines of their runs."""
+"""Committed results: every number can be reproduced from the committed runs."""
 
 import csv
 import re
@@ -11,10 +11,10 @@ from benchmarks.speed import record as speed_record
 from benchmarks.speed.figures import figures_of
 from benchmarks.speed.rendering import page
 from benchmarks.speed.running import PAGE
-from regtta_bench.cli.reproduce import ReproduceOptions, reproduce
-from regtta_bench.label_shift.label_shift_tables import tables_of
-from regtta_bench.label_shift.study import read_lines
-from regtta_bench.stress.stress_settings import SETTINGS
+from regtta_bench.cli.reproduce import ReproduceOptions, run_experiments
+from regtta_bench.label_shift.label_shift_tables import make_study_tables
+from regtta_bench.label_shift.study import read_records
+from regtta_bench.stress.stress_settings import STRESS_SETTINGS
 from regtta_bench.stress.stress_tables import table_files
 from regtta_bench.sweep.store import RunStore
 
@@ -23,11 +23,11 @@ RESULTS = ROOT / "results"
 NAMES = sorted(path.name for path in RESULTS.iterdir() if (path / "runs.jsonl").exists())
 
 
-class Silent:
-    def begun(self, runs, found):
-        pytest.fail("nothing is to be run")
+class FailingListener:
+    def on_start(self, runs, found):
+        pytest.fail("no run is expected")
 
-    training = ran = begun
+    on_training = on_run = on_start
 
 
 def test_there_are_results():
@@ -35,24 +35,24 @@ def test_there_are_results():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_committed_tables_are_those_of_the_committed_lines(name, tmp_path):
+def test_committed_tables_match_the_committed_runs(name, tmp_path):
     shutil.copy(RESULTS / name / "runs.jsonl", tmp_path)
-    reproduce(ReproduceOptions(names=(name,), out=tmp_path, tables_only=True), Silent())
+    run_experiments(ReproduceOptions(names=(name,), out=tmp_path, tables_only=True), FailingListener())
     for ending in ("md", "csv", "tex"):
         assert (tmp_path / f"{name}.{ending}").read_text() == (RESULTS / name / f"{name}.{ending}").read_text()
 
 
-# Rows whose committed runs are of an older revision of the method or its training: to be made again on a GPU.
+# Rows whose committed runs are of an older revision of the method or its training.
 OUTDATED = {"california": set(), "svhn-subset": {"dann", "ttt", "variance_minimization", "rsd"}}
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_number_is_there(name):
+def test_committed_tables_are_complete(name):
     with (RESULTS / name / f"{name}.csv").open() as file:
         lines = list(csv.DictReader(file))
     assert {line["row"] for line in lines if line["missing"] != "0"} == OUTDATED[name]
     page = (RESULTS / name / f"{name}.md").read_text()
-    assert "not run" not in page  # what an older revision made is called by its name
+    assert "not run" not in page  # runs of an older revision are called outdated
     assert "missing" not in page
     assert all(line["smoke"] == "False" for line in lines)
     assert {(line["source_models"], line["seeds"]) for line in lines} == {("5", "3")}
@@ -65,13 +65,13 @@ def numbers(name, table, column):
 
 
 def shown(line):
-    """A number as the README has it: ours and, where there is one, the paper's."""
+    """Format a number as in the README: ours and, if there is one, the paper's."""
     ours = f"{float(line['mean']):.3f}" if line["mean"] else "diverged" if line["missing"] == "0" else "outdated"
     paper = f" ({float(line['paper_mean']):.3f})" if line["paper_mean"] else " (–)" if line["paper_table"] else ""
     return (ours + paper).replace("-", "−")
 
 
-def test_the_readme_shows_these_numbers():
+def test_the_readme_matches_the_committed_tables():
     text = (ROOT / "README.md").read_text()
     (table,) = re.findall(r"\| offline R².*?\n\n", text, re.DOTALL)
     cells = [[cell.strip() for cell in row.split("|")[1:-1]] for row in table.strip().splitlines()[2:]]
@@ -103,7 +103,7 @@ SPEED = sorted(path.parent for path in RESULTS.glob(f"speed/*/{speed_record.FILE
 
 
 @pytest.mark.parametrize("folder", SPEED, ids=lambda folder: folder.name)
-def test_the_page_on_speed_is_what_its_json_says(folder):
+def test_the_speed_page_matches_its_json(folder):
     record = speed_record.read(folder / speed_record.FILE)
     assert not record.made_with["quick"]
     assert (folder / PAGE).read_text(encoding="utf-8") == page(record)
@@ -117,8 +117,8 @@ STUDIED = ("demo", "california")
 
 
 @pytest.mark.parametrize("name", STUDIED)
-def test_the_committed_tables_of_label_shift_are_those_of_the_committed_lines(name):
-    for file, text in tables_of(read_lines(LABEL_SHIFT / f"{name}.jsonl")).items():
+def test_label_shift_tables_match_the_committed_results(name):
+    for file, text in make_study_tables(read_records(LABEL_SHIFT / f"{name}.jsonl")).items():
         assert (LABEL_SHIFT / file).read_text(encoding="utf-8") == text, file
 
 
@@ -128,7 +128,7 @@ def label_shift_table(name, table):
 
 
 def rows_under(heading):
-    """The cells of the first table under a heading of the page, without its title row."""
+    """Return the cells of the first table under a heading of the page, without its header."""
     page = (ROOT / "docs" / "label-shift.md").read_text(encoding="utf-8")
     part = page.split(f"## {heading}\n")[1]
     lines = re.findall(r"(?:^\|.*\n)+", part, re.MULTILINE)[0].strip().splitlines()
@@ -141,14 +141,14 @@ def area(name, question, signal):
     return f"{float(row['auc']):.3f} ({float(row['found_at_5_percent']):.0%})"
 
 
-def test_the_page_on_label_shift_shows_these_areas():
+def test_the_label_shift_page_matches_the_areas():
     rows = rows_under("What tells them apart")
     assert len(rows) >= 6
     for question, signal, *cells in rows:
         assert cells == [area(name, question, signal) for name in STUDIED], (question, signal)
 
 
-def test_the_page_on_label_shift_shows_these_verdicts():
+def test_the_label_shift_page_matches_the_verdicts():
     for kind, samples, *cells in rows_under("The verdict"):
         for name, cell in zip(STUDIED, cells, strict=True):
             (row,) = [
@@ -160,15 +160,15 @@ def test_the_page_on_label_shift_shows_these_verdicts():
             assert cell == " / ".join(shares), (kind, samples, name)
 
 
-def test_the_page_on_label_shift_shows_these_scores():
+def test_the_label_shift_page_matches_the_scores():
     for stream, *cells in rows_under("The cautious mode"):
-        arms = ("Source", "SSA, BN batch", "SSA, BN source", "output free, BN source", "SSA guarded by SAFE")
+        names = ("Source", "SSA, BN batch", "SSA, BN source", "output free, BN source", "SSA guarded by SAFE")
         found = {r["arm"]: r for r in label_shift_table("california", "caution") if r["stream"] == stream}
-        assert cells == [f"{float(found[arm]['mean']):.3f}".replace("-", "−") for arm in arms], stream
+        assert cells == [f"{float(found[name]['mean']):.3f}".replace("-", "−") for name in names], stream
 
 
-@pytest.mark.parametrize("name", sorted(SETTINGS))
-def test_the_tables_of_streams_are_those_of_the_committed_lines(name):
+@pytest.mark.parametrize("name", sorted(STRESS_SETTINGS))
+def test_stress_tables_match_the_committed_runs(name):
     folder = RESULTS / "stress" / name
     files = table_files(list(RunStore(folder / "runs.jsonl")), name)
     assert {path.name for path in folder.iterdir()} == {*files, "runs.jsonl", f"{name}.png", f"{name}.svg"}
@@ -181,9 +181,9 @@ def safety(name):
         return [row for row in csv.DictReader(file) if row["guards"] == "safe"]
 
 
-def test_the_pages_on_guards_say_what_the_tables_say():
+def test_the_guards_page_matches_the_tables():
     text = (ROOT / "docs" / "guards.md").read_text()
-    missed = {name: [row for row in safety(name) if row["met"] != "True"] for name in sorted(SETTINGS)}
+    missed = {name: [row for row in safety(name) if row["met"] != "True"] for name in sorted(STRESS_SETTINGS)}
     assert not missed["demo"]
     assert not missed["california"]
     assert {row["kind"] for row in missed["svhn-subset"]} == {"iid"}

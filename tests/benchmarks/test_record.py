@@ -8,7 +8,7 @@ from benchmarks.speed import record as records
 from benchmarks.speed.bench import QUICK, Bench
 from benchmarks.speed.findings import Fact, Findings
 from benchmarks.speed.record import FILE, Record, made_with, read, resume_record, write
-from regtta.errors import ForeignFileError, MismatchError
+from regtta.errors import InvalidFileError, MismatchError
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_times_of_two_machines_are_not_mixed(bench, monkeypatch):
     with pytest.raises(MismatchError, match="another quick"):
         resume_record(other, force=False)
     assert resume_record(other, force=True).findings == {}
-    monkeypatch.setattr(records, "versions", lambda: {"regtta": "0", "torch": "9", "python": "3"})
+    monkeypatch.setattr(records, "software_versions", lambda: {"regtta": "0", "torch": "9", "python": "3"})
     with pytest.raises(MismatchError, match="another python, regtta, torch"):
         resume_record(bench, force=False)
 
@@ -52,7 +52,7 @@ def test_times_of_two_machines_are_not_mixed(bench, monkeypatch):
 )
 def test_a_file_that_is_no_record_is_a_clear_error(bench, text):
     (bench.out / FILE).write_text(text)
-    with pytest.raises(ForeignFileError, match="not a record"):
+    with pytest.raises(InvalidFileError, match="not a record"):
         read(bench.out / FILE)
 
 

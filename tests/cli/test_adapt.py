@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from sklearn.metrics import mean_absolute_error, r2_score
 
 import regtta as library
-from helpers.cli_workspace import MODEL, inputs_of, labels_of, library_model
+from helpers.cli_workspace import MODEL, extract_inputs, labels_of, library_model
 from regtta.cli.adapt import AdaptOptions, adapt_model
 from regtta.cli.adapt_options import PrecisionName, Protocol
 from regtta.errors import BatchError, ModelError, OptionError
@@ -43,14 +43,14 @@ def written(name: str = "p.csv") -> torch.Tensor:
 
 def test_online_predictions_are_those_of_the_librarys_steps(workspace: Path, statistics: Path):
     report = adapt_model(options(target="y"))
-    steps = list(adapter_of(statistics).run(inputs_of(workspace / "target.csv").split(16)))
+    steps = list(adapter_of(statistics).run(extract_inputs(workspace / "target.csv").split(16)))
     torch.testing.assert_close(written(), torch.cat([s.predictions for s in steps]).squeeze(1))
     assert (report.samples, report.learned, report.refused) == (70, 5, {})
 
 
 def test_offline_predictions_are_those_of_the_adapted_model(workspace: Path, statistics: Path):
     adapt_model(options(target="y", protocol=Protocol.offline))
-    inputs, adapter = inputs_of(workspace / "target.csv"), adapter_of(statistics)
+    inputs, adapter = extract_inputs(workspace / "target.csv"), adapter_of(statistics)
     online = torch.cat([step.predictions for step in adapter.run(inputs.split(16))]).squeeze(1)
     offline = adapter.predict(inputs).squeeze(1)
     torch.testing.assert_close(written(), offline)
@@ -68,7 +68,7 @@ def test_every_format_gives_the_same_predictions(workspace: Path, statistics: Pa
     assert all(torch.equal(values, found[0]) for values in found[1:])
 
 
-def test_a_loader_gives_what_its_batches_give(workspace: Path, statistics: Path):
+def test_predictions_of_a_loader_are_those_of_its_batches(workspace: Path, statistics: Path):
     import mymodel
 
     report = adapt_model(options("mymodel:generator", target="1", protocol=Protocol.offline))
@@ -80,17 +80,17 @@ def test_a_loader_gives_what_its_batches_give(workspace: Path, statistics: Path)
     assert report.samples == 70
 
 
-def test_an_iterator_will_do_online(workspace: Path, statistics: Path):
+def test_an_iterator_is_accepted_online(workspace: Path, statistics: Path):
     assert adapt_model(options("mymodel:once")).samples == 70
 
 
-def test_an_iterator_cannot_be_gone_over_twice(workspace: Path, statistics: Path):
+def test_an_iterator_is_rejected_offline(workspace: Path, statistics: Path):
     with pytest.raises(OptionError, match="mymodel:once is an iterator, exhausted after one"):
         adapt_model(options("mymodel:once", protocol=Protocol.offline))
     assert not Path("p.csv").exists()
 
 
-def test_a_loader_that_gives_less_the_second_time(workspace: Path, statistics: Path):
+def test_a_loader_with_fewer_rows_in_the_second_pass_is_rejected(workspace: Path, statistics: Path):
     (workspace / "shrinking.py").write_text(
         "import torch\nleft = [torch.randn(8, 3), torch.randn(8, 3)]\n"
         "def load():\n    batches = list(left)\n    left.pop()\n    return batches\n"
@@ -101,9 +101,9 @@ def test_a_loader_that_gives_less_the_second_time(workspace: Path, statistics: P
 
 
 @pytest.mark.parametrize("protocol", list(Protocol))
-def test_shuffled_rows_are_written_in_their_own_order(workspace: Path, statistics: Path, protocol):
+def test_shuffled_rows_are_written_in_the_original_order(workspace: Path, statistics: Path, protocol):
     adapt_model(options(target="y", shuffle_seed=4, protocol=protocol))
-    inputs, adapter = inputs_of(workspace / "target.csv"), adapter_of(statistics)
+    inputs, adapter = extract_inputs(workspace / "target.csv"), adapter_of(statistics)
     order = torch.randperm(len(inputs), generator=torch.Generator().manual_seed(4))
     steps = torch.cat([step.predictions for step in adapter.run(inputs[order].split(16))]).squeeze(1)
     expected = adapter.predict(inputs).squeeze(1)
@@ -116,7 +116,7 @@ def test_shuffled_rows_are_written_in_their_own_order(workspace: Path, statistic
 
 def test_scores_before_and_after(workspace: Path, statistics: Path):
     report = adapt_model(options(target="y", protocol=Protocol.offline))
-    labels, inputs = labels_of(workspace / "target.csv"), inputs_of(workspace / "target.csv")
+    labels, inputs = labels_of(workspace / "target.csv"), extract_inputs(workspace / "target.csv")
     unadapted = library_model()(inputs).detach().squeeze(1).double().numpy()
     adapted = written().double().numpy()
     before, after = report.scores
@@ -150,14 +150,14 @@ def test_missing_values_keep_their_row_and_stay_out_of_the_scores(workspace: Pat
     assert report.scores[1].r2 == pytest.approx(expected, abs=1e-5)
 
 
-def test_no_row_to_score(workspace: Path, statistics: Path):
+def test_without_scorable_rows_there_are_no_scores(workspace: Path, statistics: Path):
     pd.read_csv("target.csv").assign(y=np.nan).to_csv("unlabelled.csv", index=False)
     assert adapt_model(options("unlabelled.csv", target="y")).scores is None
 
 
 def test_adapted_weights_are_those_of_the_exported_model(workspace: Path, statistics: Path):
     adapt_model(options(target="y", predictions=None, adapted_weights=Path("w.safetensors")))
-    inputs, adapter = inputs_of(workspace / "target.csv"), adapter_of(statistics)
+    inputs, adapter = extract_inputs(workspace / "target.csv"), adapter_of(statistics)
     list(adapter.run(inputs.split(16)))
     model = library_model()
     before = model(inputs)
@@ -169,7 +169,7 @@ def test_adapted_weights_are_those_of_the_exported_model(workspace: Path, statis
 def test_diagnostics_are_those_of_the_steps(workspace: Path, statistics: Path):
     adapt_model(options(target="y", predictions=None, diagnostics=Path("d.jsonl")))
     found = [json.loads(line) for line in Path("d.jsonl").read_text().splitlines()]
-    steps = list(adapter_of(statistics).run(inputs_of(workspace / "target.csv").split(16)))
+    steps = list(adapter_of(statistics).run(extract_inputs(workspace / "target.csv").split(16)))
     assert [line["index"] for line in found] == [0, 1, 2, 3, 4]
     assert [line["samples"] for line in found] == [16, 16, 16, 16, 6]
     for name in ("loss", "gradient_norm", "displacement"):
@@ -192,11 +192,11 @@ def test_several_outputs_and_labels(workspace: Path, regtta):
 
 def test_a_method_without_statistics(workspace: Path):
     report = adapt_model(options(target="y", stats=None, method="source", settings=()))
-    torch.testing.assert_close(written(), library_model()(inputs_of(Path("target.csv"))).squeeze(1))
+    torch.testing.assert_close(written(), library_model()(extract_inputs(Path("target.csv"))).squeeze(1))
     assert (report.learned, report.refused) == (0, {"source changes nothing": 5})
 
 
-def test_mismatched_statistics_only_when_allowed(workspace: Path, statistics: Path, regtta, refusal):
+def test_mismatched_statistics_are_rejected_unless_allowed(workspace: Path, statistics: Path, regtta, refusal):
     other = ["adapt", "--model", "mymodel:make", "--stats", "stats.safetensors", *SETS, "--data",
              "target.csv", "--target", "y", "--predictions", "p.csv"]  # fmt: skip
     assert "--allow-mismatch skips this check" in refusal(*other)
@@ -220,7 +220,7 @@ def test_nothing_is_overwritten_without_force(workspace: Path, statistics: Path,
     assert all(not Path(name).read_bytes().startswith(b"mine") for name in outputs.values())
 
 
-def test_a_failure_half_way_leaves_nothing_behind(workspace: Path, statistics: Path):
+def test_a_failure_midway_leaves_no_files(workspace: Path, statistics: Path):
     before = sorted(os.listdir())  # noqa: PTH208
     with pytest.raises(ModelError, match="the disk is gone"):
         adapt_model(options("mymodel:breaks_off", diagnostics=Path("d.jsonl")))
@@ -256,31 +256,31 @@ def test_mistakes_are_one_line_each(workspace: Path, statistics: Path, refusal, 
     assert not Path("p.csv").exists()
 
 
-def test_statistics_that_a_method_cannot_do_without(workspace: Path, refusal):
+def test_missing_required_statistics_are_an_error(workspace: Path, refusal):
     line = refusal("adapt", *MODEL, "--data", "target.csv", "--predictions", "p.csv")
     assert "ssa needs source statistics" in line
     assert "regtta collect, and pass --stats FILE" in line
 
 
-def test_an_order_is_the_loaders_own(workspace: Path, statistics: Path):
+def test_shuffle_seed_does_not_apply_to_loaders(workspace: Path, statistics: Path):
     with pytest.raises(OptionError, match="--shuffle-seed does not apply to a loader"):
         adapt_model(options("mymodel:batches", shuffle_seed=1))
 
 
-def test_no_rows(workspace: Path, statistics: Path):
+def test_data_without_rows_is_rejected(workspace: Path, statistics: Path):
     Path("empty.csv").write_text("a,b,c\n")
     with pytest.raises(BatchError, match="empty.csv has no rows: there is nothing to adapt to"):
         adapt_model(options("empty.csv"))
     assert not Path("p.csv").exists()
 
 
-def test_labels_of_another_shape(workspace: Path, statistics: Path):
+def test_labels_of_another_shape_are_rejected(workspace: Path, statistics: Path):
     pd.read_csv("target.csv").assign(z=0.0).to_csv("two.csv", index=False)
     with pytest.raises(BatchError, match=r"do not fit targets of shape \(16, 2\)"):
         adapt_model(options("two.csv", target="y,z"))
 
 
-def test_the_oracle_learns_from_the_labels_named_and_asks_for_them(workspace, regtta):
+def test_the_oracle_requires_labels_and_learns_from_them(workspace, regtta):
     line = ["adapt", *MODEL, "--data", "target.csv", "--columns", "a,b,c", "--method", "oracle", "--set", "lr=0.01"]
     asked = regtta(*line, "--predictions", "p.csv")
     assert asked.exit_code == 2
@@ -290,7 +290,7 @@ def test_the_oracle_learns_from_the_labels_named_and_asks_for_them(workspace, re
     assert "learns from target labels" in done.stderr
 
 
-def test_state_that_is_no_tensor_cannot_be_written(workspace: Path):
+def test_state_other_than_tensors_cannot_be_written(workspace: Path):
     (workspace / "stateful.py").write_text(
         "from torch import nn\n"
         "class Net(nn.Linear):\n"
@@ -309,13 +309,13 @@ def test_state_that_is_no_tensor_cannot_be_written(workspace: Path):
         adapt_model(asked)
 
 
-def test_progress_is_told(workspace: Path, statistics: Path):
-    told: list[tuple[int, int | None]] = []
-    adapt_model(options("target.parquet", target="y"), lambda seen, total: told.append((seen, total)))
-    assert told == [(16, 70), (32, 70), (48, 70), (64, 70), (70, 70)]
+def test_progress_is_reported(workspace: Path, statistics: Path):
+    reported: list[tuple[int, int | None]] = []
+    adapt_model(options("target.parquet", target="y"), lambda seen, total: reported.append((seen, total)))
+    assert reported == [(16, 70), (32, 70), (48, 70), (64, 70), (70, 70)]
 
 
-def test_precision_and_fast_say_how_the_model_is_run(workspace: Path, statistics: Path):
+def test_precision_and_fast_set_the_execution(workspace: Path, statistics: Path):
     assert options().execution == library.Execution()
     assert options(precision=PrecisionName.tf32).execution == library.Execution(precision="tf32")
     assert options(fast=True).execution == library.FAST

@@ -19,13 +19,13 @@ LONG = ("demo", "label-shift", "reproduce", "stress")  # these take minutes, and
 RUNNABLE = [(name, line) for name, lines in EXAMPLES.items() if name not in LONG for line in lines]
 
 
-def words_of(example: str) -> list[str]:
+def split_words(example: str) -> list[str]:
     return shlex.split(example.replace("\\\n", " "))
 
 
 def test_the_examples_in_the_help_work_one_after_the_other(workspace: Path, regtta):
     for name, example in RUNNABLE:
-        program, *arguments = words_of(example)
+        program, *arguments = split_words(example)
         assert (program, arguments[0]) == ("regtta", name)
         result = regtta(*arguments)
         assert result.exit_code == 0, f"{example}\n{result.stderr}"
@@ -80,7 +80,7 @@ def test_missing_values_are_mentioned(workspace: Path, statistics: Path, regtta)
     assert re.search(r"^not scored +1 row with missing values$", shown, re.MULTILINE)
 
 
-def test_many_reasons_are_cut(workspace: Path, statistics: Path, regtta):
+def test_long_lists_of_reasons_are_truncated(workspace: Path, statistics: Path, regtta):
     # Batches of 2 to 8 samples of which none is finite: seven reasons.
     (workspace / "poor.py").write_text(
         "import torch\nbatches = [torch.full((i + 2, 3), float('nan')) for i in range(7)]\n"
@@ -91,20 +91,20 @@ def test_many_reasons_are_cut(workspace: Path, statistics: Path, regtta):
     assert refused[-1].split(maxsplit=1)[1] == "2: for other reasons"
 
 
-def test_what_the_library_warns_of_reaches_the_user(workspace: Path, regtta):
+def test_warnings_of_the_library_reach_the_user(workspace: Path, regtta):
     narrow = "import torch\nfrom torch import nn\ndef make():\n    torch.manual_seed(0)\n"
     narrow += "    return nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2), nn.Linear(2, 8), nn.Linear(8, 1))\n"
     Path("narrow.py").write_text(narrow)
     common = ["--model", "narrow:make", "--data", "source.csv", "--target", "y"]
     assert regtta("collect", *common, "--out", "n.safetensors").exit_code == 0
-    for _ in range(2):  # and not once more each time
+    for _ in range(2):  # the warning is not repeated
         result = regtta("adapt", *common, "--stats", "n.safetensors", "--set", "k=5", "--predictions",
                         "p.csv", "--force")  # fmt: skip
         assert result.exit_code == 0, result.stderr
         assert result.stderr == "warning: k=5 is beyond the rank 2 of the source features: using 2.\n"
 
 
-def test_a_bar_is_drawn_on_a_terminal_alone(workspace: Path, regtta, monkeypatch):
+def test_the_progress_bar_is_drawn_on_a_terminal_only(workspace: Path, regtta, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm")
     result = regtta("collect", *MODEL, "--data", "source.csv", "--target", "y", "--out", "s.safetensors")
@@ -118,7 +118,7 @@ def test_a_missing_package_is_one_line(workspace: Path, refusal, monkeypatch):
     assert 'pip install "regtta[cli]"' in line
 
 
-def test_any_other_missing_package_is_a_bug_and_shown_whole(workspace: Path, regtta, monkeypatch):
+def test_any_other_missing_module_raises(workspace: Path, regtta, monkeypatch):
     monkeypatch.setitem(sys.modules, "regtta.cli.inspect", None)
     with pytest.raises(ModuleNotFoundError):
         regtta("inspect", "s.safetensors")
@@ -126,7 +126,7 @@ def test_any_other_missing_package_is_a_bug_and_shown_whole(workspace: Path, reg
 
 @pytest.fixture
 def demo_calls(monkeypatch) -> list[dict[str, object]]:
-    """The demo itself is tested with the experiments; here, how it is called."""
+    """Replace the demo by a stub and return the list of its calls."""
     calls: list[dict[str, object]] = []
     module = ModuleType("regtta_bench.demo")
     module.run_demo = lambda **given: calls.append(given)
@@ -134,14 +134,14 @@ def demo_calls(monkeypatch) -> list[dict[str, object]]:
     return calls
 
 
-def test_the_demo_is_called_as_asked(workspace: Path, regtta, demo_calls):
+def test_the_demo_receives_its_options(workspace: Path, regtta, demo_calls):
     assert regtta("demo").exit_code == 0
     assert regtta("demo", "--out", "there", "--seed", "7", "--sources", "2").exit_code == 0
     seen = [(call["out"], call["seed"], call["sources"]) for call in demo_calls]
     assert seen == [(Path("regtta-demo"), 0, 3), (Path("there"), 7, 2)]
 
 
-def test_the_demo_spares_a_folder_in_use(workspace: Path, regtta, refusal, demo_calls):
+def test_the_demo_requires_force_for_a_folder_in_use(workspace: Path, regtta, refusal, demo_calls):
     (workspace / "there").mkdir()
     (workspace / "there" / "mine").write_text("mine")
     assert "pass --force" in refusal("demo", "--out", "there")
@@ -154,10 +154,10 @@ def test_logging_is_set_up_once(regtta):
     for _ in range(3):
         regtta("methods")
     names = [type(handler).__name__ for handler in logging.getLogger("regtta").handlers]
-    assert names.count("EchoWarnings") == 1
+    assert names.count("StderrWarningHandler") == 1
 
 
-def test_a_traceback_is_shown_to_whoever_asks(workspace: Path):
+def test_traceback_option_raises_the_original_error(workspace: Path):
     wrong = ["inspect", "absent.safetensors"]
     plain, asked = (CliRunner().invoke(app, [*first, *wrong]) for first in ([], ["--traceback"]))
     assert plain.exit_code == 2

@@ -5,15 +5,15 @@ import torch
 from safetensors.torch import save_file
 
 import regtta
-from helpers.cli_workspace import MODEL, SOURCE_ROWS, inputs_of, library_model
+from helpers.cli_workspace import MODEL, SOURCE_ROWS, extract_inputs, library_model
 from regtta.cli.collect import CollectOptions, collect_statistics
 from regtta.statistics.source import SourceStatistics
 
 COLLECT = ["collect", *MODEL, "--data", "source.csv", "--target", "y"]
 
 
-def test_the_file_holds_what_the_library_collects(workspace: Path, statistics: Path):
-    expected = regtta.collect(library_model(), inputs_of(workspace / "source.csv").split(256))
+def test_the_file_holds_the_statistics_of_the_library(workspace: Path, statistics: Path):
+    expected = regtta.collect(library_model(), extract_inputs(workspace / "source.csv").split(256))
     found = regtta.SourceStatistics.load(statistics)
     assert (found.count, found.head, found.fingerprint) == (SOURCE_ROWS, "3", expected.fingerprint)
     for name in ("mean", "variances", "feature_variances"):
@@ -21,7 +21,7 @@ def test_the_file_holds_what_the_library_collects(workspace: Path, statistics: P
 
 
 def test_the_report_and_the_progress(workspace: Path):
-    told: list[tuple[int, int | None]] = []
+    reported: list[tuple[int, int | None]] = []
     options = CollectOptions(
         model="mymodel:make",
         data="target.parquet",
@@ -31,14 +31,14 @@ def test_the_report_and_the_progress(workspace: Path):
         head="3",
         batch_size=32,
     )
-    report = collect_statistics(options, lambda seen, total: told.append((seen, total)))
+    report = collect_statistics(options, lambda seen, total: reported.append((seen, total)))
     found = regtta.SourceStatistics.load("s.safetensors")
-    assert told == [(32, 70), (64, 70), (70, 70)]
+    assert reported == [(32, 70), (64, 70), (70, 70)]
     assert (report.samples, report.head, report.dimensions) == (70, "3", 8)
     assert (report.valid_dimensions, report.rank) == (found.valid_dimensions, found.rank)
 
 
-def test_the_summary_says_what_was_collected(workspace: Path, regtta):
+def test_the_summary_describes_the_collected_statistics(workspace: Path, regtta):
     result = regtta(*COLLECT, "--out", "s.safetensors")
     facts = dict(line.split(maxsplit=1) for line in result.stdout.splitlines())
     assert facts["samples"] == "120"
@@ -55,7 +55,7 @@ def test_columns_batches_and_another_head(workspace: Path, regtta):
         "--device", "cpu", "--out", "s.safetensors",
     )  # fmt: skip
     assert result.exit_code == 0
-    mean = inputs_of(workspace / "source.csv").double().mean(0)
+    mean = extract_inputs(workspace / "source.csv").double().mean(0)
     from regtta.statistics.source import SourceStatistics
 
     torch.testing.assert_close(SourceStatistics.load("s.safetensors").mean, mean)
@@ -108,12 +108,12 @@ def test_mistakes_are_one_line_each(workspace: Path, refusal, arguments, words):
     assert not (workspace / "s.safetensors").exists()
 
 
-def test_what_a_method_needs_is_gathered_and_found_by_adapt(workspace, regtta, refusal):
+def test_statistics_for_a_method_are_collected_and_found_by_adapt(workspace, regtta, refusal):
     collect = ["collect", *MODEL, "--data", "source.csv", "--target", "y"]
     adapt = ["adapt", *MODEL, "--data", "target.csv", "--target", "y", "--method", "feature_restoration"]
     assert regtta(*collect, "--out", "plain.safetensors").exit_code == 0
-    told = refusal(*adapt, "--stats", "plain.safetensors", "--predictions", "p.csv")
-    assert "regtta collect --method feature_restoration" in told
+    line = refusal(*adapt, "--stats", "plain.safetensors", "--predictions", "p.csv")
+    assert "regtta collect --method feature_restoration" in line
 
     wanted = "feature_restoration:bins=4,temperature=0.1"
     assert regtta(*collect, "--method", wanted, "--out", "histograms.safetensors").exit_code == 0
@@ -124,7 +124,7 @@ def test_what_a_method_needs_is_gathered_and_found_by_adapt(workspace, regtta, r
     assert done.exit_code == 0, done.stderr
 
 
-def test_two_passes_over_an_iterator_are_refused(workspace, refusal):
+def test_two_passes_over_an_iterator_are_rejected(workspace, refusal):
     line = ["collect", *MODEL, "--data", "mymodel:once", "--method", "feature_restoration", "--out", "s.safetensors"]
     assert "feature_restoration needs 2 passes" in refusal(*line)
 

@@ -1,7 +1,8 @@
 import pytest
 
-from regtta.cli.error_messages import missing_extra, one_line
+from regtta.cli.error_messages import command_line_message
 from regtta.errors import RegttaError
+from regtta.optional_imports import missing_extra_message
 
 
 @pytest.mark.parametrize(
@@ -16,19 +17,20 @@ from regtta.errors import RegttaError
         ("overhead= stays, ahead=<name>", "overhead= stays, ahead=<name>"),
         ("two\n  lines", "two lines"),
         ("there. Or pass download=True; on the command line, --download.", "there. Or pass --download."),
-        ("Or call fetch_california on that folder; on the command line, --download.", "Or pass --download."),
-        ("No folder of data sets was named. Pass one, or", "No folder of data sets was named. Pass --data DIR, or"),
+        ("Or call download_california on that folder; on the command line, --download.", "Or pass --download."),
+        ("No folder of data sets was given. Pass one, or", "No folder of data sets was given. Pass --data DIR, or"),
     ],
 )
-def test_the_words_of_the_command_line(message, expected):
-    assert one_line(RegttaError(message)) == expected
+def test_python_terms_become_command_line_options(message, expected):
+    assert command_line_message(RegttaError(message)) == expected
 
 
-def test_extras_are_told_apart():
+def test_the_message_names_the_extra():
     def lacking(name: str) -> str | None:
-        return missing_extra(ModuleNotFoundError(f"No module named {name!r}", name=name))
+        return missing_extra_message(ModuleNotFoundError(f"No module named {name!r}", name=name))
 
     assert 'pip install "regtta[cli]"' in str(lacking("pyarrow.parquet"))
-    assert 'pip install "regtta[experiments]"' in str(lacking("sklearn.linear_model"))
+    assert 'pip install "regtta[report]"' in str(lacking("matplotlib.figure"))
+    assert 'pip install "regtta[bench]"' in str(lacking("sklearn.linear_model"))
     assert lacking("pandasaurus") is None
-    assert missing_extra(ModuleNotFoundError("nameless")) is None
+    assert missing_extra_message(ModuleNotFoundError("nameless")) is None

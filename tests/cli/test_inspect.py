@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from helpers.cli_workspace import inputs_of, library_model
+from helpers.cli_workspace import extract_inputs, library_model
 from regtta.cli.inspect import inspect_statistics
 from regtta.statistics.moments import Moments
 from regtta.statistics.source import SourceStatistics
@@ -13,7 +13,7 @@ from regtta.statistics.source import SourceStatistics
 
 def features(workspace: Path) -> np.ndarray:
     with torch.no_grad():
-        return library_model()[:3](inputs_of(workspace / "source.csv")).double().numpy()
+        return library_model()[:3](extract_inputs(workspace / "source.csv")).double().numpy()
 
 
 def test_the_spectrum_is_that_of_the_features(workspace: Path, statistics: Path):
@@ -29,7 +29,7 @@ def test_the_spectrum_is_that_of_the_features(workspace: Path, statistics: Path)
     assert list(report.directions_for) == [0.9, 0.95, 0.99, 0.999]
 
 
-def test_json_says_it_all(workspace: Path, statistics: Path, regtta):
+def test_json_holds_all_values(workspace: Path, statistics: Path, regtta):
     found = json.loads(regtta("inspect", statistics.name, "--json").stdout)
     source = SourceStatistics.load(statistics)
     assert (found["samples"], found["head"], found["fingerprint"]) == (120, "3", source.fingerprint)
@@ -39,7 +39,7 @@ def test_json_says_it_all(workspace: Path, statistics: Path, regtta):
     assert found["directions_for"]["0.9"] == source.dimensions_for(0.9)
 
 
-def test_the_terminal_shows_it(workspace: Path, statistics: Path, regtta):
+def test_the_terminal_output(workspace: Path, statistics: Path, regtta):
     lines = regtta("inspect", statistics.name).stdout.splitlines()
     source = SourceStatistics.load(statistics)
     assert any(line.split() == ["fingerprint", source.fingerprint] for line in lines)
@@ -50,8 +50,8 @@ def test_the_terminal_shows_it(workspace: Path, statistics: Path, regtta):
     assert f"in {source.dimensions_for(0.99)} direction" in carried
 
 
-def test_a_long_spectrum_is_cut(tmp_path: Path, regtta):
-    moments = Moments.of(torch.ones(5, 40) * torch.arange(5.0)[:, None])
+def test_a_long_spectrum_is_truncated(tmp_path: Path, regtta):
+    moments = Moments.from_features(torch.ones(5, 40) * torch.arange(5.0)[:, None])
     path = tmp_path / "line.safetensors"
     extras = {"rsd/basis": torch.zeros(1)}
     SourceStatistics.from_moments(moments, head="fc", fingerprint="f", extras=extras).save(path)
@@ -63,9 +63,9 @@ def test_a_long_spectrum_is_cut(tmp_path: Path, regtta):
     assert [direction["share"] for direction in found["spectrum"]] == pytest.approx([1.0] + [0.0] * 39)
 
 
-def test_features_that_never_vary_are_refused(tmp_path: Path, refusal):
+def test_constant_features_are_rejected(tmp_path: Path, refusal):
     path = tmp_path / "flat.safetensors"
-    SourceStatistics.from_moments(Moments.of(torch.ones(5, 40)), head="fc", fingerprint="f").save(path)
+    SourceStatistics.from_moments(Moments.from_features(torch.ones(5, 40)), head="fc", fingerprint="f").save(path)
     assert "rank from 1 to 4, found 0" in refusal("inspect", path)
 
 
@@ -73,7 +73,7 @@ def test_features_that_never_vary_are_refused(tmp_path: Path, refusal):
     ("content", "words"),
     [(None, "no file s.safetensors"), (b"PK\x03\x04 archive", "regtta never loads one"), (b"{}", "cut off")],
 )
-def test_what_cannot_be_read(workspace: Path, refusal, content, words):
+def test_unreadable_files_are_rejected(workspace: Path, refusal, content, words):
     if content is not None:
         Path("s.safetensors").write_bytes(content)
     assert words in refusal("inspect", "s.safetensors")

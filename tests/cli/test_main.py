@@ -1,4 +1,4 @@
-"""The command as it is installed, in a process of its own."""
+"""The installed command, run in a process of its own."""
 
 import subprocess
 import sys
@@ -49,14 +49,14 @@ def test_help_is_quick():
     assert took < 3  # torch alone takes longer on a busy machine
 
 
-def test_the_module_runs_as_the_command_does():
+def test_the_module_and_the_command_are_equivalent():
     for command in ([PROGRAM], [sys.executable, "-m", "regtta"]):
         shown = run(*command, "--version")
         assert (shown.returncode, shown.stdout) == (0, f"regtta {regtta.__version__}\n")
     assert "Usage: regtta" in run(sys.executable, "-m", "regtta", "--help").stdout
 
 
-def test_from_the_users_folder_to_the_predictions(tmp_path: Path):
+def test_collect_and_adapt_in_the_users_folder(tmp_path: Path):
     make_workspace(tmp_path)
     collected = run(
         PROGRAM, "collect", *MODEL, "--data", "source.csv", "--target", "y", "--out", "s.safetensors",
@@ -83,7 +83,7 @@ def test_a_users_mistake_is_one_line_and_no_traceback(tmp_path: Path):
     assert failed.stderr.startswith("error: --model mymodel:fails raised: ValueError: no weights to be found")
 
 
-def test_without_typer_the_line_says_what_to_install():
+def test_without_typer_the_error_names_the_extra():
     failed = python("import sys; sys.modules['typer'] = None; from regtta.cli import main; main()")
     assert failed.returncode == 2
     assert failed.stderr.count("\n") == 1
@@ -91,7 +91,7 @@ def test_without_typer_the_line_says_what_to_install():
 
 
 @pytest.mark.parametrize("missing", ["typer", "regtta.cli.error_messages"])
-def test_only_optional_packages_are_explained(missing, monkeypatch, capsys):
+def test_only_missing_optional_packages_are_explained(missing, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, missing, None)
     monkeypatch.delitem(sys.modules, "regtta.cli.app", raising=False)
     with pytest.raises(SystemExit if missing == "typer" else ModuleNotFoundError):
@@ -107,7 +107,7 @@ def test_main_runs_the_command_line(monkeypatch, capsys):
     assert capsys.readouterr().out == f"regtta {regtta.__version__}\n"
 
 
-def test_a_terminal_without_the_letters_still_gets_an_answer(tmp_path: Path):
+def test_an_ascii_terminal_gets_replacement_characters(tmp_path: Path):
     shown = run(
         sys.executable, "-c",
         "import os, sys; os.execve(sys.argv[1], sys.argv[1:], {**os.environ, 'PYTHONIOENCODING': 'ascii'})",
@@ -115,3 +115,8 @@ def test_a_terminal_without_the_letters_still_gets_an_answer(tmp_path: Path):
     )  # fmt: skip
     assert shown.returncode == 0
     assert "learning rate" in shown.stdout
+
+
+def test_a_run_can_be_recorded_without_the_packages_of_a_report():
+    blocked = "import sys; sys.modules.update(dict.fromkeys(('matplotlib', 'jinja2', 'PIL')))"
+    assert python(f"{blocked}; import regtta.report.recorder").stderr == ""

@@ -3,10 +3,10 @@ import json
 
 import pytest
 
-from regtta.cli.method_table import argument_meanings, describe_method, list_methods
+from regtta.cli.method_table import describe_method, list_methods, parse_argument_docs
 from regtta.errors import OptionError
 from regtta.methods import METHODS
-from regtta.options import field_types, parse_as
+from regtta.options import field_types, parse_options
 
 
 def test_every_method_is_listed():
@@ -23,11 +23,11 @@ def test_every_option_has_a_meaning_and_a_default_that_can_be_typed(name):
         assert option.meaning, f"{name}.{option.name} is not in the docstring"
         assert "``" not in option.meaning
         assert "Callable" not in option.type
-        typed = parse_as(name, field_types(METHODS[name]), [f"{option.name}={str(option.default).lower()}"])
+        typed = parse_options(name, field_types(METHODS[name]), [f"{option.name}={str(option.default).lower()}"])
         assert typed[option.name] == option.default
 
 
-def test_ssa_in_full():
+def test_description_of_ssa():
     report = describe_method("ssa")
     assert report.needs == ("source statistics", "head")
     assert "ICLR 2025" in report.paper
@@ -36,15 +36,15 @@ def test_ssa_in_full():
     assert k.meaning == 'number of leading directions; "auto" uses the rank of the source features.'
 
 
-def test_a_near_name_is_told():
+def test_a_misspelt_method_gets_a_suggestion():
     with pytest.raises(OptionError, match="Did you mean 'ssa'"):
         describe_method("sssa")
 
 
-def test_a_docstring_without_arguments_means_nothing():
-    assert argument_meanings("Only a line.") == {}
-    assert argument_meanings("") == {}
-    assert argument_meanings("A.\n\nArgs:\n    a: x :class:`~y.Z`.\n\nExample:\n    b: no\n") == {"a": "x y.Z."}
+def test_docstrings_without_arguments():
+    assert parse_argument_docs("Only a line.") == {}
+    assert parse_argument_docs("") == {}
+    assert parse_argument_docs("A.\n\nArgs:\n    a: x :class:`~y.Z`.\n\nExample:\n    b: no\n") == {"a": "x y.Z."}
 
 
 def test_the_table_fits_a_terminal(regtta):
@@ -54,7 +54,7 @@ def test_the_table_fits_a_terminal(regtta):
     assert max(map(len, shown.splitlines())) <= 80
 
 
-def test_one_method_on_the_terminal(regtta):
+def test_terminal_output_of_one_method(regtta):
     shown = regtta("methods", "ssa").stdout
     assert "Adachi et al., ICLR 2025" in shown
     assert '"kl" | "w2" | "l1"' in shown
@@ -70,6 +70,6 @@ def test_json(regtta):
     assert (clip["type"], clip["default"]) == ("bool", True)
 
 
-def test_a_single_meaning_over_two_lines_is_whole():
-    meanings = argument_meanings(METHODS["bn_adapt"].__doc__)
+def test_descriptions_over_two_lines_are_joined():
+    meanings = parse_argument_docs(METHODS["bn_adapt"].__doc__)
     assert meanings["batch_norm"].endswith("(Schneider et al., NeurIPS 2020).")

@@ -3,13 +3,13 @@ from pathlib import Path
 
 import pytest
 
-from regtta.cli.outputs import check_folder, check_outputs, check_suffix
+from regtta.cli.outputs import check_output_files, check_output_folder, check_suffix
 from regtta.errors import ExistingFileError, FileError, MissingFileError, OptionError
-from regtta.persistence.safetensors_files import written_whole
+from regtta.persistence import atomic_write
 
 
 def check(inputs: tuple[Path | None, ...] = (), force: bool = False, **outputs: Path | None) -> None:
-    check_outputs({f"--{name}": path for name, path in outputs.items()}, inputs=inputs, force=force)
+    check_output_files({f"--{name}": path for name, path in outputs.items()}, inputs=inputs, force=force)
 
 
 def names_in(folder: Path) -> list[str]:
@@ -31,12 +31,12 @@ def test_inputs_are_never_written_to_even_with_force(tmp_path: Path, monkeypatch
         check(out=Path("data.csv"), inputs=(None, tmp_path / "data.csv"), force=True)
 
 
-def test_two_outputs_in_one_file(tmp_path: Path):
+def test_two_outputs_cannot_share_a_file(tmp_path: Path):
     with pytest.raises(OptionError, match="--b and --a both name"):
         check(a=tmp_path / "x", b=tmp_path / "." / "x")
 
 
-def test_a_folder_is_no_file(tmp_path: Path):
+def test_a_folder_is_not_a_file(tmp_path: Path):
     with pytest.raises(OptionError, match="is a folder. Name a file"):
         check(out=tmp_path, force=True)
     with pytest.raises(MissingFileError, match="no folder .*nowhere"):
@@ -49,7 +49,7 @@ def test_a_folder_that_cannot_be_written_to(tmp_path: Path, monkeypatch):
         check(out=tmp_path / "x")
 
 
-def test_endings():
+def test_suffixes():
     check_suffix("--out", Path("a.csv"), (".csv", ".parquet"))
     check_suffix("--out", None, (".csv",))
     with pytest.raises(OptionError, match="--out to end in .csv or .parquet, found a.txt"):
@@ -57,20 +57,20 @@ def test_endings():
 
 
 def test_folders_must_be_new_or_empty(tmp_path: Path):
-    check_folder(tmp_path / "new", force=False)
-    check_folder(tmp_path, force=False)
+    check_output_folder(tmp_path / "new", force=False)
+    check_output_folder(tmp_path, force=False)
     (tmp_path / "file").write_text("mine")
     with pytest.raises(ExistingFileError, match="not empty. Choose another folder, or pass --force"):
-        check_folder(tmp_path, force=False)
-    check_folder(tmp_path, force=True)
+        check_output_folder(tmp_path, force=False)
+    check_output_folder(tmp_path, force=True)
     with pytest.raises(OptionError, match="is a file"):
-        check_folder(tmp_path / "file", force=True)
+        check_output_folder(tmp_path / "file", force=True)
 
 
-def test_a_file_appears_whole(tmp_path: Path):
+def test_a_file_appears_when_complete(tmp_path: Path):
     path = tmp_path / "out"
     path.write_text("old")
-    with written_whole(path) as draft:
+    with atomic_write(path) as draft:
         draft.write_text("new")
         assert path.read_text() == "old"
     assert path.read_text() == "new"
@@ -82,7 +82,7 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path: Path):
     path.write_text("old")
 
     def interrupted() -> None:
-        with written_whole(path) as draft:
+        with atomic_write(path) as draft:
             draft.write_text("half")
             raise KeyboardInterrupt
 
@@ -92,9 +92,9 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path: Path):
     assert names_in(tmp_path) == ["out"]
 
 
-def test_what_the_system_refuses_is_the_users_to_know(tmp_path: Path):
-    with pytest.raises(FileError, match="Could not write"), written_whole(tmp_path / "no" / "out"):
+def test_errors_of_the_file_system_are_reported(tmp_path: Path):
+    with pytest.raises(FileError, match="Could not write"), atomic_write(tmp_path / "no" / "out"):
         pass
-    with pytest.raises(FileError, match="Could not write .*disk full"), written_whole(tmp_path / "out"):
+    with pytest.raises(FileError, match="Could not write .*disk full"), atomic_write(tmp_path / "out"):
         raise OSError("disk full")
     assert names_in(tmp_path) == []

@@ -39,7 +39,7 @@ def test_values_that_are_not_finite_keep_their_rows(tmp_path: Path, ending):
         assert path.read_text() == "prediction\n1.0\nnan\ninf\n"
 
 
-def test_nothing_is_left_of_a_file_that_was_not_finished(tmp_path: Path):
+def test_unfinished_files_are_removed(tmp_path: Path):
     def broken_off() -> None:
         with prediction_file(tmp_path / "p.parquet", ()) as writer:
             writer.write(torch.zeros(2), None)
@@ -57,17 +57,17 @@ def test_names_of_columns():
     assert list(prediction_frame(one, two, ("y",)).columns) == ["prediction", "y_0", "y_1"]
 
 
-def test_a_label_must_not_hide_the_predictions():
+def test_a_label_named_like_a_prediction_is_rejected():
     with pytest.raises(OptionError, match="label 'prediction' has the name of a prediction column. Rename it"):
         prediction_frame(torch.zeros(2), torch.zeros(2), ("prediction",))
 
 
-def test_half_precision_and_gradients_are_no_hindrance():
+def test_half_precision_and_gradients_are_supported():
     values = torch.ones(2, dtype=torch.bfloat16, requires_grad=True)
     assert prediction_frame(values, None, ())["prediction"].tolist() == [1.0, 1.0]
 
 
-def test_maps_are_refused():
+def test_dense_outputs_are_rejected():
     with pytest.raises(ModelError, match=r"\(B,\) or \(B, O\), found \(2, 1, 4\)"):
         prediction_frame(torch.zeros(2, 1, 4), None, ())
 
@@ -80,7 +80,7 @@ class Recorded:
         self.calls.append((predictions, targets))
 
 
-def test_reordering_brings_rows_back():
+def test_reordering_restores_the_original_order():
     sink, order = Recorded(), torch.tensor([2, 0, 3, 1])
     values, labels = torch.tensor([10.0, 11, 12, 13]), torch.tensor([0.0, 1, 2, 3])
     with reordered(sink, order) as kept:

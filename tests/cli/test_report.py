@@ -14,7 +14,7 @@ PLAIN = ["adapt", *MODEL, "--method", "bn_adapt", "--batch-size", "16", "--data"
 
 @pytest.fixture
 def record(workspace, regtta):
-    """The quickest to draw: no statistics, no labels."""
+    """Write the record that is quickest to draw: no statistics, no labels."""
     assert regtta(*PLAIN, "--record", "run.json").exit_code == 0
     return workspace / "run.json"
 
@@ -24,13 +24,13 @@ def heading(path):
 
 
 def command(path):
-    """The command at the end of the page, as it would be copied."""
+    """Return the command at the end of the page."""
     inside = re.search(r'<pre id="command"><code>(.*?)</code>', Path(path).read_text(encoding="utf-8"), re.DOTALL)[1]
     return unescape(re.sub(r"</?span>", "", inside))
 
 
-def test_from_a_run_to_its_page(workspace, regtta):
-    """With labels; with statistics too the examples in the help are run."""
+def test_a_run_and_its_page(workspace, regtta):
+    """The run has labels; the examples in the help cover statistics."""
     labelled = ["adapt", *MODEL, "--method", "bn_adapt", "--batch-size", "16", "--data", "target.csv", "--target", "y"]
     done = regtta(*labelled, "--record", "run.json")
     assert done.exit_code == 0, done.stderr
@@ -50,12 +50,12 @@ def test_from_a_run_to_its_page(workspace, regtta):
     assert "Only 70 samples" in text
 
 
-def test_the_page_has_a_name_of_its_own(record, regtta):
+def test_default_name_of_the_page(record, regtta):
     assert regtta("report", "run.json").exit_code == 0
     assert heading("report.html").startswith("bn_adapt adapted the model")
 
 
-def test_several_runs_stand_side_by_side(record, regtta):
+def test_several_runs_are_compared_side_by_side(record, regtta):
     again = [word.replace("bn_adapt", "source") for word in PLAIN]
     assert regtta(*again, "--record", "other run.json").exit_code == 0
     assert regtta("report", "run.json", "other run.json", "--out", "page.html").exit_code == 0
@@ -65,7 +65,7 @@ def test_several_runs_stand_side_by_side(record, regtta):
     assert command("page.html").splitlines()[-1] == "regtta report run.json 'other run.json' --out page.html"
 
 
-def test_no_page_is_lost_without_force(record, regtta, refusal):
+def test_an_existing_page_is_kept_without_force(record, regtta, refusal):
     Path("page.html").write_text("mine")
     assert "page.html exists. Choose another path, or pass --force" in refusal(
         "report", "run.json", "--out", "page.html"
@@ -76,25 +76,25 @@ def test_no_page_is_lost_without_force(record, regtta, refusal):
     assert command("page.html").endswith("--out page.html --force")
 
 
-def test_refused_before_anything_is_read(tmp_path):
+def test_outputs_are_checked_before_anything_is_read(tmp_path):
     (tmp_path / "page.html").write_text("mine")
     with pytest.raises(ExistingFileError):
         make_report([tmp_path / "gone.json"], tmp_path / "page.html")
 
 
 @pytest.mark.parametrize("name", ["page.htm", "page", "page.pdf"])
-def test_a_page_is_named_html(record, refusal, name):
+def test_a_page_must_end_in_html(record, refusal, name):
     assert f"Expected --out to end in .html, found {name}" in refusal("report", "run.json", "--out", name)
     assert not Path(name).exists()
 
 
-def test_a_page_never_replaces_what_it_is_made_from(record):
+def test_a_page_never_replaces_its_input(record):
     odd = record.rename(record.with_name("run.html"))
     with pytest.raises(OptionError, match="is also an input"):
         make_report([odd], odd, force=True)
 
 
-def test_a_folder_that_is_missing_is_told(record, refusal):
+def test_a_missing_folder_is_reported(record, refusal):
     assert "There is no folder gone" in refusal("report", "run.json", "--out", "gone/page.html")
 
 
@@ -108,13 +108,13 @@ def test_a_folder_that_is_missing_is_told(record, refusal):
         (["foreign.json"], "foreign.json is not a record of regtta adapt"),
     ],
 )
-def test_what_is_no_run_is_one_line(record, refusal, runs, said):
+def test_paths_that_are_not_runs_give_one_line(record, refusal, runs, said):
     Path("foreign.json").write_text("{}")
     assert said in refusal("report", *runs, "--out", "page.html")
     assert not Path("page.html").exists()
 
 
-def test_a_damaged_record_is_one_line(record, refusal):
+def test_a_damaged_record_gives_one_line(record, refusal):
     Path("cut.json").write_text('{"format": "regtta.adaptation/1"}')
     assert "cut.json" in refusal("report", "cut.json", "--out", "page.html")
 

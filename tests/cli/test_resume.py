@@ -1,4 +1,4 @@
-"""``regtta adapt --checkpoint``: a command that was killed and resumed writes what one never killed writes."""
+"""``regtta adapt --checkpoint``: a killed and resumed command writes the files of an uninterrupted one."""
 
 import dataclasses
 import errno
@@ -17,8 +17,8 @@ from regtta.cli.adapt import adapt_model
 from regtta.cli.adapt_options import Protocol
 from regtta.cli.predictions import Tally
 from regtta.cli.resume import StepHistory
-from regtta.errors import ExistingFileError, ForeignFileError, MismatchError, OptionError
-from regtta.persistence import atomic_write as drafts
+from regtta.errors import ExistingFileError, InvalidFileError, MismatchError, OptionError
+from regtta.persistence import atomic_files
 from regtta.persistence.export import read_provenance
 from regtta.persistence.safetensors_files import read_safetensors
 from regtta.persistence.state_files import read_state, write_state
@@ -28,15 +28,15 @@ CHECKPOINT = Path("c.safetensors")
 
 
 class Killed(BaseException):
-    """Passes everything by, as a kill does; what it cannot show is shown with a real one below."""
+    """Stand-in for a kill: an exception that no handler catches. A real kill is tested below."""
 
 
-def kept(every=2, **others):
+def with_checkpoint(every=2, **others):
     return {"checkpoint": CHECKPOINT, "checkpoint_every": every, "resume": True} | others
 
 
 def stop_after(monkeypatch, batches):
-    """Break the command off once it has counted that many batches in this run."""
+    """Interrupt the command after ``batches`` batches of this run."""
     stepped, seen = Tally.stepped, []
 
     def count(self, step):
@@ -68,10 +68,10 @@ def test_resumed_output_is_byte_for_byte_that_of_one_never_stopped(workspace, st
         with monkeypatch.context() as patch:
             stop_after(patch, stop)
             with pytest.raises(Killed):
-                adapt_model(asked(**outputs("parts", suffix), **kept()))
+                adapt_model(asked(**outputs("parts", suffix), **with_checkpoint()))
         assert not Path(f"parts{suffix}").exists()
     assert read_state(CHECKPOINT)["batches"] == 2
-    resumed = adapt_model(asked(**outputs("parts", suffix), **kept()))
+    resumed = adapt_model(asked(**outputs("parts", suffix), **with_checkpoint()))
     for name in (suffix, ".jsonl"):
         assert Path(f"parts{name}").read_bytes() == Path(f"whole{name}").read_bytes()
     weights, _ = read_safetensors("parts.safetensors")
@@ -81,21 +81,21 @@ def test_resumed_output_is_byte_for_byte_that_of_one_never_stopped(workspace, st
     assert read_provenance("parts.safetensors").batches == 5
 
 
-def test_a_stream_goes_on_when_there_is_more_data(workspace, statistics):
+def test_a_stream_resumes_on_additional_data(workspace, statistics):
     table = pd.read_csv("target.csv")
     table.to_csv("all.csv", index=False)
     adapt_model(options("all.csv", target="y", predictions=Path("whole.csv")))
     table[:48].to_csv("all.csv", index=False)
-    adapt_model(options("all.csv", target="y", **kept(50)))
+    adapt_model(options("all.csv", target="y", **with_checkpoint(50)))
     assert read_state(CHECKPOINT)["batches"] == 3
     table.to_csv("all.csv", index=False)
-    adapt_model(options("all.csv", target="y", force=True, **kept(50)))
+    adapt_model(options("all.csv", target="y", force=True, **with_checkpoint(50)))
     assert Path("p.csv").read_bytes() == Path("whole.csv").read_bytes()
     assert read_state(CHECKPOINT)["batches"] == 5
 
 
 def test_a_real_kill(workspace, statistics):
-    """The command in a process of its own, which kills itself after the fourth batch."""
+    """Run the command in a process that kills itself after the fourth batch."""
     (workspace / "deadly.py").write_text(
         "import os, signal, mymodel\n"
         "def load():\n"
@@ -128,7 +128,7 @@ def test_a_disk_that_fails_costs_the_checkpoint_and_nothing_else(workspace, stat
 
     line = [*ADAPT, "--data", "target.csv", "--target", "y", "--predictions", "p.csv"]
     with monkeypatch.context() as patch:
-        patch.setattr(drafts.Path, "replace", full)
+        patch.setattr(atomic_files.Path, "replace", full)
         done = regtta(*line, "--checkpoint", CHECKPOINT, "--checkpoint-every", "1")
     assert done.exit_code == 0
     assert done.stderr.count("error: Could not write c.safetensors: No space left on device. Free space there") == 1
@@ -137,7 +137,7 @@ def test_a_disk_that_fails_costs_the_checkpoint_and_nothing_else(workspace, stat
     assert not CHECKPOINT.exists()
 
 
-# --- what is refused ------------------------------------------------------------------------------
+# --- rejected options ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -145,20 +145,20 @@ def test_a_disk_that_fails_costs_the_checkpoint_and_nothing_else(workspace, stat
     [
         ({"resume": True}, "--resume requires --checkpoint"),
         ({"checkpoint_every": 3}, "--checkpoint-every requires --checkpoint"),
-        (kept(protocol=Protocol.offline), "--checkpoint works only with --protocol online"),
-        (kept(record=Path("run.json")), "--record needs an uninterrupted run"),
-        (kept(checkpoint=Path("c.pt")), "Expected --checkpoint to end in .safetensors"),
-        (kept(checkpoint=Path("stats.safetensors")), "also an input"),
-        (kept(adapted_weights=CHECKPOINT), "also an input"),
+        (with_checkpoint(protocol=Protocol.offline), "--checkpoint works only with --protocol online"),
+        (with_checkpoint(record=Path("run.json")), "--record needs an uninterrupted run"),
+        (with_checkpoint(checkpoint=Path("c.pt")), "Expected --checkpoint to end in .safetensors"),
+        (with_checkpoint(checkpoint=Path("stats.safetensors")), "also an input"),
+        (with_checkpoint(adapted_weights=CHECKPOINT), "also an input"),
     ],
 )
-def test_options_that_do_not_go_together(workspace, statistics, others, words):
+def test_contradicting_options_are_rejected(workspace, statistics, others, words):
     with pytest.raises(OptionError, match=words):
         adapt_model(options(target="y", **others))
 
 
-def test_a_checkpoint_that_exists_is_not_begun_over(workspace, statistics):
-    adapt_model(options(target="y", **kept(1)))
+def test_an_existing_checkpoint_is_not_overwritten(workspace, statistics):
+    adapt_model(options(target="y", **with_checkpoint(1)))
     with pytest.raises(ExistingFileError, match="--force"):
         adapt_model(options(target="y", predictions=Path("q.csv"), checkpoint=CHECKPOINT))
     adapt_model(options(target="y", checkpoint=CHECKPOINT, force=True, settings=("k=2",)))
@@ -174,36 +174,36 @@ def test_a_checkpoint_that_exists_is_not_begun_over(workspace, statistics):
         ({"settings": ("k=2",)}, "method of the state"),
     ],
 )
-def test_a_checkpoint_of_another_stream(workspace, statistics, others, words):
+def test_a_checkpoint_of_another_stream_is_rejected(workspace, statistics, others, words):
     asked = {"data": "target.npz", "target": "y"}
-    adapt_model(options(**asked, **kept(1)))
+    adapt_model(options(**asked, **with_checkpoint(1)))
     with pytest.raises(MismatchError, match=words):
-        adapt_model(options(**asked | {"predictions": Path("q.csv")} | kept(1) | others))
+        adapt_model(options(**asked | {"predictions": Path("q.csv")} | with_checkpoint(1) | others))
 
 
-def test_data_that_has_changed(workspace, statistics):
-    adapt_model(options(target="y", **kept(1)))
+def test_changed_data_is_rejected(workspace, statistics):
+    adapt_model(options(target="y", **with_checkpoint(1)))
     table = pd.read_csv("target.csv")
     for rows, words in ((60, "Batch 3 has 12 rows, but the checkpoint"), (32, "The data has 2 batches, but")):
         table[:rows].to_csv("target.csv", index=False)
         with pytest.raises(MismatchError, match=words):
-            adapt_model(options(target="y", predictions=Path("q.csv"), **kept(1)))
+            adapt_model(options(target="y", predictions=Path("q.csv"), **with_checkpoint(1)))
         assert not Path("q.csv").exists()
 
 
-def test_a_damaged_checkpoint(workspace, statistics):
-    adapt_model(options(target="y", **kept(1)))
+def test_a_damaged_checkpoint_is_rejected(workspace, statistics):
+    adapt_model(options(target="y", **with_checkpoint(1)))
     state = read_state(CHECKPOINT)
     state["companion"].pop("numbers")
     write_state(CHECKPOINT, state, overwrite=True)
-    with pytest.raises(ForeignFileError, match="holds no state of this stream.*remove c.safetensors"):
-        adapt_model(options(target="y", predictions=Path("q.csv"), **kept(1)))
+    with pytest.raises(InvalidFileError, match="holds no state of this stream.*remove c.safetensors"):
+        adapt_model(options(target="y", predictions=Path("q.csv"), **with_checkpoint(1)))
 
 
 # --- the history ----------------------------------------------------------------------------------
 
 
-def test_a_history_comes_back_exactly(tmp_path):
+def test_a_history_round_trips_exactly(tmp_path):
     numbers = [(None, None, 0.0), (float("nan"), float("inf"), 0.5), (-0.0, 1e-300, 1.0)]
     verdicts = [Verdict(learned=False, reason="no shift", returned="source"), Verdict(learned=True)]
     history = StepHistory({"--data": "a"})

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from regtta.cli.user_code import import_name, is_import_name
+from regtta.cli.user_code import import_object, is_object_reference
 from regtta.errors import OptionError
 
 
@@ -20,20 +20,20 @@ from regtta.errors import OptionError
         ("a.:b", False),
     ],
 )
-def test_what_counts_as_an_import_name(text, expected):
-    assert is_import_name(text) is expected
+def test_object_references(text, expected):
+    assert is_object_reference(text) is expected
 
 
 def test_the_working_directory_is_searched(tmp_path: Path, monkeypatch):
     (tmp_path / "only_here.py").write_text("class Box:\n    value = 7\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [p for p in sys.path if p])
-    assert import_name("only_here:Box.value", "--model") == 7
+    assert import_object("only_here:Box.value", "--model") == 7
 
 
-def test_a_module_that_is_not_there():
+def test_a_missing_module_is_reported():
     with pytest.raises(OptionError, match="no module 'no_such_thing' here.*Run regtta from the folder"):
-        import_name("no_such_thing.sub:x", "--model")
+        import_object("no_such_thing.sub:x", "--model")
 
 
 def test_a_module_whose_own_import_fails_names_that_import(tmp_path: Path, monkeypatch):
@@ -43,21 +43,21 @@ def test_a_module_whose_own_import_fails_names_that_import(tmp_path: Path, monke
     with pytest.raises(
         OptionError, match=r"'needs_more' cannot be imported: .*not_installed_at_all.*needs_more.py, line 1"
     ):
-        import_name("needs_more:x", "--data")
+        import_object("needs_more:x", "--data")
 
 
-def test_a_module_that_does_not_parse(tmp_path: Path, monkeypatch):
+def test_a_syntax_error_is_reported(tmp_path: Path, monkeypatch):
     (tmp_path / "typo.py").write_text("def f(:\n")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(OptionError, match="'typo' cannot be imported: SyntaxError"):
-        import_name("typo:f", "--model")
+        import_object("typo:f", "--model")
 
 
-def test_a_misspelt_name_is_told_what_is_near():
+def test_a_misspelt_name_gets_a_suggestion():
     with pytest.raises(OptionError, match="'math' has no 'flor'. Did you mean 'floor'"):
-        import_name("math:flor", "--model")
+        import_object("math:flor", "--model")
 
 
-def test_the_form_is_told():
+def test_the_expected_form_is_stated():
     with pytest.raises(OptionError, match="Expected --data to be package.module:name, found 'math'"):
-        import_name("math", "--data")
+        import_object("math", "--data")

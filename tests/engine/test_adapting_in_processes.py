@@ -8,9 +8,10 @@ import torch
 
 import regtta
 from helpers import small_models
+from helpers.attaching import Views, attach
 from helpers.process_groups import run_in_processes
 from regtta.errors import MismatchError, ProcessError, RegttaError
-from regtta.guards import DEFAULT, SAFE, Gate, Guard, Keep, Rollback
+from regtta.guards import DEFAULT, SAFE, Gate, Guard, MarkGood, Rollback
 
 METHODS = {
     "ssa": regtta.SSA(k=3, lr=1e-2),
@@ -71,7 +72,7 @@ def _streams(group, kind, names, sizes):
     share = dealt(sizes)
     return {
         name: followed(
-            regtta.Adapter(model, METHODS[name], source, group=group), stream, lambda x: share(x, group.rank())
+            regtta.Adapter(model, METHODS[name], source, process_group=group), stream, lambda x: share(x, group.rank())
         )
         for name in names
     }
@@ -109,7 +110,7 @@ def test_shares_of_a_batch_are_learned_from_as_the_whole(tmp_path, kind, sizes):
 
 def _on_a_gpu(group):
     model, source, stream = scene("cnn")
-    adapter = regtta.Adapter(model.cuda(), METHODS["ssa"], source, group=group)
+    adapter = regtta.Adapter(model.cuda(), METHODS["ssa"], source, process_group=group)
     share = dealt([0.75, 0.25])
     steps, weights = followed(adapter, stream, lambda x: share(x, group.rank()))
     return [(step[0].cpu(), *step[1:]) for step in steps], {name: value.cpu() for name, value in weights.items()}
@@ -139,7 +140,7 @@ def _guarded(group):
                 regtta.SSA(k=3),
                 source,
                 guards={"default": (*DEFAULT, Gate()), "safe": SAFE}[guards],
-                group=group,
+                process_group=group,
             ),
             batches,
             (lambda x: share(x, group.rank())) if group else (lambda x: x),
@@ -163,7 +164,9 @@ def test_guards_rule_alike_everywhere(tmp_path):
 
 def _left_out(group):
     model, source, stream = scene()
-    adapters = [regtta.Adapter(model, METHODS["ssa"], source, guards=guards, group=group) for guards in (DEFAULT, SAFE)]
+    adapters = [
+        regtta.Adapter(model, METHODS["ssa"], source, guards=guards, process_group=group) for guards in (DEFAULT, SAFE)
+    ]
     found, share = [], dealt([0.75, 0.25])
     for number, batch in enumerate(stream):
         x = batch.clone()
@@ -195,7 +198,7 @@ def _other_models(group):
     with torch.no_grad():
         model[0].weight += group.rank()
     try:
-        regtta.Adapter(model, regtta.SSA(k=3), source, allow_mismatch=True, group=group)
+        regtta.Adapter(model, regtta.SSA(k=3), source, allow_mismatch=True, process_group=group)
     except MismatchError as error:
         return str(error)
     return "went on"
@@ -210,20 +213,20 @@ def _rest_of_it(group):
     """What needs no company: heads found by one, predicting alone, going on from a state, a process of its own view."""
     model, source, stream = scene()
     share = dealt([0.0, 1.0])
-    adapter = regtta.Adapter(model, regtta.SSA(k=3, lr=1e-2), source, group=group)
-    found = regtta.Adapter(model, regtta.Prototype(), group=group)
+    adapter = regtta.Adapter(model, regtta.SSA(k=3, lr=1e-2), source, process_group=group)
+    found = regtta.Adapter(model, regtta.Prototype(), process_group=group)
     found.adapt(share(stream[0], group.rank()))
     for x in stream[:2]:
         adapter.adapt(share(x, group.rank()))
     state = adapter.state_dict()
     after = [adapter.adapt(share(x, group.rank())).predictions for x in stream[2:]]
-    again = regtta.Adapter(model, regtta.SSA(k=3, lr=1e-2), source, group=group)
+    again = regtta.Adapter(model, regtta.SSA(k=3, lr=1e-2), source, process_group=group)
     again.load_state_dict(state)
     resumed = [again.adapt(share(x, group.rank())).predictions for x in stream[2:]]
-    seen = []
-    adapter.adapt(share(stream[0], group.rank()), look=lambda sight: seen.append(sight.source.outputs))
+    views = attach(Views(), adapter).views
+    adapter.adapt(share(stream[0], group.rank()))
     lonely = adapter.predict(stream[0]) if group.rank() == 0 else None
-    return found.head, after, resumed, seen[0], lonely
+    return found.head, after, resumed, views[0].source.outputs, lonely
 
 
 def test_heads_states_and_sights_are_shared(tmp_path):
@@ -239,7 +242,7 @@ def test_heads_states_and_sights_are_shared(tmp_path):
 
 def _one_dies(group):
     model, source, stream = scene()
-    adapter = regtta.Adapter(model, regtta.SSA(k=3), source, group=group)
+    adapter = regtta.Adapter(model, regtta.SSA(k=3), source, process_group=group)
     before = None
     try:
         for number, x in enumerate(stream * 20):
@@ -264,13 +267,13 @@ def test_a_process_that_dies_ends_the_stream_and_leaves_the_others_as_they_were(
 
 def _one_raises(group, what):
     model, source, stream = scene()
-    adapter = regtta.Adapter(model, regtta.SSA(k=3), source, group=group)
+    adapter = regtta.Adapter(model, regtta.SSA(k=3), source, process_group=group)
     adapter.adapt(stream[0])
     x = stream[0]
     if group.rank() == 1:
         x = x[:, :2] if what == "shape" else x
         if what == "model":
-            adapter._model[0].forward = lambda _: 1 / 0
+            adapter.model[0].forward = lambda _: 1 / 0
     told = []
     for _ in range(2):
         try:
@@ -307,11 +310,11 @@ class OwnEyes(Guard):
 def _own_eyes(group):
     model, source, stream = scene()
     said = {
-        0: [None, Keep(), "first", None, None],
+        0: [None, MarkGood(), "first", None, None],
         1: ["second", None, Rollback("third", "good"), Rollback("fourth", "good"), None],
     }
     guards = (*DEFAULT, OwnEyes(group.rank(), said[group.rank()]))
-    adapter = regtta.Adapter(model, regtta.SSA(k=3), source, guards=guards, group=group)
+    adapter = regtta.Adapter(model, regtta.SSA(k=3), source, guards=guards, process_group=group)
     verdicts = [adapter.adapt(x[:10]).diagnostics.verdict for x in (stream * 2)[:5]]
     return [(verdict.reason, verdict.returned) for verdict in verdicts]
 

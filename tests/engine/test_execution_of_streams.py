@@ -20,7 +20,7 @@ compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compil
 def scene(device="cpu", model=None):
     model = (model or small_models.mlp()).to(device)
     source = regtta.collect(
-        model, small_models.table(200).to(device).split(40), methods=[regtta.method("feature_restoration")]
+        model, small_models.table(200).to(device).split(40), methods=[regtta.create_method("feature_restoration")]
     )
     return model, source, [x.to(device) for x in small_models.table(330, shift=0.7, scale=1.5, seed=3).split(24)]
 
@@ -45,7 +45,7 @@ def assert_same_stream(found, expected, tolerance=1e-4):
 
 def replays(adapter):
     """How many shapes of batches the adapter's steps are replayed for."""
-    return 0 if adapter._stream.learner._replay is None else adapter._stream.learner._replay.graphs
+    return 0 if adapter._session.stream.learner._graphed is None else adapter._session.stream.learner._graphed.graphs
 
 
 class Pattern(Guard):
@@ -247,8 +247,8 @@ def test_a_compiled_stream_is_the_eager_one(device):
     )
     expected = followed(regtta.Adapter(model, regtta.SSA(k=3, lr=1e-2), source), stream)
     assert_same_stream(followed(compiled, stream), expected)
-    assert compiled._stream.learner._runners.usual._compiled is not None
-    assert "forward" not in compiled._model[6].__dict__
+    assert compiled._session.stream.learner._forward.default._compiled is not None
+    assert "forward" not in compiled.model[6].__dict__
 
 
 def _with_bad_samples(stream):
@@ -333,7 +333,7 @@ def test_the_head_keeps_its_digits_under_bfloat16():
     model = small_models.cnn()
     with torch.no_grad():
         model[9].bias.fill_(1000.0)
-    adapter = regtta.Adapter(model, regtta.Source(), head="9", execution=Execution(precision="bfloat16"))
+    adapter = regtta.Adapter(model, regtta.NoAdaptation(), head="9", execution=Execution(precision="bfloat16"))
     predictions = adapter.adapt(small_models.images(32)).predictions
     assert not torch.equal(predictions, predictions.bfloat16().float())
     with torch.no_grad():

@@ -73,13 +73,13 @@ class Vetoing(Guard):
 def test_a_step_that_breaks_costs_nothing(source, fault, monkeypatch):
     before = places()
     spared, struck = adapter_of(source, Vetoing()), adapter_of(source, Vetoing())
-    rule = struck._stream.learner.rule
+    rule = struck._session.stream.learner.rule
     survived = 0
     for number, batch in enumerate(healthy()):
         if number in before:
             with monkeypatch.context() as faulty:
                 if fault == "an error in the model's forward pass":
-                    hook = struck._model[5].register_forward_hook(_burst)
+                    hook = struck.model[5].register_forward_hook(_burst)
                     with pytest.raises(RuntimeError, match="out of memory"):
                         struck.adapt(batch)
                     hook.remove()
@@ -87,7 +87,7 @@ def test_a_step_that_breaks_costs_nothing(source, fault, monkeypatch):
                     if fault == "a loss that is not a number":
                         faulty.setattr(rule, "variance", rule.variance * torch.nan)
                     elif fault == "a step that takes the weights too far":
-                        faulty.setitem(struck._stream.learner.optimizer.param_groups[0], "lr", 100.0)
+                        faulty.setitem(struck._session.stream.learner._optimizer.optimizer.param_groups[0], "lr", 100.0)
                     else:
                         faulty.setattr(Vetoing, "armed", True)
                     step = struck.adapt(batch)

@@ -10,7 +10,7 @@ from torch import nn
 import regtta
 from helpers import small_models
 from methods.test_conformance import Case
-from regtta.guards import FiniteStep, Guard, Keep, Rollback
+from regtta.guards import FiniteStep, Guard, MarkGood, Rollback
 
 
 class Pattern(Guard):
@@ -96,7 +96,7 @@ def check_vetoes(name, vetoed, *, kind=None, batches=7, size=12, **options):
             assert step.diagnostics == same.diagnostics
         assert_same(learner_of(refused), learner_of(spared))
     assert vetoes == len(vetoed)
-    assert not any(module.training for module in refused._model.modules())
+    assert not any(module.training for module in refused.model.modules())
 
 
 def some(seed, of=7):
@@ -149,7 +149,7 @@ def in_forward(adapter, error):
     def burst(*_):
         raise error
 
-    return adapter._model[5].register_forward_hook(burst)
+    return adapter.model[5].register_forward_hook(burst)
 
 
 def in_backward(adapter, error):
@@ -161,7 +161,7 @@ def in_backward(adapter, error):
 
             out.register_hook(burst)
 
-    return adapter._model[2].register_forward_hook(attach)
+    return adapter.model[2].register_forward_hook(attach)
 
 
 class _Handle:
@@ -170,7 +170,7 @@ class _Handle:
 
 
 def in_rule(adapter, error):
-    rule = adapter._stream.learner.rule
+    rule = adapter._session.stream.learner.rule
     original = rule.update
 
     def burst(batch):
@@ -182,7 +182,7 @@ def in_rule(adapter, error):
 
 
 def in_optimizer(adapter, error):
-    learner = adapter._stream.learner
+    learner = adapter._session.stream.learner
     original = learner._descend
 
     def burst():
@@ -208,8 +208,8 @@ def test_what_breaks_off_costs_nothing(place, error, options):
             broken.adapt(bad)
     handle.remove()
     assert_same(broken.state_dict() | {"begun": ""}, spared.state_dict() | {"begun": ""})
-    assert not any(module.training for module in broken._model.modules())
-    assert not any(module._forward_pre_hooks for module in broken._model.modules())
+    assert not any(module.training for module in broken.model.modules())
+    assert not any(module._forward_pre_hooks for module in broken.model.modules())
     for x in stream[3:]:
         a, b = broken.adapt(x), spared.adapt(x)
         assert torch.equal(a.predictions, b.predictions)
@@ -219,7 +219,7 @@ def test_what_breaks_off_costs_nothing(place, error, options):
 # --- several steps a batch -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("ruling", [Keep(), Rollback("enough", "source")], ids=["keep", "rollback"])
+@pytest.mark.parametrize("ruling", [MarkGood(), Rollback("enough", "source")], ids=["keep", "rollback"])
 def test_rulings_on_later_steps_of_a_batch_are_carried_out(ruling):
     """``HealthCheck(every=8)`` with two steps a batch only ever speaks at a second step."""
 
@@ -231,8 +231,8 @@ def test_rulings_on_later_steps_of_a_batch_are_carried_out(ruling):
     case = Case("ssa", "mlp", 1, steps=2)
     adapter = case.adapter(guards=[Second()])
     step = adapter.adapt(case.stream(1)[0])
-    assert bool(adapter.state_dict()["good"]) == isinstance(ruling, Keep)
-    assert step.diagnostics.verdict.returned == ("" if isinstance(ruling, Keep) else "source")
+    assert bool(adapter.state_dict()["good"]) == isinstance(ruling, MarkGood)
+    assert step.diagnostics.verdict.returned == ("" if isinstance(ruling, MarkGood) else "source")
 
 
 def test_a_batch_enters_the_window_once_however_many_steps():

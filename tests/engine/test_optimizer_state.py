@@ -39,7 +39,7 @@ def cnn():
         nn.Conv2d(6, 10, 3, stride=2, bias=False), nn.BatchNorm2d(10), nn.ReLU(),
         nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(10, 1),
     ).double()  # fmt: skip
-    model = small_models.settle(model, torch.rand(64, 3, 16, 16).double())
+    model = small_models.update_running_statistics(model, torch.rand(64, 3, 16, 16).double())
     return model, regtta.collect(model, small_models.images(400).double().split(50))
 
 
@@ -91,15 +91,15 @@ def test_the_same_execution_goes_on_bit_for_bit(optimizer, execution, tmp_path):
 
 def test_moments_lie_in_the_order_of_their_parameter():
     """Against torch's own Adam on the parameters themselves."""
-    laid_out = adapter("adam", LAST)
+    to_memory_format = adapter("adam", LAST)
     for x in STREAM[:3]:
-        laid_out.adapt(x)
-    state = laid_out.state_dict()["learner"]["optimizer"]["state"]
+        to_memory_format.adapt(x)
+    state = to_memory_format.state_dict()["learner"]["optimizer"]["state"]
     plain = adapter("own adam")
     for x in STREAM[:3]:
         plain.adapt(x)
-    by_torch = plain._started.learner.optimizer.state_dict()["state"]
-    names = list(plain._started.learner.parts.trainable)
+    by_torch = plain._session.started.learner._optimizer.optimizer.state_dict()["state"]
+    names = list(plain._session.started.learner.state.trainable)
     assert state.keys() == set(names)
     for number, name in enumerate(names):
         for key in ("exp_avg", "exp_avg_sq"):
@@ -150,7 +150,7 @@ def test_where_both_layouts_are_one_a_state_of_0_1_0_goes_on():
     for x in (images + 1).split(16):
         whole.adapt(x)
     state = whole.state_dict()
-    optimizer = whole._started.learner.optimizer
+    optimizer = whole._session.started.learner._optimizer.optimizer
     old = {**state["learner"], "optimizer": copy.deepcopy(optimizer.state_dict())}
     del old["format"]
     resumed.load_state_dict(state | {"learner": old})

@@ -5,12 +5,12 @@ import torch
 from torch import nn
 
 from helpers import small_models
-from regtta.engine.rollback import MovingParts
+from regtta.engine.rollback import AdaptableState
 
 
 def parts_of(which="affine"):
     model = small_models.mlp()
-    return model, MovingParts(model, model[6], which)
+    return model, AdaptableState(model, model[6], which)
 
 
 def test_it_holds_parameters_that_move_the_head_and_all_buffers():
@@ -41,12 +41,12 @@ def test_displacement_of_a_model_that_starts_at_zero_or_moves_nothing():
     nn.init.zeros_(model[0].weight)
     for parameter in model[1].parameters():
         nn.init.zeros_(parameter)
-    parts = MovingParts(model, model[1], "affine")
+    parts = AdaptableState(model, model[1], "affine")
     assert parts.displacement() == 0
     with torch.no_grad():
         model[0].weight += 1
     assert parts.displacement() > 1e30
-    assert MovingParts(nn.Sequential(nn.ReLU()), None, None).displacement() == 0
+    assert AdaptableState(nn.Sequential(nn.ReLU()), None, None).displacement() == 0
 
 
 def test_what_was_remembered_and_the_origin_come_back():
@@ -70,15 +70,15 @@ def test_what_was_remembered_and_the_origin_come_back():
 
 def test_a_head_that_stays_is_not_remembered_yet_part_of_what_the_model_is():
     model = small_models.mlp()
-    parts = MovingParts(model, model[6], "affine", head_moves=False)
+    parts = AdaptableState(model, model[6], "affine", head_moves=False)
     whole = parts_of()[1]
     assert parts.tensors().keys() == whole.tensors().keys()
-    assert parts.began_norm == pytest.approx(whole.began_norm)
+    assert parts.initial_norm == pytest.approx(whole.initial_norm)
     parts.remember()
     with torch.no_grad():
         model[6].bias += 1
         model[1].weight += 1
-    assert parts.displacement() == pytest.approx(len(model[1].weight) ** 0.5 / parts.began_norm)
+    assert parts.displacement() == pytest.approx(len(model[1].weight) ** 0.5 / parts.initial_norm)
     parts.restore()
     torch.testing.assert_close(model[6].bias, parts.origin["6.bias"] + 1)
     assert torch.equal(model[1].weight, parts.origin["1.weight"])
@@ -101,7 +101,7 @@ def test_gradients_are_those_of_backward_and_nothing_where_the_loss_does_not_rea
 
 def test_gradients_that_come_sparse_are_taken_as_they_are_meant():
     model = nn.Sequential(nn.Embedding(5, 3, sparse=True), nn.Flatten(), nn.Linear(6, 1))
-    parts = MovingParts(model, model[2], "extractor")
+    parts = AdaptableState(model, model[2], "extractor")
     parts.gradients.take(model(torch.tensor([[0, 1], [1, 4]])).sum())
     parts.gradients.hand_out()
     first, second = model[2].weight.detach()[0].split(3)

@@ -10,7 +10,7 @@ from torch import nn
 import regtta
 from helpers import small_models
 from regtta.errors import StateError
-from regtta.guards import Guard, GuardState, HealthCheck, Keep
+from regtta.guards import Guard, GuardState, HealthCheck, MarkGood
 from regtta.methods import GradientMethod, Rule
 from regtta.persistence.state_files import read_state, write_state
 
@@ -22,7 +22,7 @@ class KeepEvery(Guard):
     """Marks every step as worth returning to."""
 
     def after_step(self, outcome):
-        return Keep()
+        return MarkGood()
 
 
 def make(**options):

@@ -9,6 +9,7 @@ from torch import nn
 
 import regtta
 from helpers import small_models
+from helpers.attaching import attach
 from regtta import guards
 from regtta import monitoring as monitor
 from regtta.errors import (
@@ -57,7 +58,7 @@ WRONG = {
         OptionError,
         r"regtta.SSA\(\), found the class SSA, not an instance",
     ),
-    "method by name": (lambda: adapter("ssa"), OptionError, r"found 'ssa'. regtta.method\(name\) creates one"),
+    "method by name": (lambda: adapter("ssa"), OptionError, r"found 'ssa'. regtta.create_method\(name\) creates one"),
     "source a path": (
         lambda: adapter(source="a.safetensors"),
         StatisticsError,
@@ -121,10 +122,14 @@ WRONG = {
         r"list of methods",
     ),
     "gathering for one": (lambda: regtta.collect(MODEL, [X], methods=regtta.SSA()), OptionError, r"list of methods"),
-    "watching a model": (lambda: regtta.Monitor(MODEL), OptionError, r"Expected a regtta.Adapter, found Sequential"),
-    "alarms None": (lambda: regtta.Monitor(adapter(), alarms=None), OptionError, r"alarms.*\(\) for none"),
+    "watching a model": (
+        lambda: attach(regtta.Monitor(), MODEL),
+        OptionError,
+        r"Expected a regtta.Adapter, found Sequential",
+    ),
+    "alarms None": (lambda: attach(regtta.Monitor(alarms=None), adapter()), OptionError, r"alarms.*\(\) for none"),
     "a class of alarms": (
-        lambda: regtta.Monitor(adapter(), alarms=[monitor.ShiftAlarm]),
+        lambda: attach(regtta.Monitor(alarms=[monitor.ShiftAlarm]), adapter()),
         OptionError,
         r"of which ShiftAlarm\(\) is one",
     ),

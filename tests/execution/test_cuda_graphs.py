@@ -5,7 +5,7 @@ import logging
 import pytest
 import torch
 
-from regtta.execution.cuda_graphs import FIRST, MOST, Replay
+from regtta.execution.cuda_graphs import FIRST, MOST, GraphedCallable
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
 
@@ -17,7 +17,7 @@ def counting(weight, **options):
         weight.add_(x.sum())
         return x * 2, weight.clone()
 
-    return Replay(body, "A test", tolerance=1e-5, **options)
+    return GraphedCallable(body, "A test", tolerance=1e-5, **options)
 
 
 def test_it_is_replayed_from_the_fourth_call_on_and_gives_the_same():
@@ -35,13 +35,13 @@ def test_it_is_replayed_from_the_fourth_call_on_and_gives_the_same():
 
 
 def test_results_are_left_alone_by_later_calls():
-    replay = Replay(lambda x: (x + 1,), "A test", tolerance=1e-5)
+    replay = GraphedCallable(lambda x: (x + 1,), "A test", tolerance=1e-5)
     results = [replay(torch.full((2,), float(number), device="cuda"))[0] for number in range(6)]
     assert [result[0].item() for result in results] == [1, 2, 3, 4, 5, 6]
 
 
 def test_what_reads_from_the_device_is_told_once_and_made_as_before(caplog):
-    replay = Replay(lambda x: (x * x.sum().item(),), "A test", tolerance=1e-5)
+    replay = GraphedCallable(lambda x: (x * x.sum().item(),), "A test", tolerance=1e-5)
     with caplog.at_level(logging.WARNING, "regtta"):
         for _ in range(6):
             assert replay(torch.ones(3, device="cuda"))[0].tolist() == [3, 3, 3]
@@ -51,12 +51,12 @@ def test_what_reads_from_the_device_is_told_once_and_made_as_before(caplog):
 
 
 def test_no_more_than_so_many_shapes_are_kept(caplog):
-    replay = Replay(lambda x: (x + 1,), "A test", tolerance=1e-5)
+    replay = GraphedCallable(lambda x: (x + 1,), "A test", tolerance=1e-5)
     with caplog.at_level(logging.WARNING, "regtta"):
         for size in range(1, MOST + 3):
             for _ in range(FIRST + 2):
                 assert replay(torch.zeros(size, device="cuda"))[0].tolist() == [1] * size
     assert replay.graphs == MOST
     assert f"is already captured for {MOST} batch shapes" in caplog.text
-    replay.forget()
+    replay.reset()
     assert replay.graphs == 0

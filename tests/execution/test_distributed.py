@@ -7,7 +7,7 @@ from torch import distributed as dist
 
 from helpers.process_groups import run_in_processes
 from regtta.errors import MismatchError, ProcessError
-from regtta.execution.distributed import ALONE, Together, processes_of
+from regtta.execution.distributed import SINGLE_PROCESS, ProcessGroupComm, make_communicator
 
 
 def _rows(rank: int) -> torch.Tensor:
@@ -15,7 +15,7 @@ def _rows(rank: int) -> torch.Tensor:
 
 
 def _exchanges(group: dist.ProcessGroup) -> dict[str, object]:
-    together = processes_of(group)
+    together = make_communicator(group)
     mine = _rows(together.rank)
     counts = together.counts(len(mine))
     rows = together.gather(mine, counts)
@@ -50,7 +50,7 @@ def test_what_is_exchanged_is_the_same_everywhere(tmp_path, size):
 
 
 def _gradients(group: dist.ProcessGroup) -> torch.Tensor:
-    together = processes_of(group)
+    together = make_communicator(group)
     mine = _rows(together.rank + 1).requires_grad_()
     rows = together.gather(mine, together.counts(len(mine)))
     # Each process looks at the whole with eyes of its own.
@@ -64,7 +64,7 @@ def test_gradients_are_summed_over_processes(tmp_path):
 
 
 def _same(group: dist.ProcessGroup) -> list[str]:
-    together = processes_of(group)
+    together = make_communicator(group)
     together.check_same("model", "one")
     try:
         together.check_same("model", f"{together.rank // 2}")
@@ -79,7 +79,7 @@ def test_what_must_be_the_same_is_checked(tmp_path):
 
 
 def _one_dies(group: dist.ProcessGroup) -> str:
-    together = processes_of(group)
+    together = make_communicator(group)
     together.counts(0)  # all are here
     if together.rank == 1:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -99,15 +99,15 @@ def test_a_process_that_dies_ends_the_others_with_a_clear_error(tmp_path):
 
 def test_alone_everything_is_what_it_was():
     rows = torch.ones(2, 3)
-    assert ALONE.gather(rows, [2]) is rows
-    assert torch.equal(ALONE.own(rows, ALONE.counts(2)), rows)
-    assert ALONE.reduce(rows) is rows
-    assert ALONE.first("a") == "a"
-    ALONE.check_same("model", "one")
+    assert SINGLE_PROCESS.gather(rows, [2]) is rows
+    assert torch.equal(SINGLE_PROCESS.own(rows, SINGLE_PROCESS.counts(2)), rows)
+    assert SINGLE_PROCESS.reduce(rows) is rows
+    assert SINGLE_PROCESS.first("a") == "a"
+    SINGLE_PROCESS.check_same("model", "one")
 
 
 def _of_one(group: dist.ProcessGroup) -> bool:
-    return processes_of(group) is ALONE and processes_of(None) is ALONE
+    return make_communicator(group) is SINGLE_PROCESS and make_communicator(None) is SINGLE_PROCESS
 
 
 def test_a_group_of_one_is_alone(tmp_path):
@@ -118,7 +118,7 @@ def _over_nccl(_):
     dist.destroy_process_group()
     store = dist.HashStore()
     dist.init_process_group("nccl", store=store, rank=0, world_size=1)
-    together = Together(dist.group.WORLD)  # a group of one, but by the same ways as one of many
+    together = ProcessGroupComm(dist.group.WORLD)  # a group of one, but by the same ways as one of many
     rows = torch.arange(6.0, device="cuda").reshape(3, 2).requires_grad_()
     gathered = together.gather(rows, together.dealt(rows))
     (gathered**2).sum().backward()
@@ -141,4 +141,4 @@ def test_nccl_carries_what_lies_on_a_gpu_and_what_does_not(tmp_path):
 
 def test_no_group_no_work():
     with pytest.raises(ProcessError, match="init_process_group"):
-        Together(object())
+        ProcessGroupComm(object())

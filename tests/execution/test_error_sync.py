@@ -6,19 +6,19 @@ from torch import distributed as dist
 
 from helpers.process_groups import run_in_processes
 from regtta.errors import BatchError, ProcessError
-from regtta.execution.distributed import ALONE, Processes, failing_together, processes_of
+from regtta.execution.distributed import SINGLE_PROCESS, Communicator, make_communicator, sync_errors
 
 
 def test_alone_an_error_is_itself_and_interruptions_pass():
     for error in (KeyError("a"), BatchError("b"), KeyboardInterrupt()):
-        with pytest.raises(type(error)) as raised, failing_together(ALONE):
+        with pytest.raises(type(error)) as raised, sync_errors(SINGLE_PROCESS):
             raise error
         assert raised.value is error
 
 
-def _raised(together: Processes, failing: set[int], error: Exception) -> str:
+def _raised(together: Communicator, failing: set[int], error: Exception) -> str:
     try:
-        with failing_together(together):
+        with sync_errors(together):
             if together.rank in failing:
                 raise error
     except Exception as raised:
@@ -27,7 +27,7 @@ def _raised(together: Processes, failing: set[int], error: Exception) -> str:
 
 
 def _rounds(group: dist.ProcessGroup) -> list[str]:
-    together = processes_of(group)
+    together = make_communicator(group)
     rounds = [
         _raised(together, set(), KeyError()),
         _raised(together, {2}, BatchError("Bad batch.")),

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from regtta.execution.flat_params import ALIGNED, bound_in_place, lay_together
+from regtta.execution.flat_params import ALIGNED, flatten_storage, unmovable_tensors
 
 SHAPES = st.lists(st.lists(st.integers(1, 5), max_size=3).map(tuple), min_size=1, max_size=6)
 
@@ -17,7 +17,7 @@ def test_tensors_keep_shape_strides_values_and_identity(shapes, seed):
     generator = torch.Generator().manual_seed(seed)
     tensors = [torch.randn(shape, generator=generator) for shape in shapes]
     before = [(id(t), t.shape, t.stride(), t.clone()) for t in tensors]
-    [flat] = lay_together(tensors)
+    [flat] = flatten_storage(tensors)
     for tensor, (name, shape, stride, value) in zip(tensors, before, strict=True):
         assert (id(tensor), tensor.shape, tensor.stride()) == (name, shape, stride)
         assert torch.equal(tensor, value)
@@ -31,14 +31,14 @@ def test_tensors_keep_shape_strides_values_and_identity(shapes, seed):
 def test_channels_last_weights_stay_so():
     weight = nn.Parameter(torch.randn(4, 3, 3, 3).contiguous(memory_format=torch.channels_last))
     value = weight.detach().clone()
-    lay_together([torch.ones(3), weight])
+    flatten_storage([torch.ones(3), weight])
     assert weight.is_contiguous(memory_format=torch.channels_last)
     assert torch.equal(weight, value)
 
 
 def test_dtypes_lie_apart_and_order_is_kept():
     tensors = [torch.ones(2), torch.ones(3, dtype=torch.int64), torch.zeros(4)]
-    floats, whole_numbers = lay_together(tensors)
+    floats, whole_numbers = flatten_storage(tensors)
     assert (floats.whole.dtype, whole_numbers.whole.dtype) == (torch.float32, torch.int64)
     assert [id(part) for part in floats.parts] == [id(tensors[0]), id(tensors[2])]
     assert floats.first({id(tensors[0])}).whole.numel() == ALIGNED
@@ -52,7 +52,7 @@ def test_dtypes_lie_apart_and_order_is_kept():
     ids=["expanded", "with gaps", "sparse", "empty"],
 )
 def test_what_cannot_be_moved_stays_where_it_is(tensor):
-    flat, alone = lay_together([torch.zeros(2), tensor])
+    flat, alone = flatten_storage([torch.zeros(2), tensor])
     assert alone.parts == (tensor,)
     assert len(flat.parts) == 1
 
@@ -60,10 +60,10 @@ def test_what_cannot_be_moved_stays_where_it_is(tensor):
 def test_shared_and_recurrent_weights_stay_where_they_are():
     model = nn.ModuleDict({"a": nn.Linear(3, 3), "b": nn.Linear(3, 3), "rnn": nn.LSTM(3, 4)})
     model["b"].weight.data = model["a"].weight.data
-    bound = {id(tensor) for tensor in bound_in_place(model)}
+    bound = {id(tensor) for tensor in unmovable_tensors(model)}
     expected = [model["a"].weight, model["b"].weight, *model["rnn"].parameters()]
     assert bound == {id(tensor) for tensor in expected}
-    lay_together(model.parameters(), bound_in_place(model))
+    flatten_storage(model.parameters(), unmovable_tensors(model))
     with torch.no_grad():
         model["a"].weight.fill_(7)
     assert (model["b"].weight == 7).all()
@@ -71,7 +71,7 @@ def test_shared_and_recurrent_weights_stay_where_they_are():
 
 def test_a_copy_lies_by_itself():
     layer = nn.Linear(2, 2)
-    [flat] = lay_together(layer.parameters())
+    [flat] = flatten_storage(layer.parameters())
     other = copy.deepcopy(layer)
     flat.whole.zero_()
     assert (other.weight != 0).all()

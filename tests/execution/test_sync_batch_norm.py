@@ -5,8 +5,8 @@ import torch
 from torch import nn
 
 from helpers.process_groups import run_in_processes
-from regtta.execution.distributed import processes_of
-from regtta.execution.sync_batch_norm import Shares
+from regtta.execution.distributed import make_communicator
+from regtta.execution.sync_batch_norm import BatchSharding
 from regtta.models.batch_norm import BatchNormSwitch
 
 KINDS = {
@@ -42,7 +42,7 @@ def test_alone_it_is_the_layers_own(kind):
     layer, x, slopes = scene(kind)
     expected = passed(layer.train(), x, slopes)
     layer, *_ = scene(kind)
-    layer.forward = lambda inputs: Shares().normalise(layer, inputs)
+    layer.forward = lambda inputs: BatchSharding().normalise(layer, inputs)
     torch.testing.assert_close(passed(layer, x, slopes), expected)
 
 
@@ -53,13 +53,13 @@ def _part(group, kind, sizes):
     rows = slice(start, start + sizes[rank])
     switch = BatchNormSwitch([layer.eval()], "batch")
     empty = sizes[rank] == 0
-    switch.adapting(sum(sizes), Shares(processes_of(group), empty=empty))
+    switch.begin_adaptation(sum(sizes), BatchSharding(make_communicator(group), empty=empty))
     # One without samples runs on one that stands for nothing, and asks nothing of it.
     own = (torch.full_like(x[:1], 7.0), torch.zeros_like(x[:1])) if empty else (x[rows], slopes[rows])
     result = passed(layer, *own)
     switch.extra_pass(layer, own[0] + 50)  # must not move what the pass before has moved
     assert all(torch.equal(value, result[-1][name]) for name, value in layer.named_buffers())
-    switch.predicting()
+    switch.end_adaptation()
     assert "forward" not in layer.__dict__
     return result
 

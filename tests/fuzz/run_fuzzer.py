@@ -25,6 +25,7 @@ sys.path[:0] = [str(TESTS.parent / "src"), str(TESTS)]
 with atheris.instrument_imports(include=["regtta", "regtta_bench"]):
     import regtta
     from fuzz.targets import STATES, parse_target
+    from helpers.attaching import attach
     from regtta.errors import RegttaError
     from regtta.persistence.state_files import write_state
     from security.hostile_states import CHANGES, STREAM, STREAMS, iterate_nodes, make_state, replace_value
@@ -92,7 +93,7 @@ def state_target(folder: Path) -> Callable[[Input], None]:
         name = names[data.ConsumeIntInRange(0, len(names) - 1)]
         state = change_state(states[name], places[name], data)
         write_state(path, {"batches": 3, "adapter": state}, overwrite=True)
-        checkpoint = regtta.Checkpoints(adapters[name], path)
+        checkpoint = attach(regtta.Checkpoint(path), adapters[name])
         try:
             checkpoint.resume()
         except RegttaError:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 import regtta
 from golden.streams import FOLDER, HEADS, STREAMS, architecture, golden_model
+from helpers.attaching import attach
 from regtta.persistence.state_files import write_state
 
 FOLLOWING = 2  # batches after the checkpoint, with their predictions
@@ -52,9 +53,9 @@ def write_streams() -> None:
             for _ in range(golden.batches + FOLLOWING)
         ]
         adapter = golden.adapter()
-        keeper = regtta.Checkpoints(adapter, FOLDER / f"{name}_checkpoint.safetensors", overwrite=True)
+        keeper = attach(regtta.Checkpoint(FOLDER / f"{name}_checkpoint.safetensors", overwrite=True), adapter)
         for x in batches[: golden.batches]:
-            keeper.adapt(x)
+            keeper.adapter.adapt(x)
         keeper.save()
         write_following(name, adapter, batches[golden.batches :])
     write_monitored()
@@ -70,10 +71,10 @@ def write_monitored() -> None:
     golden = STREAMS[MONITORED]
     generator = torch.Generator().manual_seed(3)
     adapter = golden.adapter()
-    monitor = regtta.Monitor(adapter)
-    keeper = regtta.Checkpoints(adapter, FOLDER / "monitored_checkpoint.safetensors", monitor=monitor, overwrite=True)
+    attach(regtta.Monitor(), adapter)
+    keeper = attach(regtta.Checkpoint(FOLDER / "monitored_checkpoint.safetensors", overwrite=True), adapter)
     for _ in range(golden.batches):
-        keeper.adapt(inputs(golden.model, golden.rows, generator, shift=2.5, scale=1.5))
+        keeper.adapter.adapt(inputs(golden.model, golden.rows, generator, shift=2.5, scale=1.5))
     keeper.save()
     write_state(FOLDER / "state_alone.safetensors", adapter.state_dict(), overwrite=True)
 

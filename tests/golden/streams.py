@@ -17,17 +17,17 @@ FOLDER = Path(__file__).parent / "0.1.0"
 
 DEFAULT_GUARDS_OF_0_1_0 = (
     g.FiniteInputs(),
-    g.SeveralSamples(),
-    g.VariedInputs(),
+    g.MinBatchSize(),
+    g.NonConstantInputs(),
     g.FiniteStep(),
 )
 SAFE_GUARDS_OF_0_1_0 = (
     g.FiniteInputs(),
-    g.SeveralSamples(16),
-    g.VariedInputs(),
+    g.MinBatchSize(16),
+    g.NonConstantInputs(),
     g.Gate(),
-    g.BeyondReweighting(),
-    g.SteadyStream(),
+    g.LabelShiftGuard(),
+    g.StationarityGuard(),
     g.FiniteStep(),
     g.BoundedLoss(),
     g.BoundedDisplacement(),

@@ -6,6 +6,7 @@ from safetensors.torch import load_file
 
 import regtta
 from golden.streams import FOLDER, STREAMS
+from helpers.attaching import attach
 from regtta.persistence.state_files import read_state
 
 RESUMABLE = [name for name in STREAMS if name != "cnn_ssa_adam_extractor"]
@@ -26,7 +27,7 @@ def assert_goes_on(name: str, adapter: regtta.Adapter) -> None:
 def test_a_stream_of_0_1_0_goes_on_with_the_same_predictions(name):
     golden = STREAMS[name]
     adapter = golden.adapter()
-    keeper = regtta.Checkpoints(adapter, FOLDER / f"{name}_checkpoint.safetensors")
+    keeper = attach(regtta.Checkpoint(FOLDER / f"{name}_checkpoint.safetensors"), adapter)
     assert keeper.resume() == golden.batches
     assert_goes_on(name, adapter)
 
@@ -35,14 +36,14 @@ def test_a_stream_of_0_1_0_goes_on_with_the_same_predictions(name):
 def test_a_stream_of_0_1_0_goes_on_under_the_presets_of_now(name):
     golden = STREAMS[name]
     adapter = golden.adapter(guards=regtta.SAFE if name.endswith("safe") else regtta.guards.DEFAULT)
-    assert regtta.Checkpoints(adapter, FOLDER / f"{name}_checkpoint.safetensors").resume() == golden.batches
+    assert attach(regtta.Checkpoint(FOLDER / f"{name}_checkpoint.safetensors"), adapter).resume() == golden.batches
     assert_goes_on(name, adapter)
 
 
 @pytest.mark.parametrize("name", ["mlp_ssa_safe", "cnn_ssa_safe"])
 def test_the_good_model_of_a_0_1_0_stream_can_be_returned_to(name):
     adapter = STREAMS[name].adapter()
-    regtta.Checkpoints(adapter, FOLDER / f"{name}_checkpoint.safetensors").resume()
+    attach(regtta.Checkpoint(FOLDER / f"{name}_checkpoint.safetensors"), adapter).resume()
     good = read_state(FOLDER / f"{name}_checkpoint.safetensors")["adapter"]["good"]["tensors"]
     assert adapter.rollback() == "good"
     now = adapter.export().state_dict()
@@ -59,17 +60,17 @@ def test_a_state_written_by_itself():
 
 def test_a_monitored_stream():
     adapter = STREAMS["mlp_ssa_default"].adapter()
-    monitor = regtta.Monitor(adapter)
-    keeper = regtta.Checkpoints(adapter, FOLDER / "monitored_checkpoint.safetensors", monitor=monitor)
+    monitor = attach(regtta.Monitor(), adapter)
+    keeper = attach(regtta.Checkpoint(FOLDER / "monitored_checkpoint.safetensors"), adapter)
     assert keeper.resume() == 5
     for x, expected in zip(*following("mlp_ssa_default"), strict=True):
-        torch.testing.assert_close(keeper.monitor.adapt(x).predictions, expected, rtol=1e-6, atol=1e-6)
+        torch.testing.assert_close(keeper.monitor.adapter.adapt(x).predictions, expected, rtol=1e-6, atol=1e-6)
     assert monitor.signals.evidence is not None  # it takes 32 samples: those before the checkpoint count
 
 
 def test_a_monitored_stream_goes_on_without_its_monitor():
     adapter = STREAMS["mlp_ssa_default"].adapter()
-    assert regtta.Checkpoints(adapter, FOLDER / "monitored_checkpoint.safetensors").resume() == 5
+    assert attach(regtta.Checkpoint(FOLDER / "monitored_checkpoint.safetensors"), adapter).resume() == 5
     assert_goes_on("mlp_ssa_default", adapter)
 
 

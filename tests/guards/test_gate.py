@@ -12,37 +12,37 @@ QUICK = regtta.SSA(k=8, lr=1e-2)
 
 
 def gated(method=QUICK, **options):
-    model, source = regressor.trained()
+    model, source = regressor.model_and_statistics()
     return regtta.Adapter(model, method, source, guards=[Gate(**options)])
 
 
 def stream(batches, size=32, seed=1, **options):
-    return regressor.draw(batches * size, torch.Generator().manual_seed(seed), **options).split(size)
+    return regressor.sample_inputs(batches * size, torch.Generator().manual_seed(seed), **options).split(size)
 
 
 def verdicts(adapter, batches):
     return [adapter.adapt(x).diagnostics.verdict for x in batches]
 
 
-def at_source(adapter):
-    """Whether the model is bit for bit the source model."""
-    source, now = regressor.trained()[0].state_dict(), adapter.export().state_dict()
+def equals_source(adapter):
+    """Return True if the model equals the source model exactly."""
+    source, now = regressor.model_and_statistics()[0].state_dict(), adapter.export().state_dict()
     return all(torch.equal(source[name], now[name]) for name in source)
 
 
 @pytest.mark.parametrize(
     ("method", "size", "batches"), [(QUICK, 64, 10_000), (WINDOWED, 8, 1_500), (WINDOWED, 1, 2_000)]
 )
-def test_where_nothing_has_shifted_nothing_is_learned(method, size, batches):
+def test_nothing_is_learned_without_a_shift(method, size, batches):
     """At least 99 % of batches make no update, and R² falls by no more than 0.005."""
     adapter, updates, predictions = gated(method), 0, []
-    inputs = regressor.draw(size * batches, torch.Generator().manual_seed(7))
+    inputs = regressor.sample_inputs(size * batches, torch.Generator().manual_seed(7))
     for x in inputs.split(size):
         step = adapter.adapt(x)
         updates += step.diagnostics.verdict.learned
         predictions.append(step.predictions)
     with torch.no_grad():
-        before = regressor.trained()[0](inputs)
+        before = regressor.model_and_statistics()[0](inputs)
     targets = regressor.labels(inputs)
     assert updates <= 0.01 * batches
     assert regressor.r_squared(torch.cat(predictions), targets) >= regressor.r_squared(before, targets) - 0.005
@@ -50,27 +50,27 @@ def test_where_nothing_has_shifted_nothing_is_learned(method, size, batches):
 
 @pytest.mark.parametrize(("shift", "scale"), [(0.5, 1.0), (1.0, 1.0), (-1.0, 1.0), (0.0, 2.0), (2.0, 1.5)])
 @pytest.mark.parametrize("before", [0, 20])
-def test_it_opens_within_three_batches_of_a_shift(shift, scale, before):
+def test_learning_begins_within_three_batches_of_a_shift(shift, scale, before):
     adapter = gated()
     assert not any(verdict.learned for verdict in verdicts(adapter, stream(before)) if before)
     assert any(verdict.learned for verdict in verdicts(adapter, stream(3, seed=2, shift=shift, scale=scale)))
 
 
 @pytest.mark.parametrize("shift", [0.5, 1.0, 2.0])
-def test_it_closes_when_aligned_and_returns_when_the_shift_is_over(shift):
+def test_learning_stops_when_aligned_and_the_model_is_rolled_back_after_the_shift(shift):
     adapter = gated()
     during = verdicts(adapter, stream(150, shift=shift))
     assert during[-1].reason == "aligned with the source"
-    assert sum(verdict.learned for verdict in during[-50:]) <= 2  # chance may open it now and then
-    assert not at_source(adapter)
+    assert sum(verdict.learned for verdict in during[-50:]) <= 2  # false positives
+    assert not equals_source(adapter)
     after = verdicts(adapter, stream(20, seed=3))
     back = next(i for i, verdict in enumerate(after) if verdict.returned)
     assert after[back] == regtta.Verdict(learned=False, reason="no shift", returned="source")
     assert all(verdict == regtta.Verdict(learned=False, reason="no shift") for verdict in after[back + 1 :])
-    assert at_source(adapter)
+    assert equals_source(adapter)
     x = stream(1, seed=9)[0]
     with torch.no_grad():
-        assert torch.equal(adapter.adapt(x).predictions, regressor.trained()[0](x))
+        assert torch.equal(adapter.adapt(x).predictions, regressor.model_and_statistics()[0](x))
 
 
 def test_the_batch_that_ends_a_shift_is_predicted_by_the_source_model():
@@ -82,34 +82,34 @@ def test_the_batch_that_ends_a_shift_is_predicted_by_the_source_model():
             break
     assert step.diagnostics.displacement == 0
     with torch.no_grad():
-        assert torch.equal(step.predictions, regressor.trained()[0](x))
+        assert torch.equal(step.predictions, regressor.model_and_statistics()[0](x))
 
 
-def passes(adapter, x):
-    """How many forward passes one step makes, and how many of them with a graph."""
+def count_passes(adapter, x):
+    """How many forward count_passes one step makes, and how many of them with a graph."""
     graphs = []
-    handle = adapter._model[0].register_forward_hook(lambda *args: graphs.append(args[2].requires_grad))
+    handle = adapter.model[0].register_forward_hook(lambda *args: graphs.append(args[2].requires_grad))
     adapter.adapt(x)
     handle.remove()
     return len(graphs), sum(graphs)
 
 
-def test_a_gated_step_is_one_pass_and_two_once_the_model_has_moved():
+def test_number_of_forward_passes_of_a_gated_step():
     adapter = gated(regtta.SSA(k=8, lr=1e-2, trainable="extractor"))
-    assert [passes(adapter, x) for x in stream(10)] == [(1, 0)] * 10
+    assert [count_passes(adapter, x) for x in stream(10)] == [(1, 0)] * 10
     counts = []
     for x in stream(200, seed=2, shift=1.0):
-        before = adapter._stream.learned
-        counts.append((passes(adapter, x), adapter._stream.learned > before))
+        before = adapter._session.stream.learned
+        counts.append((count_passes(adapter, x), adapter._session.stream.learned > before))
     refused = {count for count, learned in counts if not learned}
-    assert refused == {(2, 0)}  # the source model's and the adapted one's; the latter's predictions are the step's
+    assert refused == {(2, 0)}  # source model and adapted model; the latter also gives the predictions
     assert {count for count, learned in counts if learned} <= {(2, 1), (3, 1)}
     adapter.reset()
-    assert passes(adapter, stream(1)[0]) == (1, 0)
+    assert count_passes(adapter, stream(1)[0]) == (1, 0)
 
 
-def test_the_gate_at_just_below_and_just_above_its_limits():
-    """``least`` samples are enough, one fewer are not; a level or a tolerance further out shuts it."""
+def test_gate_at_its_limits():
+    """``least`` samples suffice, one fewer do not; a stricter level or a larger tolerance rejects the batch."""
     shifted = stream(1, 40, shift=1.0)[0]
     assert verdicts(gated(least=40), [shifted])[0].learned
     assert verdicts(gated(least=41), [shifted])[0].reason == "fewer than 41 samples to tell a shift by"
@@ -119,7 +119,7 @@ def test_the_gate_at_just_below_and_just_above_its_limits():
     assert found == [True, False]
 
 
-def test_samples_are_remembered_across_batches_smaller_than_it_takes():
+def test_samples_accumulate_over_small_batches():
     found = verdicts(gated(WINDOWED), stream(12, 4, shift=2.0))
     assert [verdict.reason.startswith("fewer than 32") for verdict in found[:7]] == [True] * 7
     assert not any(verdict.reason == "no shift" for verdict in found)
@@ -138,27 +138,27 @@ def test_samples_are_remembered_across_batches_smaller_than_it_takes():
         {"least": 2.5},
     ],
 )
-def test_options_that_cannot_be_meant(options):
+def test_invalid_options(options):
     with pytest.raises(OptionError, match=f"Expected {next(iter(options))} to be a"):
         Gate(**options)
 
 
-def test_without_statistics_it_is_a_clear_error():
-    model, _ = regressor.trained()
+def test_missing_source_statistics():
+    model, _ = regressor.model_and_statistics()
     with pytest.raises(StatisticsError, match="guards Gate need source statistics"):
         regtta.Adapter(model, regtta.BNAdapt(), guards=[Gate()])
     with pytest.raises(StatisticsError, match="The guard Gate compares features"):
         Gate().start(GuardContext())
 
 
-def test_a_refusal_is_a_rollback_only_where_something_has_moved():
-    model, source = regressor.trained()
-    watch = Gate(least=8).start(GuardContext(2, source, model[6]))
+def test_a_rejection_rolls_back_only_an_adapted_model():
+    model, source = regressor.model_and_statistics()
+    state = Gate(least=8).start(GuardContext(2, source, model[6]))
     forward, x = FeatureModel(model, "6"), stream(1)[0]
     with torch.no_grad():
         still = IncomingBatch(x, lambda *_: forward(x), lambda *_: pytest.fail("not while nothing has moved"))
-        assert watch.before_step(still) == "no shift"
+        assert state.before_step(still) == "no shift"
         moved = IncomingBatch(
             x, lambda *_: pytest.fail("not where there is no shift"), lambda *_: forward(x), moved=True
         )
-        assert watch.before_step(moved) == Rollback("no shift", "source")
+        assert state.before_step(moved) == Rollback("no shift", "source")

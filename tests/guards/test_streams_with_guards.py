@@ -1,29 +1,40 @@
-"""Adapters with guards: stopped and gone on, rolled back, frozen, in inference mode."""
+"""Adapters with guards: resumed, rolled back, frozen, in inference mode."""
 
 import pytest
 import torch
-from test_learning import assert_same
 from torch import nn
 
 import regtta
 from helpers import regressor, small_models
-from regtta.guards import DEFAULT, SAFE, FiniteInputs, Gate, Guard, GuardState, HealthCheck, Keep, OutputRange, Rollback
+from helpers.states import assert_same
+from regtta.guards import (
+    DEFAULT,
+    SAFE,
+    FiniteInputs,
+    Gate,
+    Guard,
+    GuardState,
+    HealthCheck,
+    MarkGood,
+    OutputRange,
+    Rollback,
+)
 
 METHOD = regtta.SSA(k=8, lr=1e-2)
 
 
 def adapter_of(method=METHOD, guards=SAFE, **options):
-    model, source = regressor.trained()
+    model, source = regressor.model_and_statistics()
     return regtta.Adapter(model, method, source, guards=guards, **options)
 
 
 def stream(batches=24, size=32, seed=1, **options):
     options = {"shift": 2.0} | options
-    return regressor.draw(batches * size, torch.Generator().manual_seed(seed), **options).split(size)
+    return regressor.sample_inputs(batches * size, torch.Generator().manual_seed(seed), **options).split(size)
 
 
 def eventful():
-    """Clean, shifted, spoiled, far off, clean again: most guards have something to say."""
+    """Return a clean, shifted, corrupted, far-off and again clean stream: most guards reject a batch of it."""
     spoiled = stream(1, seed=5)[0].clone()
     spoiled[3, 1] = torch.nan
     return [
@@ -42,7 +53,7 @@ def assert_same_steps(a, b):
     assert torch.equal(a.predictions.nan_to_num(), b.predictions.nan_to_num())
 
 
-def assert_goes_on(make, batches, stops):
+def assert_resumes(make, batches, stops):
     whole = make()
     states, steps = {}, []
     for index, x in enumerate(batches):
@@ -51,7 +62,7 @@ def assert_goes_on(make, batches, stops):
         steps.append(whole.adapt(x))
     for index, state in states.items():
         second = make()
-        list(second.run(batches[:2]))  # whatever it did before does not matter
+        list(second.run(batches[:2]))  # earlier batches must have no effect
         second.load_state_dict(state)
         for step, x in zip(steps[index:], batches[index:], strict=True):
             assert_same_steps(second.adapt(x), step)
@@ -59,14 +70,14 @@ def assert_goes_on(make, batches, stops):
     return steps
 
 
-# Each alone but for the one that keeps NaN out: nothing compares with NaN.
-ALONE = [(type(guard).__name__, (FiniteInputs(), guard)) for guard in SAFE]
+# Each alone, except for FiniteInputs, since NaN would compare as False with every limit.
+SINGLE_PROCESS = [(type(guard).__name__, (FiniteInputs(), guard)) for guard in SAFE]
 
 
-@pytest.mark.parametrize(("name", "guards"), [("SAFE", SAFE), *ALONE])
-def test_a_stopped_stream_goes_on_with_the_same_verdicts(name, guards):
+@pytest.mark.parametrize(("name", "guards"), [("SAFE", SAFE), *SINGLE_PROCESS])
+def test_a_resumed_stream_gives_the_same_verdicts(name, guards):
     batches = eventful()
-    steps = assert_goes_on(lambda: adapter_of(guards=guards), batches, {1, 9, 16, 52, 60})
+    steps = assert_resumes(lambda: adapter_of(guards=guards), batches, {1, 9, 16, 52, 60})
     if name == "SAFE":
         verdicts = [step.diagnostics.verdict for step in steps]
         assert any(verdict.learned for verdict in verdicts)
@@ -74,42 +85,42 @@ def test_a_stopped_stream_goes_on_with_the_same_verdicts(name, guards):
         assert len({verdict.reason for verdict in verdicts}) >= 5
 
 
-def test_windows_and_blends_go_on_too():
+def test_resuming_with_a_window_and_blended_statistics():
     method = regtta.SSA(k=8, window=24, batch_norm="blended", lr=1e-2)
-    assert_goes_on(
+    assert_resumes(
         lambda: adapter_of(method, (Gate(), HealthCheck(every=2))), [*stream(40, 3), *stream(4, 1)], {1, 5, 20}
     )
 
 
-def test_a_stream_that_stops_while_its_window_fills_goes_on():
+def test_resuming_while_the_window_fills():
     method = regtta.SSA(k=8, window=128, batch_norm="source", lr=1e-2)
-    assert_goes_on(lambda: adapter_of(method, (Gate(),)), stream(30, 8), {6})
+    assert_resumes(lambda: adapter_of(method, (Gate(),)), stream(30, 8), {6})
 
 
 # --- back and forth --------------------------------------------------------------------------------
 
 
-class Told(Guard):
-    """Rules as it is told at each step, by number."""
+class ScriptedGuard(Guard):
+    """Guard that returns the given ruling at each step, by index."""
 
     def __init__(self, **rulings):
         object.__setattr__(self, "rulings", {int(key[1:]): ruling for key, ruling in rulings.items()})
 
-    def start(self, post):
-        return _Told(self.rulings)
+    def start(self, context):
+        return _ScriptedState(self.rulings)
 
 
-class _Told(GuardState):
+class _ScriptedState(GuardState):
     def __init__(self, rulings):
         self.rulings = rulings
-        self.steps = self.times_returned = 0
+        self.steps = self.rollbacks = 0
 
-    def after_step(self, outcome):
+    def after_step(self, stats):
         self.steps += 1
         return self.rulings.get(self.steps - 1)
 
-    def returned(self):
-        self.times_returned += 1
+    def on_rollback(self):
+        self.rollbacks += 1
 
 
 def learner_state(adapter):
@@ -117,9 +128,9 @@ def learner_state(adapter):
 
 
 @pytest.mark.parametrize("trainable", ["affine", "extractor", "all"])
-def test_back_to_good_is_exactly_the_kept_state(trainable):
+def test_rollback_restores_exactly_the_marked_state(trainable):
     method = regtta.SSA(k=8, lr=1e-2, trainable=trainable)
-    adapter = adapter_of(method, (Told(_3=Keep(), _6=Rollback("runs away", "good")),))
+    adapter = adapter_of(method, (ScriptedGuard(_3=MarkGood(), _6=Rollback("runs away", "good")),))
     batches = stream(12)
     for x in batches[:4]:
         assert adapter.adapt(x).diagnostics.verdict == regtta.Verdict(learned=True)
@@ -130,36 +141,36 @@ def test_back_to_good_is_exactly_the_kept_state(trainable):
     assert step.diagnostics.verdict == regtta.Verdict(learned=False, reason="runs away", returned="good")
     assert_same(learner_state(adapter), kept)
     assert torch.equal(step.predictions, adapter.predict(batches[6]))
-    assert adapter._stream._guard_chain.states[0].times_returned == 1
-    spared = adapter_of(method, ())
+    assert adapter._session.stream._chain.states[0].rollbacks == 1
+    reference = adapter_of(method, ())
     for x in batches[:4]:
-        spared.adapt(x)
+        reference.adapt(x)
     for x in batches[7:]:
-        a, b = adapter.adapt(x), spared.adapt(x)
+        a, b = adapter.adapt(x), reference.adapt(x)
         assert torch.equal(a.predictions, b.predictions)
         assert a.diagnostics == b.diagnostics
 
 
-def test_back_to_good_where_the_head_has_moved():
-    """Significance weights come from the source's head; after a return they must be the same as before."""
+def test_rollback_after_the_head_has_changed():
+    """Significance weights are computed from the source head and must not change after a rollback."""
     model = small_models.mlp(3)
     source = regtta.collect(model, small_models.table(400).split(50))
-    method = regtta.method("tent+ssa", k=4, lr=0.05, trainable="all")
-    adapter = regtta.Adapter(model, method, source, guards=(Told(_2=Keep()),))
-    spared = regtta.Adapter(model, method, source, guards=())
+    method = regtta.create_method("tent+ssa", k=4, lr=0.05, trainable="all")
+    adapter = regtta.Adapter(model, method, source, guards=(ScriptedGuard(_2=MarkGood()),))
+    reference = regtta.Adapter(model, method, source, guards=())
     batches = small_models.table(16 * 8, shift=1.0).split(16)
     for x in batches[:3]:
         adapter.adapt(x)
-        spared.adapt(x)
+        reference.adapt(x)
     for x in batches[3:6]:
         adapter.adapt(x)
     assert adapter.rollback() == "good"
     for x in batches[6:]:
-        assert adapter.adapt(x).diagnostics == spared.adapt(x).diagnostics
+        assert adapter.adapt(x).diagnostics == reference.adapt(x).diagnostics
 
 
-def test_where_nothing_was_kept_good_is_the_source():
-    adapter, fresh = adapter_of(guards=(Told(_2=Rollback("runs away", "good")),)), adapter_of(guards=())
+def test_rollback_without_a_marked_state_returns_to_the_source():
+    adapter, fresh = adapter_of(guards=(ScriptedGuard(_2=Rollback("runs away", "good")),)), adapter_of(guards=())
     steps = [adapter.adapt(x) for x in stream(3)]
     assert steps[-1].diagnostics.verdict.returned == "source"
     assert steps[-1].diagnostics.displacement == 0
@@ -167,8 +178,8 @@ def test_where_nothing_was_kept_good_is_the_source():
     assert [step.index for step in steps] == [0, 1, 2]
 
 
-def test_by_hand():
-    adapter, fresh = adapter_of(guards=(Told(_1=Keep()),)), adapter_of(guards=())
+def test_rollback_by_the_user():
+    adapter, fresh = adapter_of(guards=(ScriptedGuard(_1=MarkGood()),)), adapter_of(guards=())
     batches = stream(6)
     adapter.adapt(batches[0])
     assert adapter.rollback() == "source"
@@ -179,10 +190,10 @@ def test_by_hand():
     assert adapter.rollback() == "good"
     assert adapter.rollback() == "good"
     assert_same(learner_state(adapter), kept)
-    assert adapter.state_dict()["index"] == 3  # the stream goes on
+    assert adapter.state_dict()["index"] == 3  # the stream continues
     assert adapter.adapt(batches[3]).index == 3
     adapter.reset()
-    assert adapter.rollback() == "source"  # what was kept belonged to the other stream
+    assert adapter.rollback() == "source"  # the marked state belonged to the previous stream
     assert adapter.adapt(batches[0]).index == 0
 
 
@@ -206,7 +217,7 @@ def test_a_frozen_adapter_predicts_and_changes_nothing():
     assert not adapter.state_dict()["frozen"]
 
 
-def test_frozen_before_its_head_is_known():
+def test_freezing_before_the_head_is_known():
     torch.manual_seed(0)
     adapter = regtta.Adapter(small_models.cnn(), regtta.TTT(branch=nn.Linear(10, 4)))
     adapter.freeze()
@@ -214,14 +225,14 @@ def test_frozen_before_its_head_is_known():
 
 
 def failing_health(monkeypatch, verdicts):
-    """HealthCheck(every=1) whose measure says in turn what ``verdicts`` says: whether the adapted model is nearer."""
+    """Return an adapter whose health checks pass or fail as given by ``verdicts``."""
     answers = [value for nearer in verdicts for value in ((0.0, 1.0) if nearer else (1.0, 0.0))]
     turn = iter(answers)
     monkeypatch.setattr("regtta.guards.health.misalignment", lambda _: next(turn))
     return adapter_of(guards=(HealthCheck(every=1),))
 
 
-def test_a_health_check_that_fails_once_goes_to_good_and_twice_to_the_source(monkeypatch):
+def test_a_failed_health_check_rolls_back_to_good_and_a_second_one_to_the_source(monkeypatch):
     adapter = failing_health(monkeypatch, [True, True, False, False])
     batches = stream(12)
     returned, states = [], []
@@ -230,22 +241,22 @@ def test_a_health_check_that_fails_once_goes_to_good_and_twice_to_the_source(mon
         states.append(learner_state(adapter))
         if returned[-1] == "source":
             break
-    # The first step has nothing to be compared with; two checks keep, one fails to good, the next to the source.
+    # The first step is not compared; two checks pass, one rolls back to good, the next to the source.
     assert returned == ["", "", "", "good", "source"]
     assert_same(states[3], states[2])
     assert_same(states[4], learner_state(adapter_of(guards=())))
 
 
-def test_a_health_check_on_a_real_stream_keeps_what_helps():
+def test_a_health_check_marks_a_model_that_improves():
     adapter = adapter_of(guards=(HealthCheck(every=4),))
     verdicts = [step.diagnostics.verdict for step in adapter.run(stream(40))]
     assert adapter.state_dict()["good"]
     assert sum(verdict.learned for verdict in verdicts) >= 38
 
 
-def test_a_model_driven_away_is_brought_back():
-    """A learning rate far too large: outputs explode, and the adapter does not stay there."""
-    model, source = regressor.trained()
+def test_a_diverging_model_is_rolled_back():
+    """The learning rate is far too large, so the outputs diverge."""
+    model, source = regressor.model_and_statistics()
     guards = (Gate(), OutputRange(), HealthCheck(every=2))
     adapter = regtta.Adapter(model, regtta.SSA(k=8, lr=3.0), source, guards=guards)
     verdicts = [step.diagnostics.verdict for step in adapter.run(stream(40))]
@@ -258,7 +269,7 @@ def test_a_model_driven_away_is_brought_back():
 
 @pytest.mark.parametrize("guards", [DEFAULT, SAFE], ids=["DEFAULT", "SAFE"])
 @pytest.mark.parametrize("method", [METHOD, regtta.SSA(k=8, window=48, batch_norm="blended", trainable="extractor")])
-def test_made_and_used_in_inference_mode(guards, method):
+def test_creation_and_use_in_inference_mode(guards, method):
     outside = adapter_of(method, guards)
     batches = eventful()
     expected = [outside.adapt(x) for x in batches]
@@ -278,7 +289,7 @@ def test_made_and_used_in_inference_mode(guards, method):
     assert_same_steps(inside.adapt(x), later)
 
 
-def test_what_is_exported_in_inference_mode_can_be_trained_on():
+def test_a_model_exported_in_inference_mode_can_be_trained():
     adapter = adapter_of()
     with torch.inference_mode():
         exported = adapter.export()
@@ -289,11 +300,11 @@ def test_what_is_exported_in_inference_mode_can_be_trained_on():
 
 
 class Counting(nn.Module):
-    """A model that counts its calls in a buffer."""
+    """Model that counts its calls in a buffer."""
 
     def __init__(self):
         super().__init__()
-        self.net = regressor.trained()[0]
+        self.net = regressor.model_and_statistics()[0]
         self.register_buffer("calls", torch.zeros(()))
 
     def forward(self, x):
@@ -301,9 +312,9 @@ class Counting(nn.Module):
         return self.net(x)
 
 
-def test_buffers_that_change_in_eval_mode_come_back_with_the_source():
+def test_buffers_that_change_in_eval_mode_are_reset():
     model = Counting()
-    source = regtta.collect(model, regressor.draw(500, torch.Generator().manual_seed(0)).split(50))
+    source = regtta.collect(model, regressor.sample_inputs(500, torch.Generator().manual_seed(0)).split(50))
     adapter = regtta.Adapter(model, METHOD, source, guards=(Gate(),), allow_mismatch=True)
     began = adapter.export().calls.clone()
     list(adapter.run(stream(6)))
@@ -312,7 +323,7 @@ def test_buffers_that_change_in_eval_mode_come_back_with_the_source():
 
 
 def test_the_windows_of_a_sum_fill_together():
-    method = regtta.method("ssa+feature_alignment", k=4, window=32, batch_norm="source")
+    method = regtta.create_method("ssa+feature_alignment", k=4, window=32, batch_norm="source")
     adapter = adapter_of(method, ())
     learned = [step.diagnostics.verdict.learned for step in adapter.run(stream(10, 4))]
     assert learned.index(True) == 3  # half a window of 16 samples

@@ -10,7 +10,7 @@ from helpers.cli_workspace import MODEL, forget_module, make_workspace
 
 @pytest.fixture
 def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A user's folder, which is also the working directory."""
+    """Create a user's folder and make it the working directory."""
     monkeypatch.chdir(make_workspace(tmp_path))
     monkeypatch.syspath_prepend(tmp_path)
     forget_module()
@@ -20,7 +20,7 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 
 @pytest.fixture
 def regtta() -> Callable[..., Any]:
-    """Runs a command line in this process."""
+    """Return a function that runs a command line in this process."""
     from regtta.cli.app import app
 
     def run(*arguments: str) -> Any:
@@ -34,7 +34,7 @@ def regtta() -> Callable[..., Any]:
 
 @pytest.fixture
 def statistics(workspace: Path, regtta: Callable[..., Any]) -> Path:
-    """Statistics of the workspace's model, made by the command."""
+    """Collect the statistics of the workspace's model with the command."""
     out = workspace / "stats.safetensors"
     result = regtta("collect", *MODEL, "--data", "source.csv", "--target", "y", "--out", out.name)
     assert result.exit_code == 0, result.stderr
@@ -43,7 +43,7 @@ def statistics(workspace: Path, regtta: Callable[..., Any]) -> Path:
 
 @pytest.fixture
 def refusal(regtta: Callable[..., Any]) -> Callable[..., str]:
-    """Runs a command line that must be refused, and gives the one line that says why."""
+    """Return a function that runs a command line that must fail, and returns its one-line error."""
 
     def run(*arguments: str) -> str:
         result = regtta(*arguments)

@@ -1,4 +1,4 @@
-"""Commands run by several processes, for tests: what each of them does with the group it is given."""
+"""Helpers for tests that run a command in several processes."""
 
 import os
 from collections.abc import Callable
@@ -7,19 +7,19 @@ from typing import Any
 from torch import distributed as dist
 
 from helpers.cli_workspace import forget_module
-from regtta.cli.torchrun import Team
-from regtta.execution.distributed import processes_of
+from regtta.cli.torchrun import WorkerGroup
+from regtta.execution.distributed import make_communicator
 
 
-def team_of(group: dist.ProcessGroup, folder: str) -> Team:
-    """The team of the group, standing in the user's folder."""
+def make_worker_group(group: dist.ProcessGroup, folder: str) -> WorkerGroup:
+    """Return the workers of the process group after changing to the user's folder."""
     os.chdir(folder)
     forget_module()
-    return Team(processes_of(group), group, group.rank())
+    return WorkerGroup(make_communicator(group), group, group.rank())
 
 
-def outcome(run: Callable[..., Any], *arguments: Any) -> Any:
-    """What ``run`` gives, or the error that it raises as text."""
+def result_or_error(run: Callable[..., Any], *arguments: Any) -> Any:
+    """Return the result of ``run``, or the error that it raises as text."""
     try:
         return run(*arguments)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""A folder as a user has it: a model file, its weights, source and target data in every format."""
+"""A user's folder: a model file, its weights, source and target data in every format."""
 
 import sys
 from pathlib import Path
@@ -81,12 +81,12 @@ def write_table(inputs: torch.Tensor, path: Path) -> None:
 
 
 def library_model() -> torch.nn.Module:
-    """The workspace's model, without the command line's own loading."""
+    """Return the workspace's model, loaded without the command line."""
     model = _trained()
     return model.eval()
 
 
-def inputs_of(path: Path) -> torch.Tensor:
+def extract_inputs(path: Path) -> torch.Tensor:
     return torch.tensor(pd.read_csv(path)[COLUMNS].to_numpy(np.float32))
 
 

@@ -1,6 +1,6 @@
-"""Runs that cost nothing, made by workers who can be told to die, to fail or to sit elsewhere.
+"""Runs that cost nothing, and workers that die, fail or use a separate disk on request.
 
-What is told to whom lies in one folder, as files, since workers are processes of their own.
+Requests are files in one folder, since workers are separate processes.
 """
 
 import hashlib
@@ -12,25 +12,25 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from regtta.errors import BatchError, MissingFileError
-from regtta_bench.sweep.source_models import SourceModels
+from regtta_bench.sweep.source_models import SourceModelCache
 
 
 @dataclass(frozen=True)
-class MadeUpSource:
+class FakeSource:
     name: str
     model: str = "mlp"
 
     @property
     def key(self) -> str:
-        return hashlib.sha256(self.plain().encode()).hexdigest()[:16]
+        return hashlib.sha256(self.to_dict().encode()).hexdigest()[:16]
 
-    def plain(self) -> str:
+    def to_dict(self) -> str:
         return f"{self.name} {self.model}"
 
 
 @dataclass(frozen=True)
-class MadeUpSpec:
-    source: MadeUpSource
+class FakeSpec:
+    source: FakeSource
     number: int
     target: str = "target"
 
@@ -38,82 +38,83 @@ class MadeUpSpec:
     def name(self) -> str:
         return f"{self.source.name}-{self.number}"
 
-    def plain(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, object]:
         return {"source": {"name": self.source.name, "model": self.source.model}, "number": self.number}
 
 
-def made_up(sources: int, runs: int) -> list[MadeUpSpec]:
-    return [MadeUpSpec(MadeUpSource(f"source{i}"), number) for i in range(sources) for number in range(runs)]
+def make_fake_specs(sources: int, runs: int) -> list[FakeSpec]:
+    """Return ``runs`` specifications on each of ``sources`` source models."""
+    return [FakeSpec(FakeSource(f"source{i}"), number) for i in range(sources) for number in range(runs)]
 
 
 @dataclass(frozen=True)
-class Mortal:
-    """A kit whose workers do as the files in ``notes`` say.
+class FailingWorkerConfig:
+    """Configuration of workers that behave as the files in ``flags`` request.
 
-    ``NAME.dies`` kills the worker that does NAME, and ``NAME.dies-once`` the first one; ``NAME.fails``,
-    ``NAME.lacks-a-file``, ``NAME.has-a-bug`` and ``NAME.sleeps`` are what they say. NAME is of a run or of a source
-    model. What was done is written down there too.
+    ``NAME.dies`` kills every worker that starts NAME, ``NAME.dies-once`` the first one; ``NAME.fails``,
+    ``NAME.lacks-a-file`` and ``NAME.has-a-bug`` raise an error, ``NAME.sleeps`` blocks. NAME is the name of a run or of
+    a source model. Workers record there each run and model that they start.
     """
 
-    notes: Path
+    flags: Path
     models: Path
     device: str = "cpu"
 
-    def at(self, models: Path) -> "Mortal":
+    def with_models_folder(self, models: Path) -> "FailingWorkerConfig":
         return replace(self, models=models)
 
     def check(self, specs) -> None:
-        if (self.notes / "data-is-missing").exists():
+        if (self.flags / "data-is-missing").exists():
             raise MissingFileError("There is no data.")
 
-    def worker(self, told):
-        return MortalWorker(self, told)
+    def make_worker(self, progress):
+        return FailingWorker(self, progress)
 
-    def note(self, text: str) -> None:
-        (self.notes / text).touch()
+    def set_flag(self, text: str) -> None:
+        (self.flags / text).touch()
 
-    def done(self, name: str) -> int:
-        """How often something was begun."""
-        return len(list(self.notes.glob(f"{name}.begun.*")))
+    def count_started(self, name: str) -> int:
+        """Return how many times a run or model was started."""
+        return len(list(self.flags.glob(f"{name}.started.*")))
 
 
-class Elsewhere(Mortal):
-    """The same, for a machine with another disk: when it arrives there, the folder of source models is another."""
+class SeparateDiskConfig(FailingWorkerConfig):
+    """Configuration for a machine with a separate disk: unpickling it changes the folder of source models."""
 
     def __reduce__(self):
-        return (Elsewhere, (self.notes, self.models.parent / "not-the-drivers", self.device))
+        return (SeparateDiskConfig, (self.flags, self.models.parent / "not-the-drivers", self.device))
 
 
-class MortalWorker:
-    def __init__(self, kit: Mortal, told) -> None:
-        self.kit, self.told = kit, told
-        self.models = SourceModels(kit.models)
+class FailingWorker:
+    def __init__(self, worker_config: FailingWorkerConfig, progress) -> None:
+        self.worker_config, self.progress = worker_config, progress
+        self.models = SourceModelCache(worker_config.models)
 
-    def ready(self, specs) -> None:
+    def prepare(self, specs) -> None:
         source = specs[0].source
-        self._begin(source.name)
+        self._start(source.name)
         path = self.models.path(source)
         if not path.exists():
-            self.told(source.name, 1, 2)
+            self.progress(source.name, 1, 2)
             path.write_text(uuid.uuid4().hex)  # no two trainings are alike
-            self.told(source.name, 2, 2)
+            self.progress(source.name, 2, 2)
 
     def run(self, spec) -> dict[str, object]:
-        self._begin(spec.name)
+        self._start(spec.name)
         return {"number": spec.number, "source_fingerprint": self.models.path(spec.source).read_text()}
 
-    def _begin(self, name: str) -> None:
-        self.kit.note(f"{name}.begun.{uuid.uuid4().hex}")
-        told = {path.name.removeprefix(f"{name}.") for path in self.kit.notes.glob(f"{name}.*")}
-        if "dies-once" in told:
-            (self.kit.notes / f"{name}.dies-once").unlink()
-        if told & {"dies", "dies-once"}:
+    def _start(self, name: str) -> None:
+        self.worker_config.set_flag(f"{name}.started.{uuid.uuid4().hex}")
+        requests = {path.name.removeprefix(f"{name}.") for path in self.worker_config.flags.glob(f"{name}.*")}
+        if "dies-once" in requests:
+            (self.worker_config.flags / f"{name}.dies-once").unlink()
+        if requests & {"dies", "dies-once"}:
             os.kill(os.getpid(), signal.SIGKILL)
-        if "fails" in told:
+        if "fails" in requests:
             raise BatchError(f"{name} cannot be read.")
-        if "lacks-a-file" in told:
+        if "lacks-a-file" in requests:
             raise MissingFileError(f"{name} has no file.")
-        if "has-a-bug" in told:
+        if "has-a-bug" in requests:
             raise ZeroDivisionError(name)
-        if "sleeps" in told:
+        if "sleeps" in requests:
             time.sleep(600)

@@ -17,6 +17,7 @@ import torch
 
 import regtta
 from helpers import small_models
+from helpers.attaching import attach
 from regtta.errors import FileError
 from regtta.persistence.state_files import read_state
 
@@ -77,14 +78,14 @@ def main(folder):
     source = regtta.collect(model, small_models.table(400).split(50))
     stream = small_models.table(60 * 16, shift=1.0, scale=1.5, seed=2).split(16)
     whole = [step.predictions for step in regtta.Adapter(model, regtta.SSA(k=4), source).run(stream)]
-    keeper = regtta.Checkpoints(regtta.Adapter(model, regtta.SSA(k=4), source), path, every=2)
+    keeper = attach(regtta.Checkpoint(path, every=2), regtta.Adapter(model, regtta.SSA(k=4), source))
     faults, outcomes = Faults(folder, path), {}
     index = same = 0
 
     def run_batches(batches):
         nonlocal index, same
         for _ in range(batches):
-            same += torch.equal(keeper.adapt(stream[index]).predictions, whole[index])
+            same += torch.equal(keeper.adapter.adapt(stream[index]).predictions, whole[index])
             index += 1
 
     run_batches(3)

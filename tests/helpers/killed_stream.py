@@ -19,8 +19,9 @@ import torch
 
 import regtta
 from helpers import small_models
+from helpers.attaching import attach
 from regtta import guards
-from regtta.persistence.atomic_write import SUFFIX
+from regtta.persistence.atomic_files import TEMPORARY_SUFFIX
 from regtta.persistence.state_files import read_state
 
 torch.set_num_threads(1)
@@ -46,12 +47,12 @@ class KilledStream:
 
     def adapt(self, ready, until):
         """Resume, adapt and write each prediction, as a user's process does, up to batch ``until``."""
-        keeper = regtta.Checkpoints(self.adapter(), self.checkpoint, every=EVERY)
+        keeper = attach(regtta.Checkpoint(self.checkpoint, every=EVERY), self.adapter())
         index = keeper.resume()
         out = os.open(self.given, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         os.write(ready, b"r")
         while until is None or index < until:
-            predictions = keeper.adapt(self.batch(index)).predictions
+            predictions = keeper.adapter.adapt(self.batch(index)).predictions
             os.write(out, RECORD.pack(index, *predictions.flatten().tolist()))
             index += 1
 
@@ -94,7 +95,7 @@ def main(folder, kills, seed):
         time.sleep(moments.uniform(0, MAX_SECONDS))
         os.kill(child, signal.SIGKILL)
         died += os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
-        drafts = sum(entry.name.endswith(SUFFIX) for entry in folder.iterdir())
+        drafts = sum(entry.name.endswith(TEMPORARY_SUFFIX) for entry in folder.iterdir())
         in_a_write += drafts > 0
         drafts_at_once = max(drafts_at_once, drafts)
         resumed += not stream.checkpoint.exists() or read_state(stream.checkpoint)["batches"] >= 0

@@ -1,4 +1,4 @@
-"""A batch of three samples with four features, and a head to go with it, small enough to work out by hand."""
+"""A batch of three samples with four features and a head, small enough to compute by hand."""
 
 import torch
 from torch import nn
@@ -20,11 +20,11 @@ def head_of(*rows):
 
 
 def source_of(points, extras=None):
-    moments = Moments.of(torch.as_tensor(points, dtype=torch.float64))
+    moments = Moments.from_features(torch.as_tensor(points, dtype=torch.float64))
     return SourceStatistics.from_moments(moments, head="", fingerprint="", extras=extras)
 
 
-def stage_of(head, source=None):
+def context_of(head, source=None):
     return MethodContext(nn.Sequential(head), head, source)
 
 

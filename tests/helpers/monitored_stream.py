@@ -1,10 +1,10 @@
-"""A small model, its source, streams from it, and signals made by hand."""
+"""Adapters, streams, evidence and signals to test monitors with."""
 
 import torch
 
 import regtta
 from helpers import small_models
-from regtta.monitoring import Evidence, Outputs, Shift, Signals
+from regtta.monitoring import Evidence, FeatureShift, OutputShift, Signals
 
 
 def adapter(method=None, model=None, rows=2000, **options):
@@ -21,13 +21,13 @@ def stream(batches, size=32, **options):
 
 def evidence(**changes):
     values = {
-        "source": Shift((0.0, 0.0), (1.0, 1.0)),
-        "adapted": Shift((0.0, 0.0), (1.0, 1.0)),
+        "source": FeatureShift((0.0, 0.0), (1.0, 1.0)),
+        "adapted": FeatureShift((0.0, 0.0), (1.0, 1.0)),
         "beyond_chance": 0.1,
         "reweighting": 0.0,
         "steadiness": 0.3,
-        "outputs_source": Outputs((0.0,), (1.0,)),
-        "outputs_adapted": Outputs((0.0,), (1.0,)),
+        "outputs_source": OutputShift((0.0,), (1.0,)),
+        "outputs_adapted": OutputShift((0.0,), (1.0,)),
         "disagreement": 0.0,
     }
     return Evidence(**{**values, **changes})

@@ -1,4 +1,4 @@
-"""Small files in the layout of the published data sets, whose checksums torchvision then expects."""
+"""Writers of small files in the layout of the published data sets, with their checksums registered in torchvision."""
 
 import gzip
 import hashlib
@@ -30,7 +30,7 @@ def md5(path):
 
 
 def write_svhn(folder, monkeypatch, counts=(6, 4)):
-    """So many digits to train on and to test on, 10 for 0 as in the real files; gives (N, 32, 32, 3) by split."""
+    """Write ``counts`` training and test digits, labelled 10 for 0 as published; return (N, 32, 32, 3) by split."""
     rng = np.random.default_rng(0)
     (folder / "svhn").mkdir()
     images, entries = {}, {}
@@ -46,7 +46,7 @@ def write_svhn(folder, monkeypatch, counts=(6, 4)):
 
 
 def write_cifar10(folder, monkeypatch):
-    """Ten images a batch; gives those of the test split (10, 32, 32, 3)."""
+    """Write ten images per batch; return those of the test split (10, 32, 32, 3)."""
     rng = np.random.default_rng(0)
     place = folder / "cifar-10-batches-py"
     place.mkdir()
@@ -64,7 +64,7 @@ def write_cifar10(folder, monkeypatch):
 
 
 def write_mnist(folder, counts=(7, 5)):
-    """So many digits to train on and to test on; gives the images (N, 28, 28) by split."""
+    """Write ``counts`` training and test digits; return images (N, 28, 28) by split."""
     rng = np.random.default_rng(0)
     raw = folder / "MNIST" / "raw"
     raw.mkdir(parents=True)
@@ -77,13 +77,13 @@ def write_mnist(folder, counts=(7, 5)):
 
 
 def idx(magic, values):
-    """``values`` in MNIST's format."""
+    """Return ``values`` in MNIST's idx format."""
     shape = b"".join(size.to_bytes(4, "big") for size in values.shape)
     return magic.to_bytes(4, "big") + shape + values.astype(np.uint8).tobytes()
 
 
 def write_subset(folder, counts=(6, 4), digits=(7, 2, 1, 0, 4)):
-    """So many digits of SVHN's subset to train on and held out, and these of MNIST's test split."""
+    """Write ``counts`` training and held-out digits of SVHN's subset, and ``digits`` of MNIST's test split."""
     rng = np.random.default_rng(0)
     (folder / "mnist").mkdir()
     (folder / "svhn").mkdir(exist_ok=True)
@@ -96,7 +96,7 @@ def write_subset(folder, counts=(6, 4), digits=(7, 2, 1, 0, 4)):
 
 
 def write_california(folder, rows=60):
-    """A third of the rows near the bay, two rows with something missing."""
+    """Write a table with a third of its rows near the bay, and two rows with missing values."""
     rng = np.random.default_rng(0)
     table = pd.DataFrame(rng.normal(3, 2, (rows, 9)), columns=list(CALIFORNIA_COLUMNS))
     table["ocean_proximity"] = (["INLAND", "NEAR BAY", "<1H OCEAN"] * rows)[:rows]
@@ -106,7 +106,7 @@ def write_california(folder, rows=60):
 
 
 def write_utkface(folder, names):
-    """A face of noise for each name."""
+    """Write a face of noise for each name."""
     rng = np.random.default_rng(0)
     faces = folder / "UTKFace"
     faces.mkdir()
@@ -115,18 +115,18 @@ def write_utkface(folder, names):
 
 
 def face_names(ages):
-    """A well-formed name for each age."""
+    """Return a well-formed name for each age."""
     return [f"{age}_0_2_2017010914240{number:04d}.jpg.chip.jpg" for number, age in enumerate(ages)]
 
 
 def pose_file(rotation):
-    """A rotation as Biwi Kinect's files have it."""
+    """Return a rotation in the format of Biwi Kinect's pose files."""
     rows = "".join(" ".join(f"{value:.6f}" for value in row) + " \n" for row in rotation.as_matrix())
     return rows + "\n87.1 -10.2 903.4 \n"
 
 
 def write_biwi(folder, counts, genders):
-    """So many frames of each subject, and who is who; gives the rotations in the frames' order."""
+    """Write ``counts`` frames per subject, and the genders; return the rotations in the order of the frames."""
     rng = np.random.default_rng(0)
     rotations = Rotation.random(sum(counts.values()), rng=np.random.default_rng(5))
     left = iter(rotations)
@@ -137,7 +137,7 @@ def write_biwi(folder, counts, genders):
             pixels = rng.integers(0, 256, (48, 64, 3), dtype=np.uint8)
             Image.fromarray(pixels).save(place / f"frame_{frame:05d}_rgb.png")
             (place / f"frame_{frame:05d}_pose.txt").write_text(pose_file(next(left)))
-        (place / "rgb.cal").write_text("of no use here")
-        (place / "frame_00003_depth.bin").write_bytes(b"nor this")
+        (place / "rgb.cal").write_text("ignored")
+        (place / "frame_00003_depth.bin").write_bytes(b"ignored")
     (folder / "biwi" / "genders.json").write_text(json.dumps(genders))
     return rotations

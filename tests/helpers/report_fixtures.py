@@ -1,4 +1,4 @@
-"""Reports of a small model, with the reasons a figure has to deal with: dead dimensions, refused batches."""
+"""Reports of a small model with special cases for figures: constant dimensions and rejected batches."""
 
 from types import SimpleNamespace
 
@@ -15,9 +15,9 @@ def reports() -> SimpleNamespace:
     model = small_models.mlp(outputs=2)
     source = regtta.collect(model, small_models.table(300).split(50))
     weight = dict(model.named_modules())[source.head].weight
-    source_features = analysis.features_of(model, [small_models.table(300)], source.head)
+    source_features = analysis.compute_features(model, [small_models.table(300)], source.head)
     target = small_models.table(120, shift=1.0, seed=2)
-    before = analysis.features_of(model, [target], source.head)
+    before = analysis.compute_features(model, [target], source.head)
     batches = list(target.split(20))
     batches[2] = torch.full_like(batches[2], torch.nan)
     labels = small_models.table(120, inputs=2, seed=7)
@@ -29,6 +29,6 @@ def reports() -> SimpleNamespace:
         histograms=analysis.feature_histograms(source, before, bins=12),
         clouds=analysis.principal_clouds(source, source_features, {"Source": before, "Moved": before + 0.5}),
         gradients=analysis.gradient_norms(source, k=3, bins=10),
-        predictions=analysis.predictions_over(model, [(target, labels)]),
+        predictions=analysis.predict_and_score(model, [(target, labels)]),
         stream=analysis.record_stream(adapter, batches, labels.split(20), directions=3),
     )

@@ -1,4 +1,4 @@
-"""Small models and streams that the tests share."""
+"""Small models and random inputs for tests."""
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ def mlp(outputs: int = 1, *, width: int = 12, inputs: int = 5, seed: int = 0) ->
         nn.ReLU(),
         nn.Linear(width, outputs),
     )
-    return settle(net, torch.randn(256, inputs))
+    return update_running_statistics(net, torch.randn(256, inputs))
 
 
 def cnn(outputs: int = 1, *, seed: int = 0) -> nn.Sequential:
@@ -33,11 +33,11 @@ def cnn(outputs: int = 1, *, seed: int = 0) -> nn.Sequential:
         nn.Dropout(0.5),
         nn.Linear(10, outputs),
     )
-    return settle(net, torch.rand(64, 3, 16, 16))
+    return update_running_statistics(net, torch.rand(64, 3, 16, 16))
 
 
 class TinyViT(nn.Module):
-    """Patches, one attention block, LayerNorm, a mean over tokens and a linear head."""
+    """Vision transformer with one attention block, LayerNorm, a mean over tokens and a linear head."""
 
     def __init__(self, outputs: int) -> None:
         super().__init__()
@@ -57,8 +57,8 @@ def vit(outputs: int = 1, *, seed: int = 0) -> TinyViT:
     return TinyViT(outputs).eval()
 
 
-def settle(net: nn.Sequential, inputs: Tensor) -> nn.Sequential:
-    """Give BatchNorm the statistics of ``inputs``, as training would have."""
+def update_running_statistics(net: nn.Sequential, inputs: Tensor) -> nn.Sequential:
+    """Set the running statistics of BatchNorm to those of ``inputs``, as training does."""
     net.train()
     with torch.no_grad():
         for _ in range(30):
@@ -72,14 +72,14 @@ def table(rows: int, *, shift: float = 0.0, scale: float = 1.0, inputs: int = 5,
 
 
 def images(rows: int, *, shift: float = 0.0, scale: float = 1.0, seed: int = 1) -> Tensor:
-    """Noise over a ramp from top to bottom, so that an image has a right way up."""
+    """Return noise over a vertical gradient, so that the orientation of an image is defined."""
     generator = torch.Generator().manual_seed(seed)
     noise = torch.rand(rows, 3, 16, 16, generator=generator)
     return (noise + torch.linspace(0, 1, 16)[:, None]) / 2 * scale + shift
 
 
-def frozen_view(model: nn.Module) -> dict[str, object]:
-    """Everything about a model that must survive being used, in comparable form."""
+def model_snapshot(model: nn.Module) -> dict[str, object]:
+    """Return everything about a model that its use must not change, in comparable form."""
     return {
         "state": {name: value.clone() for name, value in model.state_dict().items()},
         "modes": {name: module.training for name, module in model.named_modules()},
@@ -92,8 +92,8 @@ def frozen_view(model: nn.Module) -> dict[str, object]:
     }
 
 
-def assert_untouched(before: dict[str, object], model: nn.Module) -> None:
-    after = frozen_view(model)
+def assert_unchanged(before: dict[str, object], model: nn.Module) -> None:
+    after = model_snapshot(model)
     for key in ("modes", "grads", "hooks", "momenta"):
         assert before[key] == after[key]
     states = before["state"], after["state"]

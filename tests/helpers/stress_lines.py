@@ -1,17 +1,17 @@
-"""Lines of a store with chosen numbers, as runs of the benchmark would have written them."""
+"""Records of a run store with chosen scores, in the form that runs of the stress benchmark write."""
 
 import json
 
-from regtta_bench.stress.stress_settings import SETTINGS
-from regtta_bench.stress.stress_specs import spec_of
-from regtta_bench.sweep.store import key_of
+from regtta_bench.stress.stress_settings import STRESS_SETTINGS
+from regtta_bench.stress.stress_specs import make_spec
+from regtta_bench.sweep.store import compute_key
 
 
 def line(r2, source_r2=0.5, *, setting="demo", seed=0, kind="iid", part="blurred", length=None, **rest):
-    """A record; ``rest`` holds arm, guards, batch_size, and parts of the result."""
-    names = {"arm": "ssa", "guards": "plain", "batch_size": 64}
-    arm = {name: rest.pop(name, value) for name, value in names.items()}
-    spec = spec_of(SETTINGS[setting], seed, kind, part, length=length, **arm)
+    """Return a record; ``rest`` holds method_name, guards, batch_size, and values of the result."""
+    defaults = {"method_name": "ssa", "guards": "plain", "batch_size": 64}
+    options = {name: rest.pop(name, value) for name, value in defaults.items()}
+    spec = make_spec(STRESS_SETTINGS[setting], seed, kind, part, length=length, **options)
     result = {
         "samples": 100,
         "r2": r2,
@@ -27,9 +27,9 @@ def line(r2, source_r2=0.5, *, setting="demo", seed=0, kind="iid", part="blurred
         "versions": {"regtta": "0.1"},
         "device": "cpu",
     } | rest
-    record = {"key": key_of(spec.plain()), "specification": spec.plain(), "result": result}
+    record = {"key": compute_key(spec.to_dict()), "specification": spec.to_dict(), "result": result}
     return json.loads(json.dumps(record))
 
 
 def source_line(r2=0.5, **where):
-    return line(r2, r2, arm="source", **where)
+    return line(r2, r2, method_name="source", **where)

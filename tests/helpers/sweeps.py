@@ -1,55 +1,58 @@
-"""A tiny sweep of California, and a listener that remembers what it is told."""
+"""A tiny sweep of California, and a listener that records its calls."""
 
 import dataclasses
 import json
 from pathlib import Path
 
 from helpers.published_datasets import write_california
-from regtta_bench.data.loading import Place
-from regtta_bench.paper.experiments import experiment
-from regtta_bench.sweep.run_specs import QUICK, Plan
-from regtta_bench.sweep.runner import Tools
+from regtta_bench.data.loading import DataLocation
+from regtta_bench.paper.experiments import get_experiment
+from regtta_bench.sweep.run_specs import QUICK_SCALE, SweepPlan
+from regtta_bench.sweep.runner import RunnerConfig
 
 TRAININGS = [("california-mlp-regression-0", 1, 1), ("california-mlp-regression-1", 1, 1)]
 
 
-class Remembering:
-    """Keeps all it is told, and presses Control-C after so many runs."""
+class RecordingListener:
+    """Listener that records its calls, and raises KeyboardInterrupt after ``stop_after`` runs."""
 
     def __init__(self, stop_after=None):
-        self.stop_after, self.made, self.told, self.trained = stop_after, [], None, []
+        self.stop_after, self.completed, self.counts, self.trained = stop_after, [], None, []
 
-    def begun(self, runs, found):
-        self.told = (runs, found)
+    def on_start(self, runs, found):
+        self.counts = (runs, found)
 
-    def training(self, name, done, total):
+    def on_training(self, name, done, total):
         self.trained.append((name, done, total))
 
-    def ran(self, spec, result):
-        self.made.append(spec)
-        if len(self.made) == self.stop_after:
+    def on_run(self, spec, result):
+        self.completed.append(spec)
+        if len(self.completed) == self.stop_after:
             raise KeyboardInterrupt
 
 
-def tools_in(folder: Path) -> Tools:
-    """Tools with toy data, both inside ``folder``."""
+def make_runner_config(folder: Path) -> RunnerConfig:
+    """Return a configuration with toy data and source models inside ``folder``."""
     data = folder / "data"
     data.mkdir()
     write_california(data, rows=120)
-    return Tools(Place(data), folder / "models")
+    return RunnerConfig(DataLocation(data), folder / "models")
 
 
-def with_other_models(tools: Tools) -> Tools:
-    """The same, with no source models yet."""
-    return dataclasses.replace(tools, models=tools.models.parent / "others")
+def with_empty_models_folder(config: RunnerConfig) -> RunnerConfig:
+    """Return ``config`` with a new folder of source models."""
+    return dataclasses.replace(config, models=config.models.parent / "others")
 
 
-def specs(sources=2, seeds=1):
-    return Plan(source_seeds=sources, seeds=seeds, scale=QUICK).all_runs(experiment("california").layouts({})[:1])
+def make_specs(sources=2, seeds=1):
+    """Return the runs of the first table of California, scaled down."""
+    return SweepPlan(source_seeds=sources, seeds=seeds, scale=QUICK_SCALE).all_runs(
+        get_experiment("california").table_specs({})[:1]
+    )
 
 
-def results(path: Path):
-    """What the lines of a store say, by key; no run may be there twice."""
+def read_results(path: Path):
+    """Return the results in a store by key; check that no run occurs twice."""
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     found = {line["key"]: line["result"] for line in lines}
     assert len(found) == len(lines)

@@ -1,4 +1,4 @@
-"""Every data set in its real layout, at toy size, and tiny models in the place of the large ones."""
+"""Toy versions of every data set in its published layout, and tiny models in place of the large ones."""
 
 from torch import Tensor, nn
 
@@ -17,8 +17,8 @@ from regtta_bench.training import models
 GENDERS = {"01": "female", "02": "male", "03": "female", "04": "male"}
 
 
-class Convolutions(nn.Module):
-    """A head called ``fc`` on sixteen features, with BatchNorm as a ResNet has it."""
+class TinyConvNet(nn.Module):
+    """Convolutional model with BatchNorm and a head ``fc`` on 16 features, like a ResNet."""
 
     def __init__(self, outputs: int) -> None:
         super().__init__()
@@ -29,8 +29,8 @@ class Convolutions(nn.Module):
         return self.fc(self.body(images).mean(dim=(2, 3)))
 
 
-class Patches(nn.Module):
-    """A head called ``head`` on normalised patches, without BatchNorm, as a ViT has it."""
+class TinyViT(nn.Module):
+    """Patch model without BatchNorm and with a head ``head``, like a ViT."""
 
     def __init__(self, outputs: int) -> None:
         super().__init__()
@@ -43,14 +43,14 @@ class Patches(nn.Module):
 
 
 def shrink_models(monkeypatch) -> None:
-    """The large models become tiny ones with the same heads."""
-    monkeypatch.setattr(models, "resnet26", lambda outputs=1: Convolutions(outputs))
-    monkeypatch.setattr(models, "resnet50", lambda outputs=1, weights=None: Convolutions(outputs))
-    monkeypatch.setattr(models, "vit_b16", lambda outputs=1, weights=None: Patches(outputs))
+    """Replace the large models by tiny ones with heads of the same names."""
+    monkeypatch.setattr(models, "resnet26", lambda outputs=1: TinyConvNet(outputs))
+    monkeypatch.setattr(models, "resnet50", lambda outputs=1, weights=None: TinyConvNet(outputs))
+    monkeypatch.setattr(models, "vit_b16", lambda outputs=1, weights=None: TinyViT(outputs))
 
 
-def write_everything(folder, monkeypatch) -> None:
-    """All data sets."""
+def write_all_datasets(folder, monkeypatch) -> None:
+    """Write every data set at toy size."""
     write_california(folder, rows=90)
     write_svhn(folder, monkeypatch, counts=(40, 20))
     write_mnist(folder, counts=(20, 20))

@@ -9,7 +9,7 @@ from helpers import small_models
 from regtta.errors import ModelError, OptionError
 
 
-def test_it_is_train_mode_inference_with_dropout_off():
+def test_predictions_are_those_of_train_mode_without_dropout():
     model, stream = small_models.cnn(), small_models.images(64, shift=0.5).split(16)
     adapter = regtta.Adapter(model, regtta.BNAdapt())
     plain = copy.deepcopy(model).train()
@@ -22,7 +22,7 @@ def test_it_is_train_mode_inference_with_dropout_off():
         assert torch.equal(exported.state_dict()[name], value), name
 
 
-def test_debiased_ends_at_the_targets_own_statistics_after_one_batch():
+def test_debiased_statistics_are_those_of_the_target_after_one_batch():
     model, x = small_models.mlp(), small_models.table(50, shift=3.0)
     adapter = regtta.Adapter(model, regtta.BNAdapt(batch_norm="debiased"))
     adapter.adapt(x)
@@ -34,7 +34,7 @@ def test_debiased_ends_at_the_targets_own_statistics_after_one_batch():
     assert exported[1].momentum == model[1].momentum
 
 
-def test_it_needs_batch_norm_with_running_statistics():
+def test_batch_norm_with_running_statistics_is_required():
     with pytest.raises(ModelError, match="TinyViT has no BatchNorm layer"):
         regtta.Adapter(small_models.vit(), regtta.BNAdapt())
     bare = nn.Sequential(nn.BatchNorm1d(5, track_running_stats=False), nn.Linear(5, 1))
@@ -44,7 +44,7 @@ def test_it_needs_batch_norm_with_running_statistics():
         regtta.BNAdapt(batch_norm="source")
 
 
-def test_it_needs_no_linear_head():
+def test_no_linear_head_is_required():
     model = nn.Sequential(nn.Conv2d(3, 2, 3), nn.BatchNorm2d(2), nn.Conv2d(2, 1, 14), nn.Flatten())
     step = regtta.Adapter(model, regtta.BNAdapt()).adapt(small_models.images(8))
     assert step.predictions.shape == (8, 1)

@@ -1,7 +1,7 @@
-"""What every method must do, on every kind of model that it fits.
+"""Conformance suite of all methods, on every kind of model that they support.
 
-A new entry of METHODS is checked without a line being added here; only where it does not fit a model,
-``DOES_NOT_FIT`` says so, and then the refusal must be a clear error.
+A new entry of METHODS is checked without a change here. Models that a method does not support are listed in
+``DOES_NOT_FIT``, and must raise a clear error.
 """
 
 import copy
@@ -42,14 +42,14 @@ every_case = pytest.mark.parametrize(("name", "kind", "outputs"), FITTING)
 
 
 class Case:
-    """One method on one model, with streams to run it on."""
+    """One method on one model, with its streams."""
 
     def __init__(self, name, kind, outputs, dtype=torch.float32, **options):
         make, self.draw = MODELS[kind]
         self.dtype = dtype
         self.outputs = outputs
         self.model = make(outputs).to(dtype)
-        self.method = regtta.method(name, **(OPTIONS.get(name, {}) | options))
+        self.method = regtta.create_method(name, **(OPTIONS.get(name, {}) | options))
         gathered = self.method
         if name == "ttt" and self.method.branch is None:
             gathered = regtta.TTT(branch=self.branch())
@@ -78,27 +78,27 @@ class Case:
 
 
 @pytest.mark.parametrize(("name", "kind", "outputs"), REFUSED)
-def test_a_model_that_does_not_fit_is_refused_clearly(name, kind, outputs):
+def test_unsupported_models_raise(name, kind, outputs):
     case = Case(name, kind, outputs)
     with pytest.raises(RegttaError, match="such as ssa"):
         case.steps(case.adapter(), case.stream())
 
 
 @every_case
-def test_the_users_model_is_untouched(name, kind, outputs):
+def test_the_users_model_is_not_changed(name, kind, outputs):
     case = Case(name, kind, outputs)
     case.model.train()
-    before = small_models.frozen_view(case.model)
+    before = small_models.model_snapshot(case.model)
     adapter = case.adapter()
     case.steps(adapter, case.stream())
     adapter.predict(case.stream()[0])
     adapter.reset()
     adapter.export()
-    small_models.assert_untouched(before, case.model)
+    small_models.assert_unchanged(before, case.model)
 
 
 @every_case
-def test_no_hook_is_left_on_what_is_exported(name, kind, outputs):
+def test_exported_models_have_no_hooks(name, kind, outputs):
     case = Case(name, kind, outputs)
     adapter = case.adapter()
     case.steps(adapter, case.stream())
@@ -108,7 +108,7 @@ def test_no_hook_is_left_on_what_is_exported(name, kind, outputs):
 
 
 @every_case
-def test_same_seed_same_predictions_and_reset_is_exact(name, kind, outputs):
+def test_predictions_are_deterministic_and_reset_is_exact(name, kind, outputs):
     case = Case(name, kind, outputs)
     first, second = case.adapter(), case.adapter()
     for x in case.stream():
@@ -122,7 +122,7 @@ def test_same_seed_same_predictions_and_reset_is_exact(name, kind, outputs):
 
 
 @every_case
-def test_frozen_parameters_never_move(name, kind, outputs):
+def test_frozen_parameters_do_not_change(name, kind, outputs):
     case = Case(name, kind, outputs)
     adapter = case.adapter()
     case.steps(adapter, case.stream())
@@ -152,7 +152,7 @@ MOVES = {  # what of the small CNN each method moves, by the kind of tensor
 
 
 @pytest.mark.parametrize("name", regtta.METHODS)
-def test_each_method_moves_what_it_should_and_nothing_else(name):
+def test_each_method_changes_only_its_trainable_parameters(name):
     case = Case(name, "cnn", 3 if name == "tent" else 1)
     adapter = case.adapter()
     case.steps(adapter, case.stream())
@@ -168,8 +168,8 @@ def test_each_method_moves_what_it_should_and_nothing_else(name):
 
 @pytest.mark.parametrize("mode", ["batch", "debiased"])
 @pytest.mark.parametrize(("name", "kind", "outputs"), [case for case in FITTING if case[1] != "vit"])
-def test_running_statistics_are_those_of_one_pass_over_the_batch(name, kind, outputs, mode):
-    """However often a method runs the model: views of the samples are none of the target's samples."""
+def test_running_statistics_are_updated_by_one_pass_over_the_batch(name, kind, outputs, mode):
+    """Further passes of a method, such as augmented views, must not update the running statistics."""
     normalises_by_batch = "batch_norm" in {field.name for field in dataclasses.fields(regtta.METHODS[name])}
     case = Case(name, kind, outputs, **({"batch_norm": mode} if normalises_by_batch else {}))
     adapter, stream = case.adapter(), case.stream(2)
@@ -183,7 +183,7 @@ def test_running_statistics_are_those_of_one_pass_over_the_batch(name, kind, out
                     layer.momentum = 0.1 if mode == "batch" else 0.1 / (1 - 0.9**number)
             with torch.no_grad():
                 expected(x)
-        # The parameters after the step: the next pass is made with these.
+        # The parameters after the step, which the next pass uses.
         adapted = adapter.export()
         for key, value in expected.named_buffers():
             torch.testing.assert_close(adapted.get_buffer(key), value, msg=lambda text, key=key: f"{key}: {text}")
@@ -191,7 +191,7 @@ def test_running_statistics_are_those_of_one_pass_over_the_batch(name, kind, out
 
 
 @every_case
-def test_bad_batches_are_survived_and_cost_nothing(name, kind, outputs):
+def test_bad_batches_change_nothing(name, kind, outputs):
     case = Case(name, kind, outputs)
     adapter, spared = case.adapter(), case.adapter()
     good, later = case.stream(2)
@@ -207,7 +207,7 @@ def test_bad_batches_are_survived_and_cost_nothing(name, kind, outputs):
 
 
 @every_case
-def test_a_bad_sample_is_as_if_it_had_not_come(name, kind, outputs):
+def test_bad_samples_have_no_effect(name, kind, outputs):
     case = Case(name, kind, outputs)
     struck, spared = case.adapter(), case.adapter()
     for batch in case.stream(3):
@@ -222,7 +222,7 @@ def test_a_bad_sample_is_as_if_it_had_not_come(name, kind, outputs):
 
 
 @every_case
-def test_a_saved_stream_goes_on_identically(name, kind, outputs, tmp_path):
+def test_a_saved_stream_resumes_exactly(name, kind, outputs, tmp_path):
     case = Case(name, kind, outputs)
     whole, first, second = case.adapter(), case.adapter(), case.adapter()
     stream = case.stream(6)
@@ -265,10 +265,8 @@ STREAMS = [  # beyond every method as it is: what remembers more
         ("tent", "cnn", 3, {}, guards.SAFE),
     ],
 )
-def test_a_stream_stopped_and_read_back_from_a_file_goes_on_bit_for_bit(
-    name, kind, outputs, options, watched_by, tmp_path
-):
-    """Every batch by another adapter, which knows nothing but the file."""
+def test_a_stream_resumed_from_a_file_at_every_batch_is_exact(name, kind, outputs, options, watched_by, tmp_path):
+    """Process every batch by a new adapter, restored from the file."""
     case = Case(name, kind, outputs, **options)
     stream = [*case.stream(8, 20), *case.stream(1, 5), *case.stream(3, 20, seed=6)]
     whole = case.adapter(guards=watched_by)
@@ -289,7 +287,7 @@ def test_a_stream_stopped_and_read_back_from_a_file_goes_on_bit_for_bit(
 @pytest.mark.parametrize(
     ("name", "kind", "outputs"), [c for c in FITTING if issubclass(regtta.METHODS[c[0]], GradientMethod)]
 )
-def test_the_loss_falls_on_a_stationary_shifted_stream(name, kind, outputs):
+def test_loss_decreases_on_a_stationary_shifted_stream(name, kind, outputs):
     case = Case(name, kind, outputs)
     adapter = case.adapter(lr=1e-2)
     losses = [step.diagnostics.loss for step in case.steps(adapter, case.stream(50, 32))]
@@ -328,8 +326,8 @@ def test_cpu_and_gpu_agree(name, kind, outputs):
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
 @pytest.mark.parametrize("name", [name for name in regtta.METHODS if name != "tent"])
-def test_a_stream_on_a_gpu_goes_on_from_a_file(name, tmp_path):
-    """What is read from a file lies on the CPU; it must find its way back."""
+def test_a_stream_on_a_gpu_resumes_from_a_file(name, tmp_path):
+    """Tensors are read to the CPU and must be moved to the GPU."""
     case = Case(name, "cnn", 1)
     case.model = case.model.cuda()
     whole, first, second = (case.adapter(guards=guards.SAFE) for _ in range(3))
@@ -388,7 +386,7 @@ VARIANTS = {
     [(name, field.name) for name, cls in regtta.METHODS.items() for field in dataclasses.fields(cls)],
 )
 def test_every_hyperparameter_changes_something(name, field):
-    """An option that does nothing is a lie: another value gives other predictions."""
+    """Another value of an option gives other predictions."""
     outputs = 3 if name == "tent" else 1
     plain = Case(name, "cnn", outputs)
     value = VARIANTS.get(field)

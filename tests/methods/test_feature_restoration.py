@@ -6,13 +6,13 @@ from scipy.stats import entropy as relative_entropy
 
 import regtta
 from helpers import small_models
-from helpers.method_inputs import FEATURES, batch_of, head_of, source_of, stage_of
+from helpers.method_inputs import FEATURES, batch_of, context_of, head_of, source_of
 from regtta.errors import OptionError, StatisticsError
 from regtta.methods.losses import histogram_divergence, soft_histogram
 
 
 def histogram_by_numpy(values, low, high, bins, temperature):
-    """Yang, Morillo and Hospedales' soft binning, written from its definition."""
+    """Return the soft binning of Yang, Morillo and Hospedales, computed from its definition."""
     out = np.empty((values.shape[1], bins))
     for d in range(values.shape[1]):
         u = (values[:, d] - low[d]) / (high[d] - low[d])
@@ -22,7 +22,7 @@ def histogram_by_numpy(values, low, high, bins, temperature):
     return out
 
 
-def test_the_soft_histogram_against_numpy_and_the_hard_one():
+def test_soft_histogram_against_numpy():
     rng = np.random.default_rng(0)
     values = rng.normal(size=(200, 3))
     low, high = values.min(0), values.max(0)
@@ -35,7 +35,7 @@ def test_the_soft_histogram_against_numpy_and_the_hard_one():
         np.testing.assert_allclose(sharp[d], hard, atol=1e-6)
 
 
-def test_the_divergence_is_scipys_both_ways():
+def test_histogram_divergence_against_scipy():
     rng = np.random.default_rng(0)
     p, q = (rng.dirichlet(np.ones(8), size=3) for _ in range(2))
     expected = [relative_entropy(a, b) + relative_entropy(b, a) for a, b in zip(p, q, strict=True)]
@@ -56,13 +56,13 @@ def extras_of(low, high, probabilities, temperature=1e-4):
     }
 
 
-def test_by_hand():
+def test_worked_example():
     # Ranges 0..6 for four features and for one output; two bins at a temperature that makes them hard.
     # Features (columns) fall into the bins (low, high): (1, 3, 2) -> 2.5/3 : 0.5/3 (the 3 lies on the edge), (0, 0, 6)
     # -> 2/3 : 1/3, (2, 0, 1) -> 1 : 0, (0, 4, 2) -> 2/3 : 1/3; outputs (1, 5, 2) -> 2/3 : 1/3. The source: 1/2 : 1/2.
     source = source_of(torch.randn(9, 4), extras=extras_of([0.0] * 5, [6.0] * 5, np.full((5, 2), 0.5)))
     method = regtta.FeatureRestoration(bins=2, temperature=1e-4, epsilon=0.01)
-    rule = method.start(stage_of(head_of([1.0] * 4), source))
+    rule = method.start(context_of(head_of([1.0] * 4), source))
     loss = rule.update(batch_of(FEATURES, outputs=torch.tensor([1.0, 5.0, 2.0]).double()))
     shares = np.array([2.5 / 3, 2 / 3, 1.0, 2 / 3, 2 / 3])
     p, q = np.stack([shares, 1 - shares]) + 0.01, 0.51
@@ -90,7 +90,7 @@ def test_the_loss_of_a_model_against_numpy(outputs):
     assert step.diagnostics.loss == pytest.approx(((p - q) * np.log(p / q)).sum(), rel=1e-6)
 
 
-def test_a_dimension_that_hardly_fires_on_the_source_does_no_harm():
+def test_nearly_constant_source_dimensions_are_excluded():
     model = small_models.mlp()
     with torch.no_grad():  # one feature whose range is lost beside the others'
         model[4].weight[0] *= 1e-30
@@ -104,7 +104,7 @@ def test_a_dimension_that_hardly_fires_on_the_source_does_no_harm():
 
 def test_gradients_agree_with_finite_differences():
     source = source_of(torch.randn(9, 4), extras=extras_of([0.0] * 8, [6.0] * 8, np.full((8, 4), 0.25), 0.2))
-    rule = regtta.FeatureRestoration(bins=4, temperature=0.2).start(stage_of(head_of([1.0] * 4), source))
+    rule = regtta.FeatureRestoration(bins=4, temperature=0.2).start(context_of(head_of([1.0] * 4), source))
     features = FEATURES.clone().requires_grad_()
     assert torch.autograd.gradcheck(lambda z: rule.update(batch_of(z)), features)
 
@@ -125,7 +125,7 @@ def test_two_passes_need_a_loader_that_can_be_iterated_again():
     torch.testing.assert_close(uneven.extras[key], source.extras[key], rtol=1e-4, atol=1e-5)
 
 
-def test_a_loader_that_gives_less_the_second_time():
+def test_a_loader_with_fewer_samples_in_the_second_pass_raises():
     class Shrinking:
         passes = 0
 
@@ -137,10 +137,10 @@ def test_a_loader_that_gives_less_the_second_time():
         regtta.collect(small_models.mlp(), Shrinking(), methods=[regtta.FeatureRestoration()])
 
 
-def test_histograms_that_are_missing_or_other():
+def test_missing_or_incompatible_histograms_raise():
     model = small_models.mlp()
     plain = regtta.collect(model, small_models.table(60).split(20))
-    with pytest.raises(StatisticsError, match=r"methods=\[regtta.method\('feature_restoration'\)\]"):
+    with pytest.raises(StatisticsError, match=r"methods=\[regtta.create_method\('feature_restoration'\)\]"):
         regtta.Adapter(model, regtta.FeatureRestoration(), plain)
     source = regtta.collect(model, small_models.table(60).split(20), methods=[regtta.FeatureRestoration()])
     with pytest.raises(StatisticsError, match="have 8 bins at temperature 0.01, not 4 at 0.01"):

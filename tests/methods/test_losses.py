@@ -22,25 +22,25 @@ def kl_by_integration(m, s, m0, s0):
 
 
 @pytest.mark.parametrize(("m", "s", "m0", "s0"), [(0.3, 1.7, -0.4, 0.6), (2.0, 0.2, 1.0, 3.0)])
-def test_symmetric_kl_is_the_integral_both_ways(m, s, m0, s0):
+def test_symmetric_kl_against_numerical_integration(m, s, m0, s0):
     both_ways = kl_by_integration(m, s, m0, s0) + kl_by_integration(m0, s0, m, s)
     assert symmetric_kl(*double(m, s, m0, s0)).item() == pytest.approx(both_ways, rel=1e-7)
 
 
-def test_wasserstein_is_the_distance_of_quantile_functions():
+def test_wasserstein2_against_quantile_functions():
     m, s, m0, s0 = 0.3, 1.7, -0.4, 0.6
     p, q = scipy_stats.norm(m, s**0.5), scipy_stats.norm(m0, s0**0.5)
     transport = integrate.quad(lambda u: (p.ppf(u) - q.ppf(u)) ** 2, 0, 1)[0]
     assert wasserstein2(*double(m, s, m0, s0)).item() == pytest.approx(transport, rel=1e-6)
 
 
-def test_l1_by_hand():
+def test_l1_in_closed_form():
     assert l1(*double(2.0, 9.0, -1.0, 4.0)).item() == pytest.approx(3.0 + 1.0)
 
 
 @pytest.mark.parametrize("name", METRICS)
 @given(m=means, s=variances, m0=means, s0=variances)
-def test_laws_of_a_distance(name, m, s, m0, s0):
+def test_distances_are_symmetric_and_nonnegative(name, m, s, m0, s0):
     metric = METRICS[name]
     there, back = metric(*double(m, s, m0, s0)), metric(*double(m0, s0, m, s))
     assert there.item() == pytest.approx(back.item(), rel=1e-9, abs=1e-9)
@@ -49,7 +49,7 @@ def test_laws_of_a_distance(name, m, s, m0, s0):
 
 
 @given(m=means, s=variances, m0=means, s0=variances, scale=st.floats(0.1, 10))
-def test_kl_does_not_see_the_scale_of_a_dimension(m, s, m0, s0, scale):
+def test_kl_is_invariant_to_scale(m, s, m0, s0, scale):
     plain = symmetric_kl(*double(m, s, m0, s0)).item()
     scaled = symmetric_kl(*double(m * scale, s * scale**2, m0 * scale, s0 * scale**2)).item()
     assert scaled == pytest.approx(plain, rel=1e-6, abs=1e-9)
@@ -80,7 +80,7 @@ def test_alignment_loss_against_numpy(name, unbiased):
     assert loss.item() == pytest.approx((weights * expected).sum(), rel=1e-12)
 
 
-def test_the_batchs_variance_is_the_unbiased_one_unless_told():
+def test_the_variance_is_unbiased_by_default():
     values = torch.tensor([[0.0], [2.0]], dtype=torch.float64)
     zero, one = torch.zeros(1), torch.ones(1)
     assert alignment_loss(values - 1, zero, 2 * one, one).item() == 0
@@ -104,7 +104,7 @@ def normal(rows, seed):
 
 @pytest.mark.parametrize("unbiased", [True, False])
 @pytest.mark.parametrize(("batch", "past"), [(1, 1), (1, 9), (4, 20), (20, 4)])
-def test_moments_with_memory_are_those_of_all_samples_together(batch, past, unbiased):
+def test_moments_with_memory_are_those_of_all_samples(batch, past, unbiased):
     values, before = normal(batch, 0) + 1, normal(past, 1)
     mean, variance = moments_with_memory(values, before, unbiased=unbiased)
     together = torch.cat([before, values]).numpy()
@@ -114,7 +114,7 @@ def test_moments_with_memory_are_those_of_all_samples_together(batch, past, unbi
 
 @pytest.mark.parametrize("unbiased", [True, False])
 @pytest.mark.parametrize(("batch", "past"), [(1, 9), (4, 20), (3, 0)])
-def test_their_gradient_is_that_of_copies_that_move_together(batch, past, unbiased):
+def test_gradient_of_moments_with_memory_is_that_of_copies_of_the_batch(batch, past, unbiased):
     """Finite differences: were the window full of samples like these, moving one would move all of its copies.
 
     With a past, ``∂mean/∂v = 1/B`` and ``∂variance/∂v = c · 2(v − mean)/B`` with the mean of all, held where it is, and
@@ -143,14 +143,14 @@ def test_their_gradient_is_that_of_copies_that_move_together(batch, past, unbias
             assert gradient == pytest.approx((high - low) / (2 * step), rel=1e-6, abs=1e-8)
 
 
-def test_without_a_past_they_are_the_plain_moments_bit_for_bit():
+def test_moments_without_memory_equal_the_plain_moments():
     values = normal(7, 0)
     mean, variance = moments_with_memory(values, values[:0])
     assert torch.equal(mean, values.mean(0))
     assert torch.equal(variance, values.var(0))
 
 
-def test_a_past_takes_no_gradient():
+def test_memory_receives_no_gradient():
     values, before = normal(2, 0).requires_grad_(), normal(4, 1)
     mean, variance = moments_with_memory(values, before)
     (mean + variance).sum().backward()
@@ -159,7 +159,7 @@ def test_a_past_takes_no_gradient():
 
 
 @pytest.mark.parametrize("unbiased", [True, False])
-def test_the_closed_form_of_the_alignment_is_what_autograd_finds(unbiased):
+def test_closed_form_gradient_agrees_with_autograd(unbiased):
     torch.manual_seed(0)
     values = torch.randn(9, 4, dtype=torch.float64, requires_grad=True)
     mean0, variance0, weights = torch.randn(4).double(), torch.rand(4).double() + 0.5, torch.rand(4).double() + 1
@@ -174,7 +174,7 @@ def test_the_closed_form_of_the_alignment_is_what_autograd_finds(unbiased):
     )
 
 
-def test_the_alignment_is_differentiable_in_every_argument():
+def test_alignment_loss_is_differentiable_in_every_argument():
     values = torch.randn(9, 4, dtype=torch.float64)
     arguments = [(torch.rand(4).double() + 0.5).requires_grad_() for _ in range(3)]
     assert torch.autograd.gradcheck(lambda *given: alignment_loss(values, *given), arguments)

@@ -4,11 +4,12 @@ from torch import nn
 
 import regtta
 from helpers import small_models
+from helpers.attaching import Views, attach
 from regtta import guards
 
 
 class Counting(nn.Module):
-    """Counts the forward passes of itself and of all its copies."""
+    """Model that counts the forward passes of itself and of all its copies."""
 
     def __init__(self, model: nn.Module, calls: list[int]) -> None:
         super().__init__()
@@ -21,23 +22,25 @@ class Counting(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("chosen", "look", "expected"),
+    ("chosen", "viewed", "expected"),
     [
-        (guards.DEFAULT, None, "source changes nothing"),
-        ((), None, "source changes nothing"),
-        (regtta.SAFE, None, "steady for fewer than 512 samples"),
-        (guards.DEFAULT, lambda sight: None, "source changes nothing"),
+        (guards.DEFAULT, False, "source changes nothing"),
+        ((), False, "source changes nothing"),
+        (regtta.SAFE, False, "steady for fewer than 512 samples"),
+        (guards.DEFAULT, True, "source changes nothing"),
     ],
     ids=["default", "no guards", "safe", "watched"],
 )
-def test_one_forward_pass_a_step(chosen, look, expected):
+def test_one_forward_pass_per_step(chosen, viewed, expected):
     calls: list[int] = []
     model = Counting(small_models.mlp(), calls)
     source = regtta.collect(model, small_models.table(400).split(50))
-    adapter = regtta.Adapter(model, regtta.Source(), source, guards=chosen)
+    adapter = regtta.Adapter(model, regtta.NoAdaptation(), source, guards=chosen)
     calls.clear()
     batches = small_models.table(96, shift=3.0, seed=2).split(32)
-    steps = [adapter.adapt(x, look=look) for x in batches]
+    if viewed:
+        attach(Views(), adapter)
+    steps = [adapter.adapt(x) for x in batches]
     assert calls == [32, 32, 32]
     for x, step in zip(batches, steps, strict=True):
         with torch.no_grad():
@@ -45,6 +48,6 @@ def test_one_forward_pass_a_step(chosen, look, expected):
         assert step.diagnostics == regtta.Diagnostics(None, None, 0.0, regtta.Verdict(learned=False, reason=expected))
 
 
-def test_a_batch_that_a_guard_refuses_has_the_guards_reason():
-    adapter = regtta.Adapter(small_models.mlp(), regtta.Source())
+def test_a_batch_rejected_by_a_guard_has_its_reason():
+    adapter = regtta.Adapter(small_models.mlp(), regtta.NoAdaptation())
     assert adapter.adapt(small_models.table(1)).diagnostics.verdict.reason == "a batch of 1 has no variance"

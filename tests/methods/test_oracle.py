@@ -5,15 +5,15 @@ import torch
 
 import regtta
 from helpers import small_models
-from helpers.method_inputs import batch_of, head_of, stage_of
+from helpers.method_inputs import batch_of, context_of, head_of
 from regtta.errors import BatchError, OptionError
 
 
 def started(**options):
-    return regtta.Oracle(**options).start(stage_of(head_of([1.0] * 4)))
+    return regtta.Oracle(**options).start(context_of(head_of([1.0] * 4)))
 
 
-def test_regression_by_hand():
+def test_worked_example_of_regression():
     outputs = torch.tensor([[1.0], [2.0], [3.0]], dtype=torch.float64)
     for targets in (torch.tensor([1.0, 4.0, 0.0]), torch.tensor([[1], [4], [0]])):
         assert started().update(batch_of(outputs=outputs, targets=targets)).item() == pytest.approx(13 / 3)
@@ -25,14 +25,14 @@ def test_several_outputs_are_averaged():
     assert started().update(batch_of(outputs=outputs, targets=targets)).item() == pytest.approx(expected)
 
 
-def test_classification_is_the_cross_entropy():
+def test_classification_loss_is_the_cross_entropy():
     outputs, targets = torch.randn(3, 4, dtype=torch.float64), torch.tensor([0, 3, 1])
     expected = -outputs.log_softmax(1)[range(3), targets].mean()
     rule = started(task="classification")
     assert rule.update(batch_of(outputs=outputs, targets=targets)).item() == pytest.approx(expected.item())
 
 
-def test_it_says_loudly_what_it_is_and_takes_labels_alone(caplog):
+def test_a_warning_is_logged_and_labels_are_required(caplog):
     with caplog.at_level(logging.WARNING, "regtta"):
         adapter = regtta.Adapter(small_models.mlp(), regtta.Oracle())
     assert "learns from target labels" in caplog.text
@@ -46,7 +46,7 @@ def test_it_says_loudly_what_it_is_and_takes_labels_alone(caplog):
     assert adapter.adapt(x, targets=torch.ones(8)).diagnostics.verdict.learned
 
 
-def test_all_parameters_move_when_asked():
+def test_all_parameters_are_trainable():
     model = small_models.mlp()
     adapter = regtta.Adapter(model, regtta.Oracle(trainable="all"))
     adapter.adapt(small_models.table(8), targets=torch.ones(8))
@@ -57,6 +57,6 @@ def test_all_parameters_move_when_asked():
     assert {"0.weight", "6.weight", "6.bias"} <= moved
 
 
-def test_a_task_there_is_not():
+def test_invalid_task():
     with pytest.raises(OptionError, match="task to be one of"):
         regtta.Oracle(task="ranking")

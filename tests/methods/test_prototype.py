@@ -7,32 +7,32 @@ from torch.nn.utils import parametrizations, parametrize, prune
 
 import regtta
 from helpers import small_models
-from helpers.method_inputs import batch_of, head_of, stage_of
+from helpers.method_inputs import batch_of, context_of, head_of
 from regtta.errors import ModelError
 
 
-def test_by_hand():
+def test_worked_example():
     # w0 = (2, 0, 0, 0), features sum to (6, 6, 3, 6): the mean of four vectors is (2, 1.5, 0.75, 1.5).
     head = head_of([2.0, 0.0, 0.0, 0.0])
     mean = torch.tensor([[2.0, 1.5, 0.75, 1.5]], dtype=torch.float64)
-    plain = regtta.Prototype(rescale=False).start(stage_of(head)).update(batch_of())
+    plain = regtta.Prototype(rescale=False).start(context_of(head)).update(batch_of())
     torch.testing.assert_close(plain.weight, mean)
     assert plain.bias is None
-    scaled = regtta.Prototype().start(stage_of(head)).update(batch_of())
+    scaled = regtta.Prototype().start(context_of(head)).update(batch_of())
     torch.testing.assert_close(scaled.weight, 2 * mean / mean.norm())
 
 
-def test_batches_add_up():
+def test_the_mean_accumulates_over_batches():
     head = head_of([2.0, 1.0, 0.0, -1.0])
     features = torch.randn(20, 4, dtype=torch.float64)
-    rule = regtta.Prototype(rescale=False).start(stage_of(head))
+    rule = regtta.Prototype(rescale=False).start(context_of(head))
     for part in features.split(7):
         update = rule.update(batch_of(part))
     expected = torch.cat([head.weight.detach(), features]).numpy().mean(axis=0)
     assert update.weight[0].tolist() == pytest.approx(expected.tolist())
 
 
-def test_the_bias_stays_and_the_norm_too():
+def test_bias_and_norm_are_preserved():
     model = small_models.mlp()
     adapter = regtta.Adapter(model, regtta.Prototype())
     list(adapter.run(small_models.table(40, shift=1.0).split(10)))
@@ -42,9 +42,9 @@ def test_the_bias_stays_and_the_norm_too():
     torch.testing.assert_close(adapted[6].weight.norm(), model[6].weight.norm())
 
 
-def test_several_outputs_are_refused():
+def test_several_outputs_raise():
     with pytest.raises(ModelError, match="gives 2 outputs"):
-        regtta.Prototype().start(stage_of(head_of([1.0] * 4, [0.0] * 4)))
+        regtta.Prototype().start(context_of(head_of([1.0] * 4, [0.0] * 4)))
 
 
 # --- heads whose weight is computed -----------------------------------------------------------------
@@ -52,7 +52,7 @@ def test_several_outputs_are_refused():
 
 @pytest.fixture(params=["plain", "parametrized", "over all", "older kind"])
 def model(request):
-    """An MLP whose head has an ordinary weight, or one that is computed from its norm and its direction."""
+    """Return an MLP whose head has a plain weight, or one computed from its norm and direction."""
     model = small_models.mlp()
     if request.param == "older kind":
         with pytest.warns(FutureWarning, match="weight_norm"):
@@ -70,7 +70,7 @@ def assert_same_tensors(a, b):
         assert torch.equal(a[name], b[name]), name
 
 
-def test_the_head_is_replaced_however_its_weight_is_computed(model):
+def test_the_head_is_replaced_with_and_without_parametrization(model):
     began, x = copy.deepcopy(model.state_dict()), small_models.table(60, shift=1.0)
     adapter = regtta.Adapter(model, regtta.Prototype())
     with torch.no_grad():
@@ -92,7 +92,7 @@ def test_the_head_is_replaced_however_its_weight_is_computed(model):
     assert_same_tensors(model.state_dict(), began)
 
 
-def test_reset_state_and_refusal_are_exact_however_the_weight_is_computed(model):
+def test_reset_state_and_rejection_are_exact_with_and_without_parametrization(model):
     class Odd(regtta.guards.Guard):
         """Refuses every second step."""
 
@@ -115,7 +115,7 @@ def test_reset_state_and_refusal_are_exact_however_the_weight_is_computed(model)
             assert_same_tensors(adapter.export().state_dict(), before)
         else:
             spared.adapt(batch)
-        head = adapter._model[6]
+        head = adapter.model[6]
         torch.testing.assert_close(adapter.predict(batch), adapter.features(batch) @ head.weight.T + head.bias)
         assert_same_tensors(adapter.export().state_dict(), spared.export().state_dict())
     resumed = regtta.Adapter(model, regtta.Prototype(), guards=[Odd()], head="6")
@@ -125,7 +125,7 @@ def test_reset_state_and_refusal_are_exact_however_the_weight_is_computed(model)
         back()
         assert torch.equal(adapter.predict(stream[0]), first)
         assert_same_tensors(adapter.export().state_dict(), model.state_dict())
-        assert torch.equal(adapter._model[6].weight, model[6].weight)
+        assert torch.equal(adapter.model[6].weight, model[6].weight)
 
 
 class Doubled(nn.Module):
@@ -146,7 +146,7 @@ class Doubled(nn.Module):
     ],
     ids=["spectral", "orthogonal", "not invertible", "pruned"],
 )
-def test_a_head_whose_weight_cannot_be_set_is_refused_at_the_start(change, why):
+def test_a_head_whose_weight_cannot_be_assigned_raises_at_the_start(change, why):
     model = small_models.mlp()
     change(model[6])
     with torch.no_grad():

@@ -8,7 +8,7 @@ from torch import nn
 import regtta
 from helpers import small_models
 from helpers.method_inputs import batch_of as by_hand_batch
-from helpers.method_inputs import head_of, source_of, stage_of
+from helpers.method_inputs import context_of, head_of, source_of
 from regtta.errors import OptionError
 from regtta.methods import Batch, MethodContext
 from regtta.methods.alignment import significance
@@ -29,7 +29,7 @@ def batch_of(model, inputs):
 
 
 def loss_by_hand(features, weight, source, k, *, weighting, metric, unbiased):
-    """Equations 6 to 8 of the paper in numpy, from the covariance up."""
+    """Return equations 6 to 8 of the paper, computed by numpy."""
     covariance = small_models.numpy64(source.covariance())
     values, vectors = np.linalg.eigh(covariance)
     lam, V = values[::-1][:k], vectors[:, ::-1][:, :k].T  # V is (k, D), as in the paper
@@ -49,7 +49,7 @@ def loss_by_hand(features, weight, source, k, *, weighting, metric, unbiased):
 @pytest.mark.parametrize("weighting", [True, False])
 @pytest.mark.parametrize("unbiased", [True, False])
 @pytest.mark.parametrize("outputs", [1, 3])
-def test_the_loss_is_the_papers(metric, weighting, unbiased, outputs):
+def test_loss_is_that_of_the_paper(metric, weighting, unbiased, outputs):
     method = regtta.SSA(k=4, metric=metric, weighting=weighting, unbiased=unbiased)
     model, source, rule = start(method, outputs, torch.float64)
     batch = batch_of(model, small_models.table(30, shift=0.7, seed=5).double())
@@ -68,7 +68,7 @@ def test_the_loss_is_the_papers(metric, weighting, unbiased, outputs):
     assert loss.item() == pytest.approx(expected, rel=1e-4)
 
 
-def test_a_worked_example():
+def test_worked_example_of_two_samples():
     # Source: variance 4 along x, 1 along y, mean 0. Head: y = 2x. Batch: x in {1, 3}, y in {-1, 1}.
     head = nn.Linear(2, 1, bias=False)
     with torch.no_grad():
@@ -85,7 +85,7 @@ def test_a_worked_example():
     assert rule.update(batch).item() == pytest.approx(5.5)
 
 
-def test_three_samples_of_four_features_by_hand():
+def test_worked_example_of_three_samples():
     # Source: independent axes with variances 4, 3, 2 and 0, mean 0; so the first three axes are the subspace.
     # The batch has means (2, 2, 1) and variances (1, 12, 1) there. The head is 3 on the second axis: alpha (1, 4, 1).
     # Each axis gives ((m² + s)/λ + (m² + λ)/s − 2)/2: (5/4 + 8/1 − 2)/2 = 3.625, (16/3 + 7/12 − 2)/2 = 1.958333,
@@ -94,11 +94,11 @@ def test_three_samples_of_four_features_by_hand():
     points = torch.nn.functional.pad(torch.cat([points, -points]), (0, 1))
     source = source_of(points)
     assert source.variances.tolist() == pytest.approx([4, 3, 2, 0])
-    rule = regtta.SSA(k=4).start(stage_of(head_of([0.0, 3.0, 0.0, 0.0]), source))
+    rule = regtta.SSA(k=4).start(context_of(head_of([0.0, 3.0, 0.0, 0.0]), source))
     assert rule.update(by_hand_batch()).item() == pytest.approx(3.625 + 4 * 1.9583333333 + 1)
 
 
-def test_significance_of_several_outputs_is_the_norm():
+def test_significance_of_several_outputs():
     weight, basis = torch.randn(3, 6, dtype=torch.float64), torch.linalg.qr(torch.randn(6, 6).double())[0]
     expected = [1 + np.linalg.norm(weight.numpy() @ basis[:, d].numpy()) for d in range(6)]
     np.testing.assert_allclose(significance(weight @ basis), expected, rtol=1e-12)
@@ -127,7 +127,7 @@ def test_gradients_through_the_model_agree_with_finite_differences():
         assert gradient[index].item() == pytest.approx(numeric, rel=1e-4, abs=1e-6)
 
 
-def test_k_beyond_the_rank_is_cut_with_a_warning_or_diverges_when_told_to(caplog):
+def test_k_above_the_rank_is_clipped_with_a_warning_or_diverges_without_clip(caplog):
     model = small_models.mlp()
     with torch.no_grad():  # two dead features: the rank is at most 10 of 12
         model[4].weight[:2] = 0
@@ -162,20 +162,20 @@ def test_k_beyond_the_rank_is_cut_with_a_warning_or_diverges_when_told_to(caplog
         ({"trainable": "none"}, "trainable to be one of"),
     ],
 )
-def test_options_that_cannot_be_meant(options, message):
+def test_invalid_options(options, message):
     with pytest.raises(OptionError, match=message):
         regtta.SSA(**options)
 
 
-def test_a_k_wider_than_the_features():
+def test_k_larger_than_the_number_of_features():
     model = small_models.mlp()
     source = regtta.collect(model, small_models.table(400).split(50))
     with pytest.raises(OptionError, match="between 1 and 12, the width of the features, found 13"):
         regtta.Adapter(model, regtta.SSA(k=13, clip=False), source)
 
 
-def test_a_free_output_may_move_along_its_own_direction_at_no_cost():
-    """Σ w is the one shift of features that moves the output and nothing uncorrelated with it."""
+def test_free_output_does_not_penalise_a_shift_of_the_output():
+    """Only the shift Σ w moves the output and no direction that is uncorrelated with it."""
     method = regtta.SSA(k="auto", free_output=True)
     model, source, rule = start(method, dtype=torch.float64)
     batch = batch_of(model, small_models.table(60, seed=5).double())
@@ -193,6 +193,6 @@ def test_a_free_output_may_move_along_its_own_direction_at_no_cost():
     assert held.update(Batch(batch.inputs, features, batch.outputs, None, batch.forward)) > 10
 
 
-def test_a_free_output_needs_a_direction_besides_its_own():
+def test_free_output_requires_another_direction():
     with pytest.raises(OptionError, match="Pass a larger k"):
         start(regtta.SSA(k=1, free_output=True))

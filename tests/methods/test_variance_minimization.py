@@ -3,35 +3,35 @@ import torch
 
 import regtta
 from helpers import small_models
-from helpers.method_inputs import FEATURES, batch_of, head_of, stage_of
+from helpers.method_inputs import FEATURES, batch_of, context_of, head_of
 from regtta.errors import BatchError, OptionError
 from regtta.models.augmentation import shift_and_jitter
 from regtta.models.features import Forward
 
 
 def doubled(inputs, generator):
-    """Views that are the input, then twice the input, by turns."""
+    """Return the input and twice the input alternately."""
     doubled.calls += 1
     return inputs * doubled.calls
 
 
-def test_by_hand():
+def test_worked_example():
     # Two views: x and 2x. The variance of (v, 2v) is v²/2; summed over four outputs, averaged over three inputs.
     doubled.calls = 0
-    rule = regtta.VarianceMinimization(views=2, augment=doubled).start(stage_of(head_of([1.0] * 4)))
+    rule = regtta.VarianceMinimization(views=2, augment=doubled).start(context_of(head_of([1.0] * 4)))
     loss = rule.update(batch_of(FEATURES, inputs=FEATURES, forward=lambda x: Forward(x, x)))
     assert loss.item() == pytest.approx((FEATURES.numpy() ** 2).sum() / 2 / 3)
 
 
-def test_one_output_without_a_column():
+def test_outputs_without_a_column_dimension():
     doubled.calls = 0
-    rule = regtta.VarianceMinimization(views=3, augment=doubled).start(stage_of(head_of([1.0] * 4)))
+    rule = regtta.VarianceMinimization(views=3, augment=doubled).start(context_of(head_of([1.0] * 4)))
     loss = rule.update(batch_of(FEATURES, inputs=FEATURES, forward=lambda x: Forward(x, x.sum(dim=1))))
     sums = FEATURES.sum(1).numpy()
     assert loss.item() == pytest.approx((sums**2).mean())  # the variance of (s, 2s, 3s) is s²
 
 
-def test_views_are_new_each_time_and_the_same_for_the_same_seed():
+def test_views_differ_between_batches_and_are_reproducible():
     images = small_models.images(6)
     a, b = torch.Generator().manual_seed(0), torch.Generator().manual_seed(0)
     first = shift_and_jitter(images, a)
@@ -39,7 +39,7 @@ def test_views_are_new_each_time_and_the_same_for_the_same_seed():
     assert not torch.equal(first, shift_and_jitter(images, a))
 
 
-def test_a_view_is_the_image_shifted_and_jittered():
+def test_views_are_shifted_and_jittered_images():
     images = torch.zeros(200, 1, 16, 16)
     images[:, :, 8, 8] = 1.0
     views = shift_and_jitter(images, torch.Generator().manual_seed(0))
@@ -61,8 +61,8 @@ def test_a_view_is_the_image_shifted_and_jittered():
     assert 1.17 < factors.max() <= 1.2
 
 
-def test_views_stay_out_of_the_running_statistics():
-    """With steps of next to nothing all that it does to the model is BN-adapt."""
+def test_views_do_not_enter_the_running_statistics():
+    """With a negligible learning rate, variance minimisation equals BN-adapt."""
     model = small_models.cnn()
     adapter = regtta.Adapter(model, regtta.VarianceMinimization(views=3, lr=1e-30))
     bn_adapt = regtta.Adapter(model, regtta.BNAdapt())
@@ -72,7 +72,7 @@ def test_views_stay_out_of_the_running_statistics():
         torch.testing.assert_close(adapter.predict(x), bn_adapt.predict(x))
 
 
-def test_inputs_without_a_default_augmentation():
+def test_inputs_that_are_no_images_require_an_augmentation():
     adapter = regtta.Adapter(small_models.mlp(), regtta.VarianceMinimization(views=2))
     with pytest.raises(BatchError, match=r"no default augmentation for inputs of shape \(8, 5\).*augment=<callable"):
         adapter.adapt(small_models.table(8))
@@ -87,7 +87,7 @@ def test_inputs_without_a_default_augmentation():
             shift_and_jitter(wrong, torch.Generator())
 
 
-def test_options_that_cannot_be_meant():
+def test_invalid_options():
     for options, message in [
         ({"views": 1}, "at least 2"),
         ({"views": 0}, "whole number"),

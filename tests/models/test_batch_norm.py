@@ -7,7 +7,7 @@ from torch import nn
 
 import regtta
 from helpers import small_models
-from regtta.models.batch_norm import LONGEST, BatchNormSwitch, batch_norms, debiased_momentum
+from regtta.models.batch_norm import MAX_MEMORY, BatchNormSwitch, batch_norm_layers, debiased_momentum
 
 
 def running_after(mode, batches, momentum):
@@ -16,15 +16,15 @@ def running_after(mode, batches, momentum):
     layer.eval()
     switch = BatchNormSwitch([layer], mode)
     for batch in batches:
-        switch.adapting(len(batch))
+        switch.begin_adaptation(len(batch))
         layer(batch)
-        switch.predicting()
+        switch.end_adaptation()
         assert not layer.training
         assert layer.momentum == momentum
     return layer.running_mean, switch.updates
 
 
-def test_batch_mode_is_the_exponential_average_with_its_leftover():
+def test_batch_mode_is_the_exponential_average_that_includes_the_source():
     batches = torch.randn(5, 8, 2).unbind()
     got, updates = running_after("batch", batches, 0.1)
     expected = torch.full((2,), 100.0)
@@ -34,7 +34,7 @@ def test_batch_mode_is_the_exponential_average_with_its_leftover():
     assert updates == 5
 
 
-def test_debiased_mode_forgets_the_source_and_weighs_batches_alike_exponentially():
+def test_debiased_mode_is_the_exponential_average_without_the_source():
     batches = torch.randn(5, 8, 2).unbind()
     got, _ = running_after("debiased", batches, 0.1)
     weights = torch.tensor([0.1 * 0.9 ** (4 - i) for i in range(5)])
@@ -42,7 +42,7 @@ def test_debiased_mode_forgets_the_source_and_weighs_batches_alike_exponentially
     torch.testing.assert_close(got, expected)
 
 
-def test_debiased_mode_without_a_momentum_is_the_plain_mean():
+def test_debiased_mode_without_momentum_is_the_mean():
     batches = torch.randn(5, 8, 2).unbind()
     got, _ = running_after("debiased", batches, None)
     torch.testing.assert_close(got, torch.stack(batches).mean((0, 1)))
@@ -54,17 +54,17 @@ def test_source_mode_changes_nothing():
     assert updates == 0
 
 
-def test_debiased_momentum_tends_to_the_layers_own():
+def test_debiased_momentum_converges_to_the_momentum_of_the_layer():
     assert debiased_momentum(0.3, 1) == pytest.approx(1.0)
     assert debiased_momentum(0.3, 200) == pytest.approx(0.3)
     assert debiased_momentum(None, 4) == 0.25
     assert debiased_momentum(1.0, 3) == 1.0
 
 
-def test_batch_norms_in_order():
+def test_batch_norm_layers_in_order():
     model = small_models.cnn()
-    assert batch_norms(model) == [model[1], model[4]]
-    assert batch_norms(small_models.vit()) == []
+    assert batch_norm_layers(model) == [model[1], model[4]]
+    assert batch_norm_layers(small_models.vit()) == []
 
 
 # --- blended ---------------------------------------------------------------------------------------
@@ -88,18 +88,18 @@ def samples(kind, rows, width=3, seed=1):
 
 
 def blend(layer, batches, prior=PRIOR):
-    """Run the batches through; what the layer gave for each."""
+    """Run the batches through the layer and return the switch and the output of each."""
     switch = BatchNormSwitch([layer], "blended", prior)
     outputs = []
     for batch in batches:
-        switch.adapting(len(batch))
+        switch.begin_adaptation(len(batch))
         outputs.append(layer(batch))
-        switch.predicting()
+        switch.end_adaptation()
     return switch, outputs
 
 
 def pooled(source, batches, prior=PRIOR):
-    """(p·source + n·target) / (p + n) of all samples so far, in float64."""
+    """Compute (p·source + n·target) / (p + n) of all samples so far in float64."""
     values = small_models.numpy64(torch.cat(list(batches)))
     axes = tuple(axis for axis in range(values.ndim) if axis != 1)
     n = len(values)
@@ -116,9 +116,9 @@ def test_blended_statistics_are_the_closed_form_of_all_samples_so_far(kind, size
     batches = samples(kind, 128).split(size)
     switch = BatchNormSwitch([layer], "blended", PRIOR)
     for index, batch in enumerate(batches):
-        switch.adapting(len(batch))
+        switch.begin_adaptation(len(batch))
         out = layer(batch)
-        switch.predicting()
+        switch.end_adaptation()
         mean, variance = pooled(source, batches[: index + 1])
         np.testing.assert_allclose(small_models.numpy64(layer.running_mean), mean, rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(small_models.numpy64(layer.running_var), variance, rtol=1e-4)
@@ -128,17 +128,17 @@ def test_blended_statistics_are_the_closed_form_of_all_samples_so_far(kind, size
         assert layer.momentum == momentum
         assert not layer.training
     assert switch.samples == 128
-    assert torch.equal(layer(batch), out)  # predicting in eval mode goes by the same statistics
+    assert torch.equal(layer(batch), out)  # predictions in eval mode use the same statistics
 
 
-def test_beyond_its_longest_memory_the_blend_is_still_the_stated_one():
-    """The past counts LONGEST·p samples at the most, and the source keeps its share p / (p + LONGEST·p + B)."""
+def test_the_blend_beyond_the_maximum_memory_has_the_documented_weights():
+    """Past samples weigh at most MAX_MEMORY·p, and the source p / (p + MAX_MEMORY·p + B)."""
     layer, prior = layer_of("1d"), 2
     source = small_models.numpy64(layer.running_mean), small_models.numpy64(layer.running_var)
     batches = samples("1d", 400).split(4)
     mean, variance, known = 0.0, 0.0, 0
     for batch in batches:
-        values, known = small_models.numpy64(batch), min(known, LONGEST * prior)
+        values, known = small_models.numpy64(batch), min(known, MAX_MEMORY * prior)
         share = len(values) / (known + len(values))
         gap = values.mean(0) - mean
         variance = (1 - share) * variance + share * values.var(0) + share * (1 - share) * gap**2
@@ -154,15 +154,15 @@ def test_beyond_its_longest_memory_the_blend_is_still_the_stated_one():
     )
 
 
-def test_beyond_its_longest_memory_a_blend_follows_a_target_that_moves():
+def test_the_blend_beyond_the_maximum_memory_tracks_a_changing_target():
     layer, prior = layer_of("1d"), 2
     switch, _ = blend(layer, [*samples("1d", 400).split(4), *(samples("1d", 800, seed=2) + 50).split(4)], prior)
-    assert switch.samples == LONGEST * prior + 4
+    assert switch.samples == MAX_MEMORY * prior + 4
     assert ((layer.running_mean > 45) & (layer.running_mean < 56)).all()
 
 
 @pytest.mark.parametrize("kind", ["1d", "2d"])
-def test_however_a_stream_is_split_the_blend_is_the_same(kind):
+def test_the_blend_does_not_depend_on_the_batch_size(kind):
     found = []
     for size in (1, 2, 7, 31, 96):
         layer = layer_of(kind)
@@ -176,11 +176,11 @@ def test_however_a_stream_is_split_the_blend_is_the_same(kind):
 def test_a_second_pass_of_the_same_step_is_not_counted():
     layer, x = layer_of("1d"), samples("1d", 6)
     switch = BatchNormSwitch([layer], "blended", PRIOR)
-    switch.adapting(6)
+    switch.begin_adaptation(6)
     layer(x)
     once = layer.running_mean.clone()
     layer(x + 100)  # a view of the same samples
-    switch.predicting()
+    switch.end_adaptation()
     assert torch.equal(layer.running_mean, once)
     assert switch.samples == 6
     layer(x - 100)
@@ -192,10 +192,10 @@ def test_layers_without_running_statistics_are_left_alone():
     switch = BatchNormSwitch([bare, tracked], "blended", PRIOR)
     x = samples("1d", 16)
     expected = bare(x)
-    switch.adapting(16)
+    switch.begin_adaptation(16)
     assert torch.equal(bare(x), expected)
     tracked(x)
-    switch.predicting()
+    switch.end_adaptation()
     assert bare.running_mean is None
     assert switch.needs_batches is False
     assert BatchNormSwitch([tracked], "batch").needs_batches
@@ -206,9 +206,9 @@ def test_gradients_pass_through_a_blend_as_through_fixed_statistics():
     layer = layer_of("1d").double()
     x = samples("1d", 5).double().requires_grad_()
     switch = BatchNormSwitch([layer], "blended", PRIOR)
-    switch.adapting(5)
+    switch.begin_adaptation(5)
     layer(x).sum().backward()
-    switch.predicting()
+    switch.end_adaptation()
     expected = (layer.weight / (layer.running_var + layer.eps).sqrt()).expand(5, 3)
     torch.testing.assert_close(x.grad, expected.detach())
 
@@ -227,7 +227,7 @@ def test_half_precision_layers_blend_large_batches(dtype):
 
 
 def test_half_precision_layers_blend_single_samples():
-    """All that is kept of the target is the buffer itself, in bfloat16: good to two hundredths after 128 samples."""
+    """The target is stored in the bfloat16 buffer only: the error is below 0.02 after 128 samples."""
     layer = layer_of("1d").bfloat16()
     source = layer.running_mean.clone(), layer.running_var.clone()
     batches = samples("1d", 128).bfloat16().split(1)
@@ -244,7 +244,7 @@ def test_double_precision_layers_blend_in_double_precision():
     np.testing.assert_allclose(small_models.numpy64(layer.running_mean), pooled(source, batches)[0], rtol=1e-12)
 
 
-def test_a_model_with_batch_norm_blends_batches_of_one_and_predicts_by_it():
+def test_a_model_adapts_to_single_samples_by_blending():
     model = small_models.mlp()
     adapter = regtta.Adapter(model, regtta.BNAdapt(batch_norm="blended", prior=PRIOR))
     x = small_models.table(40, shift=1.0)
@@ -262,7 +262,7 @@ def test_a_model_with_batch_norm_blends_batches_of_one_and_predicts_by_it():
     assert torch.equal(adapter.export()[1].running_mean, model[1].running_mean)
 
 
-def test_ttts_second_pass_does_not_count_twice():
+def test_the_second_pass_of_ttt_is_not_counted():
     model = small_models.cnn()
     torch.manual_seed(0)
     method = regtta.TTT(branch=nn.Linear(10, 4), batch_norm="blended", prior=PRIOR, lr=1e-12)
@@ -283,7 +283,7 @@ KINDS = {"1d": (nn.BatchNorm1d, (6, 3)), "2d": (nn.BatchNorm2d, (6, 3, 4, 5)), "
 
 @pytest.mark.parametrize("affine", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
-def test_batch_mode_is_torchs_layer_in_training_mode_bit_for_bit(kind, affine):
+def test_batch_mode_equals_the_training_mode_of_torch_bit_for_bit(kind, affine):
     make, shape = KINDS[kind]
     torch.manual_seed(0)
     plain = make(3, affine=affine)
@@ -291,9 +291,9 @@ def test_batch_mode_is_torchs_layer_in_training_mode_bit_for_bit(kind, affine):
     switch = BatchNormSwitch([ours], "batch")
     for _ in range(3):
         inputs = torch.randn(shape)
-        switch.adapting(len(inputs))
+        switch.begin_adaptation(len(inputs))
         found = ours(inputs)
-        switch.predicting()
+        switch.end_adaptation()
         assert torch.equal(found, plain(inputs))
     for name, value in plain.state_dict().items():
         assert torch.equal(ours.state_dict()[name], value), name
@@ -309,20 +309,20 @@ class Loud(nn.BatchNorm1d):
 @pytest.mark.parametrize(
     "layer", [Loud(2), nn.BatchNorm1d(2, momentum=None), nn.BatchNorm1d(2, track_running_stats=False)]
 )
-def test_layers_that_are_more_than_torchs_own_run_as_they_are(layer):
+def test_nonstandard_layers_run_their_own_forward(layer):
     plain, ours = copy.deepcopy(layer).train(), copy.deepcopy(layer).eval()
     switch = BatchNormSwitch([ours], "batch")
     for _ in range(2):
         inputs = torch.randn(5, 2)
-        switch.adapting(5)
+        switch.begin_adaptation(5)
         assert torch.equal(ours(inputs), plain(inputs))
-        switch.predicting()
+        switch.end_adaptation()
     for name, value in plain.state_dict().items():
         assert torch.equal(ours.state_dict()[name], value), name
 
 
 class Odd(nn.BatchNorm1d):
-    """Keeps its running mean by itself, and one more buffer."""
+    """Layer that updates its running mean itself and has an additional buffer."""
 
     def __init__(self, width):
         super().__init__(width)
@@ -351,7 +351,7 @@ def test_an_extra_pass_normalises_by_its_batch_and_moves_no_statistics(kind, mod
     plain, ours = copy.deepcopy(EVERY_LAYER[kind]).train(), copy.deepcopy(EVERY_LAYER[kind]).eval()
     switch = BatchNormSwitch([ours], mode)
     x, view = torch.randn(5, 2), torch.randn(7, 2) + 10
-    switch.adapting(5)
+    switch.begin_adaptation(5)
     first = ours(x.requires_grad_())
     own = dict(ours.named_buffers())
     kept = {name: value.clone() for name, value in own.items()}
@@ -361,30 +361,30 @@ def test_an_extra_pass_normalises_by_its_batch_and_moves_no_statistics(kind, mod
     for name, value in ours.named_buffers():
         assert value is own[name]
         assert torch.equal(value, kept[name]), name
-    (first.sum() + extra.sum()).backward()  # nothing that the first pass needs was written to
-    switch.predicting()
-    with pytest.raises(ZeroDivisionError):  # a pass that breaks off gives the statistics back too
+    (first.sum() + extra.sum()).backward()  # tensors saved by the first pass are unmodified
+    switch.end_adaptation()
+    with pytest.raises(ZeroDivisionError):  # statistics are restored after an error as well
         switch.extra_pass(lambda _: 1 / 0, view)
     assert all(value is own[name] for name, value in ours.named_buffers())
 
 
-def test_in_eval_mode_an_extra_pass_is_a_pass():
+def test_an_extra_pass_in_eval_mode_is_a_plain_pass():
     layer, x = layer_of("1d"), samples("1d", 6)
     switch = BatchNormSwitch([layer], "source")
-    switch.adapting(6)
+    switch.begin_adaptation(6)
     before = {name: value.clone() for name, value in layer.named_buffers()}
     assert torch.equal(switch.extra_pass(layer, x), layer(x))
     assert all(torch.equal(value, before[name]) for name, value in layer.named_buffers())
 
 
-def test_a_batch_of_the_wrong_shape_or_of_one_sample_gets_torchs_own_error():
+def test_invalid_batches_raise_the_errors_of_torch():
     layer = nn.BatchNorm2d(3).eval()
     switch = BatchNormSwitch([layer], "batch")
-    switch.adapting(4)
+    switch.begin_adaptation(4)
     with pytest.raises(ValueError, match="expected 4D input"):
         layer(torch.zeros(4, 3))
-    switch.predicting()
-    switch.adapting(1)
+    switch.end_adaptation()
+    switch.begin_adaptation(1)
     with pytest.raises(ValueError, match="more than 1 value per channel"):
         layer(torch.zeros(1, 3, 1, 1))
-    switch.predicting()
+    switch.end_adaptation()

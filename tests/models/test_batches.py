@@ -12,13 +12,13 @@ from torch.utils.data import DataLoader, TensorDataset
 import regtta
 from helpers import small_models
 from regtta.errors import BatchError
-from regtta.models.batches import inputs_of
+from regtta.models.batches import extract_inputs
 
 
-def test_inputs_of_every_kind_of_batch():
+def test_inputs_are_extracted_from_every_kind_of_batch():
     x, y = torch.randn(3, 2), torch.randn(3)
     for batch, key in [(x, None), ((x, y), None), ([x, y], None), ({"a": x}, None), ({"a": x, "b": y}, "a")]:
-        assert inputs_of(batch, key) is x
+        assert extract_inputs(batch, key) is x
 
 
 @pytest.mark.parametrize(
@@ -33,9 +33,9 @@ def test_inputs_of_every_kind_of_batch():
         (torch.tensor(1.0), None, "found a scalar"),
     ],
 )
-def test_inputs_that_cannot_be_read(batch, key, message):
+def test_invalid_batches_raise_a_batch_error(batch, key, message):
     with pytest.raises(BatchError, match=message):
-        inputs_of(batch, key)
+        extract_inputs(batch, key)
 
 
 X, Y = torch.randn(4, 5), torch.randn(4)
@@ -71,15 +71,15 @@ Named = namedtuple("Named", ["x", "lengths", "graph"])
         {"x": [X, Y]},
     ],
 )
-def test_inputs_come_first(batch):
+def test_the_first_element_is_the_inputs(batch):
     expected = batch["x"][0] if isinstance(batch, dict) else batch[0]
-    assert inputs_of(batch) is expected
+    assert extract_inputs(batch) is expected
 
 
 @pytest.mark.parametrize("tensors", [(X,), (X, Y), (X, Y, Y), (IMAGES, IMAGES), (torch.arange(4), Y)])
 def test_every_batch_of_a_loader_over_tensors(tensors):
     for size in (1, 2, 3):
-        rows = [inputs_of(batch) for batch in DataLoader(TensorDataset(*tensors), batch_size=size)]
+        rows = [extract_inputs(batch) for batch in DataLoader(TensorDataset(*tensors), batch_size=size)]
         assert torch.equal(torch.cat(rows), tensors[0])
 
 
@@ -92,8 +92,8 @@ def test_every_batch_of_a_loader_over_tensors(tensors):
 )
 def test_inputs_and_labels_of_any_shape(rows, shape, labels, others, kind):
     x, y = torch.zeros(rows, *shape), torch.zeros(rows, *labels)
-    assert inputs_of(kind([x, y, *others])) is x
-    assert inputs_of(kind([x, *others])) is x
+    assert extract_inputs(kind([x, y, *others])) is x
+    assert extract_inputs(kind([x, *others])) is x
 
 
 @given(
@@ -102,31 +102,31 @@ def test_inputs_and_labels_of_any_shape(rows, shape, labels, others, kind):
     kind=st.sampled_from([tuple, list]),
     key=st.booleans(),
 )
-def test_a_list_of_samples_is_refused_and_both_fixes_work(count, shape, kind, key):
+def test_a_list_of_samples_is_rejected_and_both_suggested_fixes_work(count, shape, kind, key):
     samples = [torch.randn(shape) for _ in range(count)]
     if len(shape) == 2 and count < 5:  # tables with weights and masks
-        assert inputs_of(kind(samples)) is samples[0]
+        assert extract_inputs(kind(samples)) is samples[0]
         return
     with pytest.raises(BatchError, match=r"torch.stack\(batch\).*batch\[0\]"):
-        inputs_of({"x": kind(samples)} if key else kind(samples))
-    assert inputs_of(torch.stack(samples)).shape == (count, *shape)
-    assert inputs_of(samples[0]) is samples[0]
+        extract_inputs({"x": kind(samples)} if key else kind(samples))
+    assert extract_inputs(torch.stack(samples)).shape == (count, *shape)
+    assert extract_inputs(samples[0]) is samples[0]
 
 
 @given(lengths=st.lists(st.integers(1, 9), min_size=2, max_size=5), kind=st.sampled_from([tuple, list]))
-def test_tensors_with_other_numbers_of_rows_are_no_labels(lengths, kind):
+def test_tensors_with_other_numbers_of_rows_are_not_labels(lengths, kind):
     batch = kind([torch.zeros(length, 2) for length in lengths])
     if len(set(lengths)) > 1:
         with pytest.raises(BatchError, match="must have one row per sample.*pad_sequence"):
-            inputs_of(batch)
-        assert len(inputs_of(rnn.pad_sequence(list(batch), batch_first=True))) == len(lengths)
+            extract_inputs(batch)
+        assert len(extract_inputs(rnn.pad_sequence(list(batch), batch_first=True))) == len(lengths)
 
 
 @pytest.mark.parametrize("label", [torch.tensor(0.5), torch.tensor([0.5])])
-def test_one_sample_of_a_data_set_is_no_batch(label):
+def test_one_sample_of_a_dataset_is_not_a_batch(label):
     with pytest.raises(BatchError, match=r"for one sample x.unsqueeze\(0\)"):
-        inputs_of((IMAGES[0], label))
-    assert inputs_of((IMAGES[:1], label)).shape == (1, 3, 8, 8)
+        extract_inputs((IMAGES[0], label))
+    assert extract_inputs((IMAGES[:1], label)).shape == (1, 3, 8, 8)
 
 
 @pytest.fixture
@@ -134,20 +134,20 @@ def packed():
     return rnn.pack_sequence([torch.randn(3, 5), torch.randn(2, 5)])
 
 
-def test_packed_sequences_are_refused_wherever_they_lie(packed):
+def test_packed_sequences_are_rejected_at_any_position(packed):
     for batch, key in [(packed, None), ((packed, Y), None), ([packed], None), ({"x": packed}, "x")]:
         with pytest.raises(BatchError, match="PackedSequence.*pad_packed_sequence"):
-            inputs_of(batch, key)
+            extract_inputs(batch, key)
     padded, lengths = rnn.pad_packed_sequence(packed, batch_first=True)
-    assert inputs_of((padded, lengths)).shape == (2, 3, 5)
+    assert extract_inputs((padded, lengths)).shape == (2, 3, 5)
 
 
-def test_every_public_call_refuses_them(packed):
+def test_every_public_function_rejects_packed_sequences(packed):
     torch.manual_seed(0)
     model = nn.Sequential(
         nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.AdaptiveAvgPool2d(1), nn.Flatten(-3), nn.Linear(4, 1)
     )
-    source = regtta.collect(small_models.settle(model, IMAGES), [IMAGES])
+    source = regtta.collect(small_models.update_running_statistics(model, IMAGES), [IMAGES])
     adapter = regtta.Adapter(model, regtta.SSA(k=2), source)
     for wrong in (list(IMAGES.repeat(2, 1, 1, 1)), packed):
         for call in (adapter.predict, adapter.adapt, adapter.features, lambda x: regtta.collect(model, [x])):

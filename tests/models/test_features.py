@@ -7,11 +7,11 @@ from torch import nn
 import regtta
 from helpers import small_models
 from regtta.errors import BatchError, HeadError, ModelError
-from regtta.models.features import FeatureModel, find_head, model_device, run_model, without_features
+from regtta.models.features import FeatureModel, find_head, forward_without_features, model_device, run_model
 
 
 class Custom(nn.Module):
-    """A head with a name of its own, an unused linear, and one that runs after it on the side."""
+    """Model with a named head, an unused linear layer, and one after the head that does not affect the output."""
 
     def __init__(self, finish) -> None:
         super().__init__()
@@ -57,13 +57,13 @@ FAMILIES = {
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_finds_the_head_of_every_family_and_its_features_make_the_output(family):
+def test_the_head_of_every_model_family_is_found_and_maps_features_to_outputs(family):
     make, size, name = FAMILIES[family]
     model = make().train()
-    before = small_models.frozen_view(model)
+    before = small_models.model_snapshot(model)
     inputs = torch.randn(3, 3, size, size)
     assert find_head(model, inputs) == name
-    small_models.assert_untouched(before, model)
+    small_models.assert_unchanged(before, model)
 
     model.eval()
     with torch.no_grad():
@@ -72,16 +72,16 @@ def test_finds_the_head_of_every_family_and_its_features_make_the_output(family)
         again = forward.features @ head.weight.T + head.bias
     assert forward.features.shape == (3, head.in_features)
     torch.testing.assert_close(again, forward.outputs)
-    small_models.assert_untouched(before, model.train())
+    small_models.assert_unchanged(before, model.train())
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_every_family_adapts_by_its_own_norm_layers(family):
+def test_every_model_family_adapts_its_norm_layers(family):
     make, size, name = FAMILIES[family]
     torch.manual_seed(0)
     images = torch.rand(24, 3, size, size)
-    # Untrained BatchNorm has statistics of nothing, and features that vanish through it.
-    model = small_models.settle(make(), images[:8])
+    # The running statistics of untrained BatchNorm do not match the features, which become tiny.
+    model = small_models.update_running_statistics(make(), images[:8])
     source = regtta.collect(model, images.split(8))
     assert source.head == name
     adapter = regtta.Adapter(model, regtta.SSA(k=3), source)
@@ -103,7 +103,7 @@ def test_every_family_adapts_by_its_own_norm_layers(family):
     ],
     ids=["plain", "squeezed", "flattened", "unsqueezed", "copied"],
 )
-def test_finds_the_head_of_a_custom_module_however_the_output_is_shaped(finish):
+def test_the_head_of_a_custom_module_is_found_for_any_output_shape(finish):
     assert find_head(Custom(finish), torch.randn(6, 5)) == "score"
 
 
@@ -121,7 +121,7 @@ def test_a_head_called_by_keyword():
     assert torch.equal(FeatureModel(ByKeyword(), "head")(x).features, x)
 
 
-def test_a_head_that_gives_nan_is_still_found():
+def test_a_head_that_returns_nan_is_found():
     inputs = torch.randn(6, 5)
     inputs[2] = torch.nan
     assert find_head(Custom(lambda y: y.squeeze(-1)), inputs) == "score"
@@ -131,7 +131,7 @@ def test_several_outputs():
     assert find_head(small_models.mlp(3), small_models.table(4)) == "6"
 
 
-def test_an_output_changed_after_the_head_asks_for_the_name_and_lists_the_layers():
+def test_the_error_for_an_output_changed_after_the_head_lists_the_layers():
     for finish in (lambda y: y * 2 + 1, lambda y: y.mul_(2)):
         with pytest.raises(HeadError, match=r"Pass head=<name>.*'unused', 'body', 'score', 'side'"):
             find_head(Custom(finish), torch.randn(6, 5))
@@ -162,7 +162,7 @@ def test_a_head_that_never_runs():
         FeatureModel(Custom(lambda y: y), "unused")(torch.randn(2, 5))
 
 
-def test_features_that_are_not_one_row_a_sample():
+def test_features_without_one_row_per_sample_raise():
     class Tokens(nn.Module):
         def __init__(self, flatten: bool) -> None:
             super().__init__()
@@ -179,28 +179,28 @@ def test_features_that_are_not_one_row_a_sample():
         find_head(Tokens(False), torch.randn(2, 7, 5))
 
 
-def test_a_name_that_is_no_linear_layer():
+def test_the_name_of_another_layer_raises():
     with pytest.raises(HeadError, match=r"Expected nn.Linear at '1', found BatchNorm1d.*\['0', '3', '6'\]"):
         FeatureModel(small_models.mlp(), "1")
     with pytest.raises(HeadError, match="Expected nn.Linear at 'fc', found nothing"):
         FeatureModel(small_models.mlp(), "fc")
 
 
-def test_hooks_are_gone_even_when_the_forward_fails():
+def test_hooks_are_removed_after_a_failed_forward_pass():
     model = small_models.mlp()
-    before = small_models.frozen_view(model)
+    before = small_models.model_snapshot(model)
     for run in (lambda x: find_head(model, x), FeatureModel(model, "6")):
         with pytest.raises(RuntimeError):
             run(torch.randn(2, 99))
-    small_models.assert_untouched(before, model)
+    small_models.assert_unchanged(before, model)
 
 
-def test_the_probe_leaves_a_mix_of_modes_as_it_was():
+def test_find_head_restores_mixed_training_modes():
     model = small_models.cnn()
     model[1].train()
-    before = small_models.frozen_view(model)
+    before = small_models.model_snapshot(model)
     find_head(model, small_models.images(4))
-    small_models.assert_untouched(before, model)
+    small_models.assert_unchanged(before, model)
 
 
 def test_a_model_that_returns_no_tensor():
@@ -212,8 +212,8 @@ def test_a_model_that_returns_no_tensor():
         find_head(Answers(), torch.randn(2, 5))
 
 
-def test_without_features_runs_any_model():
-    forward = without_features(nn.Sequential(nn.Conv2d(3, 1, 16), nn.Flatten()))(small_models.images(4))
+def test_forward_without_features_runs_any_model():
+    forward = forward_without_features(nn.Sequential(nn.Conv2d(3, 1, 16), nn.Flatten()))(small_models.images(4))
     assert forward.outputs.shape == (4, 1)
     assert forward.features.shape == (4, 0)
 
@@ -254,19 +254,19 @@ def test_inputs_of_another_dtype_than_the_parameters(layer, dtype):
     ("dtype", "fix"),
     [(torch.float64, r"x\.double\(\)"), (torch.bfloat16, r"x\.bfloat16\(\)"), (torch.float16, r"x\.half\(\)")],
 )
-def test_the_fix_names_the_dtype_of_the_parameters(dtype, fix):
+def test_the_suggested_fix_names_the_dtype_of_the_parameters(dtype, fix):
     with pytest.raises(BatchError, match=rf"inputs of torch.float32: its parameters are of {dtype} .*{fix}"):
         run_model(nn.Linear(5, 1).to(dtype), torch.ones(4, 5))
 
 
-def test_tensors_put_in_for_the_models_own_say_the_same():
+def test_the_dtype_error_is_the_same_with_replaced_tensors():
     model = nn.Linear(5, 1)
     tensors = {name: tensor.detach() for name, tensor in model.named_parameters()}
     with pytest.raises(BatchError, match="inputs of torch.float64"):
         run_model(model, torch.ones(4, 5).double(), tensors)
 
 
-def test_integers_are_the_inputs_of_embeddings():
+def test_integer_inputs_of_embeddings_are_accepted():
     model = nn.Sequential(nn.EmbeddingBag(10, 4), nn.Linear(4, 1))
     ids = torch.arange(12).reshape(4, 3) % 10
     assert torch.equal(run_model(model, ids), model(ids))
@@ -295,13 +295,13 @@ class Raises(nn.Module):
     ids=lambda error: type(error).__name__,
 )
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
-def test_other_errors_of_the_model_are_raised_as_they_are(error, dtype):
+def test_other_errors_of_the_model_propagate_unchanged(error, dtype):
     with pytest.raises(type(error)) as told:
         run_model(Raises(error), torch.ones(4, 5).to(dtype))
     assert told.value is error
 
 
-def test_an_error_about_dtypes_on_inputs_of_the_parameters_dtype_is_the_models_own():
+def test_a_dtype_error_with_inputs_of_the_right_dtype_propagates_unchanged():
     error = RuntimeError("expected scalar type Long but found Float")
     with pytest.raises(RuntimeError) as told:
         run_model(Raises(error), torch.ones(4, 5))

@@ -13,7 +13,7 @@ from regtta.models.parameters import (
 )
 
 
-def test_affine_parameters_of_every_norm_layer_and_of_nothing_else():
+def test_affine_parameters_are_those_of_norm_layers_only():
     model = nn.ModuleDict(
         {
             "conv": nn.Conv2d(3, 4, 1),
@@ -38,7 +38,7 @@ def test_affine_parameters_of_every_norm_layer_and_of_nothing_else():
 
 
 def layer(name, bases=(nn.Module,), child=None, **shapes):
-    """A module of class ``name`` with parameters of these shapes."""
+    """Return a module of class ``name`` with parameters of these shapes."""
     module = type(name, bases, {})()
     for key, shape in shapes.items():
         module.register_parameter(key, nn.Parameter(torch.ones(shape)))
@@ -83,7 +83,7 @@ def test_affine_parameters_of_timms_norm_layers(name, expected):
 @pytest.mark.parametrize(
     "name", ["ConvNormAct", "SeparableConvNormAct", "NormMlpClassifierHead", "GlobalResponseNormMlp"]
 )
-def test_blocks_called_after_a_norm_give_the_parameters_of_their_norm_layers_alone(name):
+def test_blocks_named_after_a_norm_contribute_only_their_norm_layers(name):
     module = getattr(timm.layers, name)(32, 32)
     norms = {
         n
@@ -123,7 +123,7 @@ def test_blocks_called_after_a_norm_give_the_parameters_of_their_norm_layers_alo
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, nn.Module) else "",
 )
-def test_norm_layers_are_told_by_class_and_parameters(module, expected):
+def test_norm_layers_are_recognised_by_class_name_and_parameters(module, expected):
     assert affine_names(module) == expected
 
 
@@ -137,7 +137,7 @@ def test_a_timm_model_with_rms_norms_adapts():
     assert [name for name, p in model.named_parameters() if not torch.equal(p, adapted[name])] == ["1.weight"]
 
 
-def test_a_model_with_nothing_to_move():
+def test_a_model_without_trainable_parameters_raises():
     plain = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))
     with pytest.raises(ModelError, match=r'Sequential has no normalisation layer.*trainable="extractor"'):
         trainable_parameters(plain, plain[2], "affine")

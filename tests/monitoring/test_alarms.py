@@ -5,18 +5,19 @@ import torch
 
 import regtta
 from helpers import monitored_stream, small_models
+from helpers.attaching import attach
 from regtta.errors import OptionError
 from regtta.monitoring import (
     DEFAULT_ALARMS,
     LabelShiftAlarm,
+    NonstationarityAlarm,
     NotHelping,
-    Outputs,
-    RefusedAlarm,
+    OutputShift,
+    RejectionAlarm,
     RiskAlarm,
     ShiftAlarm,
-    UnsteadyAlarm,
 )
-from regtta.monitoring.alarms import AlarmSet
+from regtta.monitoring.alarm_set import AlarmSet
 
 SHIFTED = {"beyond_chance": 3.0}
 RAISING = {
@@ -25,11 +26,11 @@ RAISING = {
     RiskAlarm(): {"risk": 0.71},
     LabelShiftAlarm(): {
         "evidence": monitored_stream.evidence(
-            **SHIFTED, reweighting=8.9, outputs_source=Outputs((0.0, -0.6), (1.0, 1.0))
+            **SHIFTED, reweighting=8.9, outputs_source=OutputShift((0.0, -0.6), (1.0, 1.0))
         )
     },
-    UnsteadyAlarm(): {"evidence": monitored_stream.evidence(steadiness=1.1)},
-    RefusedAlarm(): {"learned": False, "reason": "why"},
+    NonstationarityAlarm(): {"evidence": monitored_stream.evidence(steadiness=1.1)},
+    RejectionAlarm(): {"learned": False, "reason": "why"},
 }
 QUIET = {
     ShiftAlarm(): [{"evidence": monitored_stream.evidence(beyond_chance=1.0)}],
@@ -39,30 +40,32 @@ QUIET = {
     ],
     RiskAlarm(): [{"risk": 0.7}, {"risk": None}],
     LabelShiftAlarm(): [
-        {"evidence": monitored_stream.evidence(**SHIFTED, reweighting=9.1, outputs_source=Outputs((2.0,), (1.0,)))},
-        {"evidence": monitored_stream.evidence(**SHIFTED, reweighting=1.0, outputs_source=Outputs((0.4,), (1.0,)))},
-        {"evidence": monitored_stream.evidence(reweighting=1.0, outputs_source=Outputs((2.0,), (1.0,)))},
+        {"evidence": monitored_stream.evidence(**SHIFTED, reweighting=9.1, outputs_source=OutputShift((2.0,), (1.0,)))},
+        {"evidence": monitored_stream.evidence(**SHIFTED, reweighting=1.0, outputs_source=OutputShift((0.4,), (1.0,)))},
+        {"evidence": monitored_stream.evidence(reweighting=1.0, outputs_source=OutputShift((2.0,), (1.0,)))},
     ],
-    UnsteadyAlarm(): [
+    NonstationarityAlarm(): [
         {"evidence": monitored_stream.evidence(steadiness=None)},
         {"evidence": monitored_stream.evidence(steadiness=1.0)},
     ],
-    RefusedAlarm(): [{}],
+    RejectionAlarm(): [{}],
 }
 
 
-def told(alarm, stream):
-    board = AlarmSet([alarm])
+def events_of(alarm, stream):
+    alarms_of_stream = AlarmSet([alarm])
     return [
-        event for number, each in enumerate(stream) for event in board.check(monitored_stream.signals(number, **each))
+        event
+        for number, each in enumerate(stream)
+        for event in alarms_of_stream.check(monitored_stream.signals(number, **each))
     ]
 
 
 @pytest.mark.parametrize("alarm", RAISING, ids=lambda alarm: alarm.name)
-def test_each_begins_once_and_ends_once(alarm):
-    events = told(alarm, [*[{}] * 40, *[RAISING[alarm]] * 60, *[{}] * 60, *[RAISING[alarm]] * 60])
+def test_each_alarm_is_raised_and_cleared_once(alarm):
+    events = events_of(alarm, [*[{}] * 40, *[RAISING[alarm]] * 60, *[{}] * 60, *[RAISING[alarm]] * 60])
     assert [event.kind for event in events] == ["raised", "cleared", "raised"]
-    assert all(event.alarm == type(alarm).__name__ for event in events)
+    assert all(event.alarm == alarm.name for event in events)
     first, over, _ = events
     assert 40 <= first.index < 60
     assert 100 <= over.index < 120
@@ -71,32 +74,34 @@ def test_each_begins_once_and_ends_once(alarm):
 
 
 @pytest.mark.parametrize("alarm", QUIET, ids=lambda alarm: alarm.name)
-def test_each_is_quiet_below_its_threshold(alarm):
+def test_no_alarm_below_the_threshold(alarm):
     for changes in QUIET[alarm]:
-        assert told(alarm, [changes] * 50) == []
+        assert events_of(alarm, [changes] * 50) == []
 
 
-def test_every_default_alarm_is_tried_here():
+def test_all_default_alarms_are_covered():
     assert set(RAISING) == set(QUIET) == set(DEFAULT_ALARMS)
 
 
-def test_an_alarm_takes_as_many_batches_as_it_says_and_flickering_raises_none():
+def test_an_alarm_requires_consecutive_batches():
     bad = RAISING[ShiftAlarm()]
-    assert [event.index for event in told(ShiftAlarm(batches=5), [bad] * 9)] == [4]
-    assert told(ShiftAlarm(batches=3), [bad, bad, {}] * 20) == []
+    assert [event.index for event in events_of(ShiftAlarm(batches=5), [bad] * 9)] == [4]
+    assert events_of(ShiftAlarm(batches=3), [bad, bad, {}] * 20) == []
     # While there is no evidence nothing changes.
-    assert [e.index for e in told(ShiftAlarm(batches=2), [bad, {"evidence": None}, bad, {"evidence": None}])] == [2]
+    assert [e.index for e in events_of(ShiftAlarm(batches=2), [bad, {"evidence": None}, bad, {"evidence": None}])] == [
+        2
+    ]
 
 
-def test_a_gate_at_rest_is_no_reason_for_an_alarm():
+def test_rejections_by_the_gate_do_not_count():
     resting = [{"learned": False, "reason": reason} for reason in ("no shift", "aligned with the source")]
-    assert told(RefusedAlarm(share=0.5, batches=10), resting * 20) == []
+    assert events_of(RejectionAlarm(share=0.5, batches=10), resting * 20) == []
 
 
-def test_refused_counts_the_batches_of_late():
+def test_rejections_are_counted_over_recent_batches():
     refused = {"learned": False, "reason": "why"}
-    events = told(RefusedAlarm(share=0.5, batches=10), [*[{}] * 10, *[refused] * 6, *[{}] * 6])
-    # The sixth of ten is more than half; five are not.
+    events = events_of(RejectionAlarm(share=0.5, batches=10), [*[{}] * 10, *[refused] * 6, *[{}] * 6])
+    # Six of ten are more than half; five are not.
     assert [(event.kind, event.index) for event in events] == [("raised", 15), ("cleared", 20)]
     assert "50%" in events[0].message
 
@@ -109,55 +114,55 @@ def test_refused_counts_the_batches_of_late():
         (RiskAlarm, {"above": 1.0}),
         (LabelShiftAlarm, {"limit": -1.0}),
         (LabelShiftAlarm, {"moved": 0.0}),
-        (RefusedAlarm, {"share": 0.0}),
-        (RefusedAlarm, {"batches": 2.5}),
+        (RejectionAlarm, {"share": 0.0}),
+        (RejectionAlarm, {"batches": 2.5}),
     ],
 )
-def test_what_cannot_be_meant_is_refused(alarm, options):
+def test_invalid_options(alarm, options):
     with pytest.raises(OptionError, match=next(iter(options))):
         alarm(**options)
 
 
-STREAM_ALARMS = (ShiftAlarm(), NotHelping(), LabelShiftAlarm(), UnsteadyAlarm())
+STREAM_ALARMS = (ShiftAlarm(), NotHelping(), LabelShiftAlarm(), NonstationarityAlarm())
 
 
-def watched(method=None, alarms=STREAM_ALARMS, **options):
-    return regtta.Monitor(monitored_stream.adapter(method or regtta.Source()), alarms=alarms, **options)
+def monitor_of(method=None, alarms=STREAM_ALARMS, **options):
+    return attach(regtta.Monitor(alarms=alarms, **options), monitored_stream.adapter(method or regtta.NoAdaptation()))
 
 
-def test_no_alarm_in_two_thousand_batches_of_the_source():
+def test_no_false_alarm_in_two_thousand_source_batches():
     events = []
-    monitor = watched(callbacks=[events.append])
+    monitor = monitor_of(callbacks=[events.append])
     beyond = unsteady = 0
     for x in monitored_stream.stream(2000, size=16):
-        monitor.adapt(x)
+        monitor.adapter.adapt(x)
         if monitor.signals.evidence is not None:
             beyond += monitor.signals.evidence.beyond_chance > 1
             unsteady += (monitor.signals.evidence.steadiness or 0) > 1
     assert events == []
-    # At the level of 1e-4 a batch; batches share their memory, so that what exceeds it comes in runs.
+    # Significance level 1e-4 per batch; consecutive batches share samples, so false positives come in runs.
     assert beyond == 0
     assert unsteady <= 5
 
 
-def test_a_shift_is_told_within_a_few_batches_and_its_end_as_well():
+def test_a_shift_and_its_end_are_detected_within_a_few_batches():
     events = []
-    monitor = watched(alarms=(ShiftAlarm(),), callbacks=[events.append])
+    monitor = monitor_of(alarms=(ShiftAlarm(),), callbacks=[events.append])
     for x in itertools.chain(
         monitored_stream.stream(20),
         monitored_stream.stream(40, shift=0.8, seed=10),
         monitored_stream.stream(80, seed=11),
     ):
-        monitor.adapt(x)
+        monitor.adapter.adapt(x)
     assert [event.kind for event in events] == ["raised", "cleared"]
     assert 20 <= events[0].index < 30
     assert events[1].index > 60
 
 
-def test_a_shift_that_nothing_is_done_about_is_told_to_be_so():
-    monitor = watched()
+def test_a_shift_without_adaptation_raises_not_helping():
+    monitor = monitor_of()
     for x in monitored_stream.stream(40, shift=1.5):
-        monitor.adapt(x)
+        monitor.adapter.adapt(x)
     assert monitor.active == {
         "ShiftAlarm": True,
         "NotHelping": True,
@@ -166,26 +171,26 @@ def test_a_shift_that_nothing_is_done_about_is_told_to_be_so():
     }
 
 
-def test_adapting_that_brings_features_nearer_is_no_cause_for_that_alarm():
-    monitor = watched(regtta.SSA(k=4))
+def test_adaptation_that_reduces_the_misalignment_does_not_raise_not_helping():
+    monitor = monitor_of(regtta.SSA(k=4))
     for x in monitored_stream.stream(40, shift=1.5):
-        monitor.adapt(x)
+        monitor.adapter.adapt(x)
     assert monitor.active["ShiftAlarm"]
     assert not monitor.active["NotHelping"]
     assert monitor.signals.batches_since_helped == 0
 
 
-def test_a_sorted_stream_is_unsteady_and_one_half_of_the_labels_a_label_shift():
+def test_a_sorted_stream_is_nonstationary_and_one_half_of_the_labels_is_a_label_shift():
     model = small_models.mlp()
     x = small_models.table(32 * 60, seed=3)
     with torch.no_grad():
         order = model(x).squeeze(1).argsort()
-    sorted_stream = watched()
+    sorted_stream = monitor_of()
     for batch in x[order].split(32):
         sorted_stream.adapt(batch)
     assert sorted_stream.raised["UnsteadyAlarm"] == 1
     upper = order[len(order) // 2 :]
-    half = watched()
+    half = monitor_of()
     for batch in x[upper[torch.randperm(len(upper))]].split(32):
         half.adapt(batch)
     assert half.active["LabelShiftAlarm"]

@@ -6,8 +6,8 @@ from river import drift
 
 from helpers import monitored_stream
 from regtta.errors import MissingExtraError, OptionError
-from regtta.monitoring import DriftAlarm, Shift
-from regtta.monitoring.alarms import AlarmSet
+from regtta.monitoring import DriftAlarm, FeatureShift
+from regtta.monitoring.alarm_set import AlarmSet
 from regtta.monitoring.drift import PageHinkley
 
 
@@ -17,7 +17,7 @@ def levels(seed=0):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_page_hinkley_finds_what_rivers_does(seed):
+def test_page_hinkley_agrees_with_river(seed):
     mine = PageHinkley(least=30, delta=0.01, threshold=1.0)
     rivers = drift.PageHinkley(min_instances=30, delta=0.01, threshold=1.0, alpha=1.0, mode="up")
     found = []
@@ -28,7 +28,7 @@ def test_page_hinkley_finds_what_rivers_does(seed):
     assert sum(one for one, _ in found) >= 2
 
 
-def test_page_hinkley_goes_on_from_its_state():
+def test_page_hinkley_resumes_from_its_state():
     values, first, second = levels(), PageHinkley(30, 0.01, 1.0), PageHinkley(30, 0.01, 1.0)
     expected = [first.changed(value) for value in values]
     first._begin()
@@ -38,36 +38,36 @@ def test_page_hinkley_goes_on_from_its_state():
 
 
 def events_of(alarm, values):
-    board = AlarmSet([alarm])
+    alarms = AlarmSet([alarm])
     stream = (
-        monitored_stream.signals(number, evidence=monitored_stream.evidence(source=Shift((value,), (1.0,))))
+        monitored_stream.signals(number, evidence=monitored_stream.evidence(source=FeatureShift((value,), (1.0,))))
         for number, value in enumerate(values)
     )
-    return [event for signals in stream for event in board.check(signals)]
+    return [event for signals in stream for event in alarms.check(signals)]
 
 
 @pytest.mark.parametrize("detector", ["page_hinkley", "adwin"])
-def test_a_change_of_level_is_told_and_held_for_a_while(detector):
+def test_a_change_of_level_raises_the_alarm_for_hold_batches(detector):
     values = levels()[:240]
     alarm = DriftAlarm(detector=detector, hold=10)
     assert events_of(alarm, values[:120]) == []
     events = events_of(alarm, values)
-    assert 120 <= events[0].index < (130 if detector == "page_hinkley" else 240)  # ADWIN looks every 32 values
+    assert 120 <= events[0].index < (130 if detector == "page_hinkley" else 240)  # ADWIN tests every 32 values
     assert events[0].message == "the level of shift_source changed"
     assert [event.kind for event in events] == ["raised", "cleared"]
     if detector == "page_hinkley":
         assert events[1].index == events[0].index + 10
 
 
-def test_signals_that_are_missing_are_passed_over():
-    board = AlarmSet([DriftAlarm(signal="loss", least=2, threshold=0.1)])
-    assert [board.check(monitored_stream.signals(n, loss=None)) for n in range(9)] == [[]] * 9
-    found = [board.check(monitored_stream.signals(n, loss=value)) for n, value in enumerate([0.0, 0.0, 5.0])]
+def test_missing_signals_are_ignored():
+    alarms = AlarmSet([DriftAlarm(signal="loss", least=2, threshold=0.1)])
+    assert [alarms.check(monitored_stream.signals(n, loss=None)) for n in range(9)] == [[]] * 9
+    found = [alarms.check(monitored_stream.signals(n, loss=value)) for n, value in enumerate([0.0, 0.0, 5.0])]
     assert [len(events) for events in found] == [0, 0, 1]
 
 
 @pytest.mark.parametrize(
-    "odd",
+    "options",
     [
         {"detector": "cusum"},
         {"signal": "shift_sorce"},
@@ -78,12 +78,12 @@ def test_signals_that_are_missing_are_passed_over():
         {"confidence": 1.0},
     ],
 )
-def test_what_cannot_be_meant_is_refused(odd):
-    with pytest.raises(OptionError, match=next(iter(odd))):
-        DriftAlarm(**odd)
+def test_invalid_options(options):
+    with pytest.raises(OptionError, match=next(iter(options))):
+        DriftAlarm(**options)
 
 
-def test_without_river_adwin_says_what_to_install_and_page_hinkley_works(monkeypatch):
+def test_adwin_without_river_raises_and_page_hinkley_works(monkeypatch):
     monkeypatch.setitem(sys.modules, "river", None)
     monkeypatch.setitem(sys.modules, "river.drift", None)
     with pytest.raises(MissingExtraError, match=r'pip install "regtta\[monitor\]"'):

@@ -7,36 +7,37 @@ import pytest
 
 import regtta
 from helpers import monitored_stream
+from helpers.attaching import attach
 from regtta.errors import FileError, MissingExtraError, MissingFileError
-from regtta.monitoring import NUMBERS, Event, JsonLines, News, Outputs, PrometheusText, TensorBoard
+from regtta.monitoring import SCALARS, Event, JsonLines, MonitorReport, OutputShift, PrometheusText, TensorBoard
 from regtta.monitoring.writers import _HELP
 
 RAISED = Event("raised", "ShiftAlarm", 3, "it shifted", "Do something.")
-NEWS = News(monitored_stream.signals(3), [RAISED], {"ShiftAlarm": True, "RiskAlarm": False})
+REPORT = MonitorReport(monitored_stream.signals(3), [RAISED], {"ShiftAlarm": True, "RiskAlarm": False})
 
 
-def test_json_lines_are_appended_one_object_each(tmp_path):
+def test_json_lines_are_appended_one_object_per_line(tmp_path):
     path = tmp_path / "signals.jsonl"
     path.write_text('{"type": "older"}\n')
     writer = JsonLines(path)
-    writer.write(NEWS)
+    writer.write(REPORT)
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert [line["type"] for line in lines] == ["older", "signals", "event"]
-    assert lines[2] == {"type": "event", **RAISED.plain()}
-    told = lines[1]
-    assert (told["index"], told["samples"], told["learned"], told["reason"]) == (3, 32, True, "")
-    assert told["shift_source_by_dimension"] == [0.0, 0.0]
-    assert set(NUMBERS) <= told.keys()
+    assert lines[2] == {"type": "event", **RAISED.to_dict()}
+    signals = lines[1]
+    assert (signals["index"], signals["samples"], signals["learned"], signals["reason"]) == (3, 32, True, "")
+    assert signals["shift_source_by_dimension"] == [0.0, 0.0]
+    assert set(SCALARS) <= signals.keys()
     path.rename(tmp_path / "rotated.jsonl")
-    writer.write(NEWS)
+    writer.write(REPORT)
     assert len(path.read_text().splitlines()) == 2
 
 
-def test_json_has_no_numbers_that_json_has_not(tmp_path):
-    odd = monitored_stream.evidence(disagreement=math.inf, outputs_adapted=Outputs((math.nan,), (math.inf,)))
+def test_non_finite_numbers_are_not_written_as_json(tmp_path):
+    odd = monitored_stream.evidence(disagreement=math.inf, outputs_adapted=OutputShift((math.nan,), (math.inf,)))
     writer = JsonLines(tmp_path / "s.jsonl")
-    writer.write(News(monitored_stream.signals(loss=math.nan, evidence=odd), [], {}))
-    writer.write(News(monitored_stream.signals(loss=None, evidence=None, risk=None), [], {}))
+    writer.write(MonitorReport(monitored_stream.signals(loss=math.nan, evidence=odd), [], {}))
+    writer.write(MonitorReport(monitored_stream.signals(loss=None, evidence=None, risk=None), [], {}))
     first, second = (json.loads(line) for line in (tmp_path / "s.jsonl").read_text().splitlines())
     assert "loss" not in first
     assert "disagreement" not in first
@@ -44,7 +45,7 @@ def test_json_has_no_numbers_that_json_has_not(tmp_path):
     assert not {"shift_source", "risk", "loss"} & second.keys()
 
 
-def test_a_path_that_cannot_be_is_told_at_once(tmp_path):
+def test_invalid_paths_raise_at_once(tmp_path):
     for writer in (JsonLines, PrometheusText):
         with pytest.raises(MissingFileError, match="no folder"):
             writer(tmp_path / "nowhere" / "file")
@@ -52,13 +53,13 @@ def test_a_path_that_cannot_be_is_told_at_once(tmp_path):
         JsonLines(tmp_path)
 
 
-# The text format as its page says: comment lines, or a name, labels in braces, and a float.
+# The Prometheus text format: comment lines, or a name, labels in braces, and a float.
 NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
 SAMPLE = re.compile(rf'({NAME})(\{{[a-zA-Z_][a-zA-Z0-9_]*="[^"\\\n]*"\}})? (\S+)')
 
 
 def parsed(text):
-    """Samples by name and labels, once every rule of the format has been checked."""
+    """Return samples by name and labels, after checking every rule of the format."""
     assert text.endswith("\n")
     kinds, helps, found, closed, current = {}, set(), {}, set(), None
     for line in text.splitlines():
@@ -85,13 +86,13 @@ def parsed(text):
     return found
 
 
-def test_prometheus_text_is_valid_and_holds_every_signal(tmp_path):
+def test_prometheus_text_is_valid_and_contains_every_signal(tmp_path):
     path = tmp_path / "regtta.prom"
     writer = PrometheusText(path)
-    writer.write(NEWS)
-    writer.write(NEWS)
+    writer.write(REPORT)
+    writer.write(REPORT)
     found = parsed(path.read_text())
-    assert {f"regtta_{name}" for name in NUMBERS} <= {name for name, _ in found}
+    assert {f"regtta_{name}" for name in SCALARS} <= {name for name, _ in found}
     assert found["regtta_alarm_active", '{alarm="ShiftAlarm"}'] == 1
     assert found["regtta_alarm_active", '{alarm="RiskAlarm"}'] == 0
     assert found["regtta_alarms_raised_total", '{alarm="ShiftAlarm"}'] == 2
@@ -102,60 +103,60 @@ def test_prometheus_text_is_valid_and_holds_every_signal(tmp_path):
     assert [item.name for item in tmp_path.iterdir()] == ["regtta.prom"]
 
 
-def test_prometheus_has_names_for_what_is_not_finite(tmp_path):
-    odd = monitored_stream.evidence(outputs_adapted=Outputs((math.nan, -math.inf), (math.inf, 1.0)))
-    PrometheusText(tmp_path / "p.prom").write(News(monitored_stream.signals(evidence=odd), [], {}))
+def test_prometheus_text_of_non_finite_values(tmp_path):
+    odd = monitored_stream.evidence(outputs_adapted=OutputShift((math.nan, -math.inf), (math.inf, 1.0)))
+    PrometheusText(tmp_path / "p.prom").write(MonitorReport(monitored_stream.signals(evidence=odd), [], {}))
     found = parsed((tmp_path / "p.prom").read_text())
     assert found["regtta_output_deviation_adapted", '{output="0"}'] == math.inf
     assert found["regtta_output_mean_adapted", '{output="1"}'] == -math.inf
 
 
-def test_every_signal_has_its_help():
-    assert set(_HELP) == {*NUMBERS, *monitored_stream.signals().series()}
-    assert tuple(monitored_stream.signals().numbers()) == NUMBERS
+def test_every_signal_has_a_help_text():
+    assert set(_HELP) == {*SCALARS, *monitored_stream.signals().series()}
+    assert tuple(monitored_stream.signals().scalars()) == SCALARS
 
 
-def test_tensorboard_reads_the_curves_back(tmp_path):
+def test_tensorboard_events_can_be_read_back(tmp_path):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     writer = TensorBoard(tmp_path / "runs")
     for index in range(3):
-        writer.write(News(monitored_stream.signals(index, risk=index / 4), [RAISED] if index == 1 else [], {}))
+        writer.write(MonitorReport(monitored_stream.signals(index, risk=index / 4), [RAISED] if index == 1 else [], {}))
     writer.close()
     events = EventAccumulator(str(tmp_path / "runs"))
     events.Reload()
     assert [(point.step, point.value) for point in events.Scalars("regtta/risk")] == [(0, 0.0), (1, 0.25), (2, 0.5)]
-    assert {f"regtta/{name}" for name in NUMBERS} == set(events.Tags()["scalars"])
+    assert {f"regtta/{name}" for name in SCALARS} == set(events.Tags()["scalars"])
     assert "regtta/shift_source_by_dimension" in events.Tags()["histograms"]
     assert b"it shifted" in events.Tensors("regtta/ShiftAlarm/text_summary")[0].tensor_proto.string_val[0]
 
 
-def test_without_tensorboard_its_writer_says_what_to_install(monkeypatch, tmp_path):
+def test_missing_tensorboard_raises_with_the_package_to_install(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "tensorboard", None)
     with pytest.raises(MissingExtraError, match=r'pip install "regtta\[monitor\]"'):
         TensorBoard(tmp_path)
 
 
 @pytest.mark.parametrize("kind", ["dict", "tuple"])
-def test_nothing_of_the_users_data_is_written(tmp_path, caplog, kind):
-    """Inputs, labels and names that are marked, one sample a batch for a while, and every byte looked at."""
+def test_no_user_data_is_written(tmp_path, caplog, kind):
+    """Search all written bytes for marked inputs, labels and names, also with batches of one sample."""
     folder = tmp_path / "logs"
     folder.mkdir()
     adapter = monitored_stream.adapter(regtta.SSA(k=4), inputs="x" if kind == "dict" else None)
     writers = [JsonLines(folder / "s.jsonl"), PrometheusText(folder / "s.prom"), TensorBoard(folder / "tb")]
     answers = []
-    with caplog.at_level("DEBUG"), regtta.Monitor(adapter, writers=writers) as monitor:
+    with caplog.at_level("DEBUG"), attach(regtta.Monitor(writers=writers), adapter) as monitor:
         for x in [*monitored_stream.stream(40, size=1), *monitored_stream.stream(20, shift=1.0)]:
             marked = x.clone()
             marked[0, 0] = 12345.678
             batch = {"x": marked, "id": "jane-doe-4711", "y": 98765.4321}
-            step = monitor.adapt(batch if kind == "dict" else tuple(batch.values()))
+            step = monitor.adapter.adapt(batch if kind == "dict" else tuple(batch.values()))
             answers += step.predictions.flatten().tolist()
     assert monitor.raised
     written = b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file()) + caplog.text.encode()
     assert len(written) > 10_000
     for secret in ("12345.6", "98765.4", "jane-doe", "doe-4711", str(tmp_path)):
         assert secret.encode() not in written, secret
-    told = json.dumps([json.loads(line) for line in (folder / "s.jsonl").read_text().splitlines()])
-    numbers = {float(text) for text in re.findall(r"-?\d+\.\d+(?:e-?\d+)?", told)}
+    signals = json.dumps([json.loads(line) for line in (folder / "s.jsonl").read_text().splitlines()])
+    numbers = {float(text) for text in re.findall(r"-?\d+\.\d+(?:e-?\d+)?", signals)}
     assert not any(math.isclose(answer, number, rel_tol=1e-9) for answer in set(answers) for number in numbers)

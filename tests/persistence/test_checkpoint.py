@@ -14,17 +14,18 @@ import torch
 
 import regtta
 from helpers import faults, small_models
+from helpers.attaching import attach
 from regtta.errors import (
     ExistingFileError,
     FileError,
-    ForeignFileError,
+    InvalidFileError,
     MismatchError,
     OptionError,
-    PickleRefusedError,
     TruncatedFileError,
+    UnsafePickleError,
 )
-from regtta.persistence import atomic_write as drafts
-from regtta.persistence.checkpoint import Checkpoints
+from regtta.persistence import atomic_files
+from regtta.persistence.checkpoint import Checkpoint
 from regtta.persistence.state_files import read_state, write_state
 
 HERE = Path(__file__).parent
@@ -50,19 +51,19 @@ def never_stopped():
 def test_the_loop_of_the_documentation(path, never_stopped):
     given = {}
     for stop in (0, 1, 7, 8, 20):  # each time another process, which ends there
-        keeper = regtta.Checkpoints(adapter(), path, every=3)
+        keeper = attach(regtta.Checkpoint(path, every=3), adapter())
         start = keeper.resume()
         for index, x in enumerate(islice(STREAM, start, stop), start):
-            given.setdefault(index, []).append(keeper.adapt(x).predictions)
+            given.setdefault(index, []).append(keeper.adapter.adapt(x).predictions)
     assert sorted(given) == list(range(20))
     assert all(torch.equal(found, never_stopped[index]) for index, all_ in given.items() for found in all_)
 
 
 def test_what_the_file_counts_as_done_has_been_handed_out(path):
-    keeper = Checkpoints(adapter(), path, every=2)
+    keeper = attach(Checkpoint(path, every=2), adapter())
     done = []
     for x in STREAM[:7]:
-        keeper.adapt(x)
+        keeper.adapter.adapt(x)
         done.append(read_state(path)["batches"] if path.exists() else 0)
     assert done == [0, 0, 2, 2, 4, 4, 6]
     keeper.save()
@@ -70,28 +71,29 @@ def test_what_the_file_counts_as_done_has_been_handed_out(path):
 
 
 def test_batches_are_counted_through_a_reset(path):
-    keeper = Checkpoints(adapter(), path, every=2)
+    keeper = attach(Checkpoint(path, every=2), adapter())
     for x in STREAM[:3]:
-        keeper.adapt(x)
+        keeper.adapter.adapt(x)
     keeper.adapter.reset()
     for x in STREAM[3:5]:
-        keeper.adapt(x)
-    again = Checkpoints(adapter(), path)
+        keeper.adapter.adapt(x)
+    again = attach(Checkpoint(path), adapter())
     assert again.resume() == 4
-    assert torch.equal(again.adapt(STREAM[4]).predictions, keeper.adapter.adapt(STREAM[4]).predictions) is False
+    assert torch.equal(again.adapter.adapt(STREAM[4]).predictions, keeper.adapter.adapt(STREAM[4]).predictions) is False
     assert again.batches == 5
 
 
 def test_every_must_be_a_count(path):
     with pytest.raises(OptionError, match="every"):
-        Checkpoints(adapter(), path, every=0)
+        attach(Checkpoint(path, every=0), adapter())
 
 
 def test_a_companion_stands_at_the_same_batch(path):
-    class Sum:
+    class Sum(regtta.Callback):
+        state_key = "companion"
         total = 0.0
 
-        def see(self, step):
+        def on_step(self, adapter, step):
             self.total += float(step.predictions.sum())
 
         def state_dict(self):
@@ -100,14 +102,14 @@ def test_a_companion_stands_at_the_same_batch(path):
         def load_state_dict(self, state):
             self.total = state["total"]
 
-    first, whole = Checkpoints(adapter(), path, every=2, companion=Sum()), Sum()
+    first, whole = attach(Checkpoint(path, every=2), adapter(), Sum()), Sum()
     for number, x in enumerate(STREAM[:5]):
-        step = first.adapt(x)
+        step = first.adapter.adapt(x)
         if number < 4:
-            whole.see(step)
-    second = Checkpoints(adapter(), path, companion=Sum())
-    assert second.resume() == 4
-    assert second.companion.total == whole.total
+            whole.on_step(None, step)
+    total = Sum()
+    assert attach(Checkpoint(path), adapter(), total).resume() == 4
+    assert total.total == whole.total
 
 
 # --- files that a stream must not go on from ------------------------------------------------------
@@ -115,9 +117,9 @@ def test_a_companion_stands_at_the_same_batch(path):
 
 @pytest.fixture
 def written(path):
-    keeper = Checkpoints(adapter(), path)
+    keeper = attach(Checkpoint(path), adapter())
     for x in STREAM[:4]:
-        keeper.adapt(x)
+        keeper.adapter.adapt(x)
     keeper.save()
     return path
 
@@ -133,7 +135,7 @@ def written(path):
 )
 def test_a_file_of_another_stream(written, other, words):
     with pytest.raises(MismatchError, match=words):
-        Checkpoints(other(), written).resume()
+        attach(Checkpoint(written), other()).resume()
 
 
 def test_a_damaged_file_never_begins_anew(written):
@@ -143,12 +145,12 @@ def test_a_damaged_file_never_begins_anew(written):
         (content[:-1], TruncatedFileError),
         (content[:100], TruncatedFileError),
         (b"", TruncatedFileError),
-        (content[:-1] + bytes([content[-1] ^ 1]), ForeignFileError),
-        (b"PK\x03\x04" + bytes(100), PickleRefusedError),
+        (content[:-1] + bytes([content[-1] ^ 1]), InvalidFileError),
+        (b"PK\x03\x04" + bytes(100), UnsafePickleError),
     ]:
         written.write_bytes(damaged)
         with pytest.raises(kind, match="stream.safetensors") as caught:
-            Checkpoints(adapter(), written).resume()
+            attach(Checkpoint(written), adapter()).resume()
         assert remedy in str(caught.value)
         assert written.read_bytes() == damaged
 
@@ -159,27 +161,27 @@ def test_a_state_that_lacks_a_part_leaves_the_adapter_as_new(written, lacking):
     (state if lacking in state else state["adapter"]).pop(lacking)
     write_state(written, state, overwrite=True)
     fresh, used = adapter(), adapter()
-    with pytest.raises(ForeignFileError, match="holds no state of this stream.*remove"):
-        Checkpoints(used, written).resume()
+    with pytest.raises(InvalidFileError, match="holds no state of this stream.*remove"):
+        attach(Checkpoint(written), used).resume()
     assert torch.equal(used.adapt(STREAM[0]).predictions, fresh.adapt(STREAM[0]).predictions)
 
 
 def test_a_good_file_is_not_run_over_by_forgetting_to_resume(written):
     before = written.read_bytes()
-    forgetful = Checkpoints(adapter(), written, every=1)
-    for act in (lambda: forgetful.adapt(STREAM[0]), forgetful.save):
+    forgetful = attach(Checkpoint(written, every=1), adapter())
+    for act in (lambda: forgetful.adapter.adapt(STREAM[0]), forgetful.save):
         with pytest.raises(ExistingFileError, match=r"Call resume\(\) first"):
             act()
     assert written.read_bytes() == before
-    anew = Checkpoints(adapter(), written, overwrite=True)
-    anew.adapt(STREAM[0])
+    anew = attach(Checkpoint(written, overwrite=True), adapter())
+    anew.adapter.adapt(STREAM[0])
     anew.save()
     assert read_state(written)["batches"] == 1
 
 
 def test_a_folder_in_place_of_the_file(tmp_path):
     with pytest.raises(FileError, match="is a folder. Name a file"):
-        Checkpoints(adapter(), tmp_path).resume()
+        attach(Checkpoint(tmp_path), adapter()).resume()
 
 
 # --- faults ---------------------------------------------------------------------------------------
@@ -222,14 +224,14 @@ def environment():
 
 
 def test_a_file_that_is_gone_is_written_again(path):
-    keeper = Checkpoints(adapter(), path, every=2)
+    keeper = attach(Checkpoint(path, every=2), adapter())
     for x in STREAM[:3]:
-        keeper.adapt(x)
+        keeper.adapter.adapt(x)
     path.unlink()
     for x in STREAM[3:5]:
-        keeper.adapt(x)
+        keeper.adapter.adapt(x)
     assert keeper.failures == 0
-    assert Checkpoints(adapter(), path).resume() == 4
+    assert attach(Checkpoint(path), adapter()).resume() == 4
 
 
 @pytest.mark.parametrize(
@@ -242,18 +244,18 @@ def test_a_file_that_is_gone_is_written_again(path):
     ],
 )
 def test_each_reason_is_logged_once_and_names_its_remedy(path, monkeypatch, caplog, code, remedy, never_stopped):
-    keeper = Checkpoints(adapter(), path, every=2)
+    keeper = attach(Checkpoint(path, every=2), adapter())
     for index in range(3):
-        keeper.adapt(STREAM[index])
+        keeper.adapter.adapt(STREAM[index])
     before = path.read_bytes()
 
     def fail(*_):
         raise OSError(code, os.strerror(code))
 
-    monkeypatch.setattr(drafts.os, "fsync", fail)
+    monkeypatch.setattr(atomic_files.os, "fsync", fail)
     with caplog.at_level(logging.ERROR, "regtta"):
         for index in range(3, 9):
-            assert torch.equal(keeper.adapt(STREAM[index]).predictions, never_stopped[index])
+            assert torch.equal(keeper.adapter.adapt(STREAM[index]).predictions, never_stopped[index])
     assert keeper.failures == 3
     assert len(caplog.records) == 1
     assert os.strerror(code) in keeper.last_error
@@ -266,20 +268,20 @@ def test_each_reason_is_logged_once_and_names_its_remedy(path, monkeypatch, capl
     monkeypatch.undo()
     assert keeper.try_save()
     assert keeper.last_error is None
-    monkeypatch.setattr(drafts.os, "fsync", fail)
+    monkeypatch.setattr(atomic_files.os, "fsync", fail)
     assert not keeper.try_save()
     assert len(caplog.records) == 2  # a fault that comes back is told again
 
 
 def test_even_a_state_that_cannot_be_written_breaks_no_prediction(path, monkeypatch, caplog):
-    keeper = Checkpoints(adapter(), path, every=1)
+    keeper = attach(Checkpoint(path, every=1), adapter())
 
     def exhausted():
         raise RuntimeError("out of memory")
 
     monkeypatch.setattr(keeper.adapter, "state_dict", exhausted)
-    keeper.adapt(STREAM[0])
-    assert keeper.adapt(STREAM[1]).predictions.isfinite().all()
+    keeper.adapter.adapt(STREAM[0])
+    assert keeper.adapter.adapt(STREAM[1]).predictions.isfinite().all()
     assert keeper.failures == 1
     assert "RuntimeError: out of memory" in keeper.last_error
 
@@ -311,10 +313,10 @@ def test_a_stream_killed_at_random_moments_gives_the_same_predictions(tmp_path):
 
 
 def test_threads_that_share_a_keeper_lose_no_count(path, never_stopped):
-    keeper, given = Checkpoints(adapter(), path, every=3), []
+    keeper, given = attach(Checkpoint(path, every=3), adapter()), []
 
     def work(batches):
-        given.extend(keeper.adapt(x).index for x in batches)
+        given.extend(keeper.adapter.adapt(x).index for x in batches)
 
     threads = [threading.Thread(target=work, args=(STREAM[start::4],)) for start in range(4)]
     for thread in threads:
@@ -330,16 +332,16 @@ def test_threads_that_share_a_keeper_lose_no_count(path, never_stopped):
 def test_a_monitor_stands_in_the_file_as_well(path):
     def begin():
         watched = adapter()
-        monitor = regtta.Monitor(watched)
-        return monitor, regtta.Checkpoints(watched, path, every=3, monitor=monitor)
+        monitor = attach(regtta.Monitor(), watched)
+        return monitor, attach(regtta.Checkpoint(path, every=3), watched)
 
     whole, keeper = begin()
-    steps = [keeper.adapt(x) for x in STREAM]
+    steps = [keeper.adapter.adapt(x) for x in STREAM]
     again, resumed = begin()
     start = resumed.resume()
     assert start == 18
     for x, step in zip(STREAM[start:], steps[start:], strict=True):
-        assert torch.equal(resumed.adapt(x).predictions, step.predictions)
+        assert torch.equal(resumed.adapter.adapt(x).predictions, step.predictions)
     assert again.signals == whole.signals
     assert again.signals.evidence is not None
     assert again.raised == whole.raised

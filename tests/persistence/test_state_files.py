@@ -1,7 +1,6 @@
 import json
 import math
 import os
-import stat
 import struct
 
 import pytest
@@ -12,16 +11,15 @@ from safetensors.torch import load_file, save_file
 
 from regtta.errors import (
     ExistingFileError,
-    ForeignFileError,
+    InvalidFileError,
     MissingFileError,
     NewerFormatError,
     OptionError,
     RegttaError,
     TruncatedFileError,
 )
-from regtta.persistence import state_files as checkpoints
-from regtta.persistence.atomic_write import SUFFIX, draft_beside
-from regtta.persistence.safetensors_files import written_whole
+from regtta.persistence import state_files
+from regtta.persistence.atomic_files import TEMPORARY_SUFFIX, atomic_write
 from regtta.persistence.state_files import read_state, write_state
 
 DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.bool, torch.uint8, torch.int8,
@@ -34,7 +32,7 @@ def bits(tensor):
 
 
 def assert_same(a, b):
-    """Equal in every type and every bit."""
+    """Assert that two states are equal in every type and bit."""
     assert type(a) is type(b)
     if isinstance(a, dict):
         assert [(type(key), str(key)) for key in a] == [(type(key), str(key)) for key in b]
@@ -55,7 +53,7 @@ def assert_same(a, b):
 def tensor_of(dtype, shape, content, transposed):
     size = torch.empty(0, dtype=dtype).element_size() * math.prod(shape)
     raw = (content * (size // max(len(content), 1) + 1))[:size] if content else bytes(size)
-    if dtype is torch.bool:  # other bytes are no booleans
+    if dtype is torch.bool:  # other bytes are invalid booleans
         raw = bytes(byte % 2 for byte in raw)
     values = torch.frombuffer(bytearray(raw), dtype=torch.uint8) if raw else torch.empty(0, dtype=torch.uint8)
     values = values.view(dtype).reshape(shape)
@@ -82,20 +80,20 @@ STATES = st.recursive(
 
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(STATES)
-def test_what_is_written_is_read_back_exactly(tmp_path, state):
+def test_states_round_trip_exactly(tmp_path, state):
     write_state(tmp_path / "s", state, overwrite=True)
     assert_same(read_state(tmp_path / "s"), state)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_every_type_of_tensor(tmp_path, dtype):
+def test_tensors_of_every_dtype_round_trip(tmp_path, dtype):
     whole = tensor_of(dtype, (2, 3), bytes(range(48)), False)
     state = [whole, whole.T, whole[0, 0], whole[:0], whole[:, ::2]]
     write_state(tmp_path / "s", state)
     assert_same(read_state(tmp_path / "s"), state)
 
 
-def test_keys_that_look_alike_are_kept_apart(tmp_path):
+def test_similar_keys_are_distinguished(tmp_path):
     one, two = torch.ones(1), torch.zeros(2)
     state = {
         0: one,
@@ -110,7 +108,7 @@ def test_keys_that_look_alike_are_kept_apart(tmp_path):
     assert_same(read_state(tmp_path / "s"), state)
 
 
-def test_parameters_and_conjugates_come_back_as_values(tmp_path):
+def test_parameters_and_conjugates_are_restored_as_values(tmp_path):
     parameter, number = torch.nn.Parameter(torch.ones(2)), torch.tensor([1 + 2j])
     write_state(tmp_path / "s", {"p": parameter, "c": number.conj(), "t": torch.Size([2])})
     found = read_state(tmp_path / "s")
@@ -121,12 +119,12 @@ def test_parameters_and_conjugates_come_back_as_values(tmp_path):
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
-def test_tensors_of_a_gpu_come_back_on_the_cpu(tmp_path):
+def test_gpu_tensors_are_restored_on_the_cpu(tmp_path):
     write_state(tmp_path / "s", torch.arange(3.0, device="cuda"))
     assert_same(read_state(tmp_path / "s"), torch.arange(3.0))
 
 
-def test_it_is_a_plain_safetensors_file_with_names_that_explain_themselves(tmp_path):
+def test_the_file_is_plain_safetensors_with_readable_names(tmp_path):
     write_state(tmp_path / "s", {"learner": {"tensors": {"1.weight": torch.ones(2)}}})
     assert load_file(tmp_path / "s").keys() == {"state/learner/tensors/1.weight"}
 
@@ -142,13 +140,13 @@ def test_it_is_a_plain_safetensors_file_with_names_that_explain_themselves(tmp_p
     ],
     ids=["set", "object", "key", "sparse", "number"],
 )
-def test_what_is_no_state_is_refused(tmp_path, state, words):
+def test_invalid_states_are_rejected(tmp_path, state, words):
     with pytest.raises(OptionError, match=words):
         write_state(tmp_path / "s", state)
     assert not list(tmp_path.iterdir())
 
 
-def test_a_file_is_replaced_only_when_asked(tmp_path):
+def test_an_existing_file_is_replaced_only_with_overwrite(tmp_path):
     write_state(tmp_path / "s", 1)
     with pytest.raises(ExistingFileError, match="overwrite=True"):
         write_state(tmp_path / "s", 2)
@@ -156,13 +154,13 @@ def test_a_file_is_replaced_only_when_asked(tmp_path):
     assert read_state(tmp_path / "s") == 2
 
 
-# --- files that are not as they should be ---------------------------------------------------------
+# --- damaged files --------------------------------------------------------------------------------
 
 
 STATE = {"weights": torch.arange(5.0), "step": 3, "rate": float("nan")}
 
 
-def test_every_cut_is_noticed(tmp_path):
+def test_every_truncation_is_detected(tmp_path):
     write_state(tmp_path / "s", STATE)
     content = (tmp_path / "s").read_bytes()
     for length in range(len(content)):
@@ -173,7 +171,7 @@ def test_every_cut_is_noticed(tmp_path):
         read_state(tmp_path / "cut")
 
 
-def test_every_byte_that_changes_is_noticed_or_means_nothing(tmp_path):
+def test_every_changed_byte_is_detected_or_irrelevant(tmp_path):
     write_state(tmp_path / "s", STATE)
     content = bytearray((tmp_path / "s").read_bytes())
     noticed = 0
@@ -185,106 +183,53 @@ def test_every_byte_that_changes_is_noticed_or_means_nothing(tmp_path):
             assert_same(read_state(tmp_path / "bad"), STATE)
         except RegttaError:
             noticed += 1
-    assert noticed > 0.8 * len(content)  # of the rest is the version that wrote it
+    assert noticed > 0.8 * len(content)  # the others are in the version that wrote the file
 
 
-def test_foreign_and_newer_files(tmp_path, monkeypatch):
+def test_invalid_and_newer_files(tmp_path, monkeypatch):
     path = tmp_path / "s"
     with pytest.raises(MissingFileError):
         read_state(path)
     save_file({"a": torch.ones(1)}, path)
-    with pytest.raises(ForeignFileError, match="not a checkpoint of a stream"):
+    with pytest.raises(InvalidFileError, match="not a checkpoint of a stream"):
         read_state(path)
     for nonsense in ("{", "[]", '{"format": 1}', '{"format": "x", "state": "1"}', '{"format": 1, "state": 1}'):
         save_file({}, path, {"regtta.state": nonsense})
-        with pytest.raises(ForeignFileError, match="not a checkpoint of a stream"):
+        with pytest.raises(InvalidFileError, match="not a checkpoint of a stream"):
             read_state(path)
     for text in ('{"none": 1}', '{"tensor": "absent"}', '{"dict": [1]}', "{", '{"tensor": "t", "dtype": "nn"}'):
-        about = {"format": 1, "state": text, "digest": checkpoints._digest(text, {})}
+        about = {"format": 1, "state": text, "digest": state_files._digest(text, {})}
         save_file({}, path, {"regtta.state": json.dumps(about)})
-        with pytest.raises(ForeignFileError, match="has no state"):
+        with pytest.raises(InvalidFileError, match="has no state"):
             read_state(path)
-    monkeypatch.setattr(checkpoints, "FORMAT_VERSION", checkpoints.FORMAT_VERSION + 1)
+    monkeypatch.setattr(state_files, "STATE_FORMAT_VERSION", state_files.STATE_FORMAT_VERSION + 1)
     write_state(path, 1, overwrite=True)
     monkeypatch.undo()
     with pytest.raises(NewerFormatError, match="Upgrade regtta"):
         read_state(path)
 
 
-# --- kills ----------------------------------------------------------------------------------------
-
-
-def killed_while_writing(path, content, length):
-    """A process of its own that dies, as by SIGKILL, with ``length`` bytes of the draft written."""
+def kill_while_writing(path, content, length):
+    """Fork a process that ends abruptly after writing ``length`` bytes of the temporary file."""
     child = os.fork()
     if child == 0:
-        with written_whole(path) as draft:
-            draft.write_bytes(content[:length])
+        with atomic_write(path) as temporary:
+            temporary.write_bytes(content[:length])
             os._exit(9)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
 
 
 @pytest.mark.filterwarnings("ignore:.*fork")
-def test_a_kill_at_any_byte_leaves_the_last_good_file_and_no_heap_of_drafts(tmp_path):
+def test_a_kill_at_any_byte_leaves_the_last_good_file_and_one_temporary_file(tmp_path):
     path = tmp_path / "s"
     write_state(path, STATE)
     write_state(tmp_path / "next", STATE | {"step": 4})
     content = (tmp_path / "next").read_bytes()
     header = 8 + int.from_bytes(content[:8], "little")
     for length in (0, 1, 7, 8, 9, header // 2, header - 1, header, header + 1, len(content) - 1, len(content)):
-        killed_while_writing(path, content, length)
+        kill_while_writing(path, content, length)
         assert_same(read_state(path), STATE)
-        assert sum(found.name.endswith(SUFFIX) for found in tmp_path.iterdir()) == 1
+        assert sum(found.name.endswith(TEMPORARY_SUFFIX) for found in tmp_path.iterdir()) == 1
     write_state(path, STATE | {"step": 4}, overwrite=True)
     assert read_state(path)["step"] == 4
     assert sorted(found.name for found in tmp_path.iterdir()) == ["next", "s"]
-
-
-@pytest.mark.filterwarnings("ignore:.*fork")
-def test_processes_that_write_the_same_file_at_once_do_not_disturb_each_other(tmp_path):
-    path, children = tmp_path / "s", []
-    for letter in "abcd":
-        child = os.fork()
-        if child == 0:
-            code = 1
-            try:
-                for _ in range(40):
-                    with written_whole(path) as draft:
-                        draft.write_text(letter * 5000)
-                    assert path.read_text() in [other * 5000 for other in "abcd"]
-                code = 0
-            finally:
-                os._exit(code)
-        children.append(child)
-    assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == [0] * 4
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_drafts_at_work_and_files_of_the_user_are_left_alone(tmp_path):
-    path = tmp_path / "s"
-    for name in (".s.settings", ".s.abcdefgh.draft.txt", ".s.b.abcdefgh.draft"):
-        (tmp_path / name).mkdir()
-    (tmp_path / ".s.00000000.draft").write_text("a file, not a folder")
-    before = set(tmp_path.iterdir())
-    with draft_beside(path) as draft:
-        draft.write_text("half")
-        write_state(path, 1)
-        assert draft.read_text() == "half"
-    assert set(tmp_path.iterdir()) == before | {path}
-
-
-def test_the_bytes_are_on_the_disk_before_the_file_takes_its_place(tmp_path, monkeypatch):
-    done = []
-    replace = type(tmp_path).replace
-
-    def synced(handle):
-        done.append("folder" if stat.S_ISDIR(os.fstat(handle).st_mode) else "file")
-
-    def replaced(self, target):
-        done.append("move")
-        return replace(self, target)
-
-    monkeypatch.setattr(os, "fsync", synced)
-    monkeypatch.setattr(type(tmp_path), "replace", replaced)
-    write_state(tmp_path / "s", 1)
-    assert done == ["file", "move", "folder"]

@@ -1,6 +1,6 @@
-"""Pages to look at: one as a report would be, with much that is awkward, and one that attacks in every text.
+"""Pages to render, one with awkward content and one with an attack in every text, and a browser to view them.
 
-And a browser to look with; where there is none, nothing can be said.
+Tests that need a browser are skipped without one.
 """
 
 import dataclasses
@@ -15,37 +15,37 @@ import pytest
 
 from helpers.cli_fixtures import refusal, regtta, statistics, workspace  # noqa: F401
 from helpers.report_fixtures import reports  # noqa: F401
-from regtta.report import Entry, Grid, Page, Picture, Section, figures, html_of
+from regtta.report import Page, ReportCell, ReportFigure, ReportTable, Section, figures, render_html
 from regtta.report.figures.style import new_figure
 
 LONG = "a_word_that_is_longer_than_a_telephone_is_wide_" * 3
 
 
-def entries(*texts: str) -> tuple[Entry, ...]:
-    return tuple(Entry(text) for text in texts)
+def cells(*texts: str) -> tuple[ReportCell, ...]:
+    return tuple(ReportCell(text) for text in texts)
 
 
-SCORES = Grid(
+SCORES = ReportTable(
     "Scores",
     ("method", "R² ↑", "rank"),
     (
-        (Entry("Source"), Entry("0.412 ± 0.031"), Entry("third", value=3)),
-        (Entry("ssa 10"), Entry("−1.2"), Entry("first", value=1)),
-        (Entry("ssa 9"), Entry(""), Entry("", value=None)),
-        (Entry("SSA", bold=True), Entry("0.782", bold=True), Entry("second", value=2)),
-        (Entry("RSD"), Entry("diverged"), Entry("last", value=float("inf"))),
+        (ReportCell("Source"), ReportCell("0.412 ± 0.031"), ReportCell("third", value=3)),
+        (ReportCell("ssa 10"), ReportCell("−1.2"), ReportCell("first", value=1)),
+        (ReportCell("ssa 9"), ReportCell(""), ReportCell("", value=None)),
+        (ReportCell("SSA", bold=True), ReportCell("0.782", bold=True), ReportCell("second", value=2)),
+        (ReportCell("RSD"), ReportCell("diverged"), ReportCell("last", value=float("inf"))),
     ),
     ("Bold: best of its column.",),
 )
-WIDE = Grid(
+WIDE = ReportTable(
     "Many columns",
     (*(f"corruption {place}" for place in range(14)), LONG),
-    tuple(entries(f"method {row}", *(f"{row}.{place} ± 0.01" for place in range(13)), LONG) for row in range(4)),
+    tuple(cells(f"method {row}", *(f"{row}.{place} ± 0.01" for place in range(13)), LONG) for row in range(4)),
 )
 
 
 @pytest.fixture(scope="session")
-def pictures(reports: SimpleNamespace) -> tuple[Picture, ...]:  # noqa: F811
+def pictures(reports: SimpleNamespace) -> tuple[ReportFigure, ...]:  # noqa: F811
     drawn = {
         "spectrum": figures.draw_spectrum(reports.subspace).figure,
         "stream": figures.stream_panels(reports.stream),
@@ -55,13 +55,13 @@ def pictures(reports: SimpleNamespace) -> tuple[Picture, ...]:  # noqa: F811
         "normality": figures.draw_normality(reports.normality).figure,
     }
     return tuple(
-        Picture(f"The {name}", f"what the {name} looks like", f"About the {name}.", figure)
+        ReportFigure(f"The {name}", f"what the {name} looks like", f"About the {name}.", figure)
         for name, figure in drawn.items()
     )
 
 
 @pytest.fixture(scope="session")
-def page(pictures: tuple[Picture, ...]) -> Page:
+def page(pictures: tuple[ReportFigure, ...]) -> Page:
     return Page(
         title=f"A small model on shifted tables, {LONG}",
         headline="SSA predicts the shifted tables better than the model left alone: R² 0.78 instead of 0.41.",
@@ -71,7 +71,7 @@ def page(pictures: tuple[Picture, ...]) -> Page:
         warnings=("Few samples for many dimensions.", LONG),
         sections=(
             Section("Scores", ("Offline scores.", LONG), (SCORES, WIDE), pictures[:3]),
-            Section("Features", pictures=pictures[3:]),
+            Section("Features", figures=pictures[3:]),
             Section("Nothing but words", ("That is all.",)),
         ),
         command=f"regtta report --model 'a b.py:build' --data {LONG} --out report.html",
@@ -80,18 +80,18 @@ def page(pictures: tuple[Picture, ...]) -> Page:
 
 @pytest.fixture(scope="session")
 def page_text(page: Page) -> str:
-    return html_of(page)
+    return render_html(page)
 
 
 @pytest.fixture(scope="session")
 def plain_page(page: Page) -> Page:
-    """The same without figures, quick to write."""
-    sections = tuple(dataclasses.replace(section, pictures=()) for section in page.sections)
+    """Return the page without figures, which is quick to render."""
+    sections = tuple(dataclasses.replace(section, figures=()) for section in page.sections)
     return dataclasses.replace(page, sections=sections)
 
 
 def attack(place: str) -> str:
-    """A text that would run, load or break out of an attribute or a tag if it were not escaped; told by ``place``."""
+    """Return a text, labelled ``place``, that would run or break out of its tag or attribute if it were not escaped."""
     return f"{place} \"'&amp;</script></style></title><script>window.hit='{place}'</script><img src=x onerror=hit=1>"
 
 
@@ -99,7 +99,7 @@ def attack(place: str) -> str:
 def hostile_page() -> Page:
     figure = new_figure()
     figure.text(0.1, 0.5, attack("figure"))
-    entry = Entry(attack("entry"), bold=True, value=attack("value"))
+    entry = ReportCell(attack("entry"), bold=True, value=attack("value"))
     return Page(
         title=attack("title"),
         headline=attack("headline"),
@@ -111,8 +111,12 @@ def hostile_page() -> Page:
             Section(
                 attack("section"),
                 (attack("paragraph"),),
-                (Grid(attack("grid"), (attack("column"), attack("other")), ((entry, entry),), (attack("note"),)),),
-                (Picture(attack("picture"), attack("alt"), attack("caption"), figure),),
+                (
+                    ReportTable(
+                        attack("grid"), (attack("column"), attack("other")), ((entry, entry),), (attack("note"),)
+                    ),
+                ),
+                (ReportFigure(attack("picture"), attack("alt"), attack("caption"), figure),),
             ),
         ),
         command=attack("command"),
@@ -133,9 +137,9 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def files(tmp_path_factory, page_text, plain_page, hostile_page) -> dict[str, Path]:
-    texts = {"whole": page_text, "hostile": html_of(hostile_page)}
+    texts = {"whole": page_text, "hostile": render_html(hostile_page)}
     for tone in ("better", "worse", "undecided", "unknown"):
-        texts[tone] = html_of(dataclasses.replace(plain_page, tone=tone))
+        texts[tone] = render_html(dataclasses.replace(plain_page, tone=tone))
     folder = tmp_path_factory.mktemp("pages")
     for name, text in texts.items():
         (folder / f"{name}.html").write_text(text, encoding="utf-8")
@@ -151,17 +155,17 @@ def opened(browser, files):
             viewport={"width": width, "height": height}, color_scheme=scheme, reduced_motion=reduced_motion, **options
         )
         view = context.new_page()
-        complaints: list[str] = []
-        view.on("console", lambda message: complaints.append(message.text))
-        view.on("pageerror", lambda error: complaints.append(str(error)))
-        view.on("request", lambda request: complaints.append(request.url))
+        events: list[str] = []
+        view.on("console", lambda message: events.append(message.text))
+        view.on("pageerror", lambda error: events.append(str(error)))
+        view.on("request", lambda request: events.append(request.url))
         address = files[name].as_uri()
         if start:
             context.add_init_script(start)
         view.goto(address)
-        # Nothing on the console, no error, and no request but for the file itself (data: is inside it).
+        # No console output, no error, and no request except for the file itself (data: URIs are inside it).
         yield view
-        assert [text for text in complaints if not text.startswith("data:")] == [address]
+        assert [text for text in events if not text.startswith("data:")] == [address]
         context.close()
 
     return opened

@@ -1,4 +1,4 @@
-"""Sentences from records made by hand: every verdict, and every warning exactly where it belongs."""
+"""Verdicts, warnings and facts of records made by hand."""
 
 import copy
 import re
@@ -6,8 +6,8 @@ import re
 import pytest
 
 from regtta.methods import METHODS
-from regtta.persistence.identity import described
-from regtta.report.adaptation_summary import facts_of, method_words, verdict_of, warnings_of
+from regtta.persistence.identity import to_dict
+from regtta.report.adaptation_summary import collect_facts, collect_warnings, format_method, judge_record
 
 
 def scores(r2, count=500):
@@ -15,7 +15,7 @@ def scores(r2, count=500):
 
 
 def record_of(**changes):
-    """A run without anything to warn of: R² from 0.5 to 0.625, features twice as near."""
+    """Return a record without warnings: R² from 0.5 to 0.625, features twice as near."""
     record = {
         "command": "regtta adapt",
         "model": "mymodel:make",
@@ -32,7 +32,7 @@ def record_of(**changes):
         "environment": {
             "versions": {"regtta": "0.1.0", "torch": "2.6"},
             "device": "cpu",
-            "method": {"name": "ssa", **described(METHODS["ssa"](k=3))},
+            "method": {"name": "ssa", **to_dict(METHODS["ssa"](k=3))},
         },
         "statistics": {"count": 1200, "head": "fc", "fingerprint": "0123456789abcdef" * 4},
         "subspace": {"rank": 12},
@@ -73,9 +73,9 @@ UNDECIDED = ", which the samples at hand leave undecided"
         (0.375, None, None, "undecided", f"ssa took R² from 0.500 to 0.375{UNDECIDED}."),
     ],
 )
-def test_the_interval_decides(after, low, high, tone, said):
+def test_the_interval_determines_the_tone(after, low, high, tone, said):
     record = record_of(scores={"before": scores(0.5), "after": scores(after)})
-    verdict = verdict_of(record | {"gain": {"rows": 500, "mean": 0.1, "low": low, "high": high}})
+    verdict = judge_record(record | {"gain": {"rows": 500, "mean": 0.1, "low": low, "high": high}})
     assert (verdict.tone, verdict.headline) == (tone, said)
     assert verdict.gain == pytest.approx(after - 0.5)
 
@@ -84,18 +84,18 @@ def test_the_interval_decides(after, low, high, tone, said):
     ("after", "low", "high", "verb"), [(0.375, 0.1, 0.2, "raised"), (0.625, -0.2, -0.1, "lowered")]
 )
 def test_the_verb_never_contradicts_the_numbers_beside_it(after, low, high, verb):
-    """The interval is of predictions made again after the stream, the scores may be of those made online."""
+    """The interval is computed from predictions after the stream; the scores may be of online predictions."""
     record = record_of(protocol="online", scores={"before": scores(0.5), "after": scores(after)})
-    verdict = verdict_of(record | {"gain": {"rows": 500, "mean": (low + high) / 2, "low": low, "high": high}})
+    verdict = judge_record(record | {"gain": {"rows": 500, "mean": (low + high) / 2, "low": low, "high": high}})
     assert f"{verb} R² from 0.500 to {after:.3f}" not in verdict.headline
 
 
-def test_no_interval_is_no_decision():
-    assert verdict_of(record_of(gain=...)).tone == "undecided"
+def test_without_an_interval_the_tone_is_undecided():
+    assert judge_record(record_of(gain=...)).tone == "undecided"
 
 
-def test_what_stands_behind_a_score():
-    summary = verdict_of(record_of(gain={"rows": 500, "mean": -0.125, "low": -0.2, "high": -0.0625})).summary
+def test_sentences_behind_a_score():
+    summary = judge_record(record_of(gain={"rows": 500, "mean": -0.125, "low": -0.2, "high": -0.0625})).summary
     assert summary == (
         "Scored offline on 500 samples with labels.",
         "500 of them, drawn at random, give a difference of −0.125 in R², 95 % interval −0.200 to −0.062.",
@@ -104,8 +104,8 @@ def test_what_stands_behind_a_score():
     )
 
 
-def test_predictions_that_are_not_finite_are_worse_than_any():
-    verdict = verdict_of(record_of(scores={"before": scores(-0.5), "after": scores(None)}, gain={"low": None}))
+def test_non_finite_predictions_are_worse():
+    verdict = judge_record(record_of(scores={"before": scores(-0.5), "after": scores(None)}, gain={"low": None}))
     assert (verdict.tone, verdict.gain) == ("worse", None)
     assert verdict.headline == "ssa gave predictions that are not finite: do not use this model."
     assert verdict.summary == ("R² was −0.500 as trained.",)
@@ -121,18 +121,18 @@ def test_predictions_that_are_not_finite_are_worse_than_any():
         ([0.0, 0.0], [0.0, 0.0], "hardly moved the features"),
     ],
 )
-def test_without_labels_the_distance_speaks_and_not_of_accuracy(before, after, said):
+def test_without_labels_the_verdict_states_the_distance(before, after, said):
     record = record_of(**UNLABELLED)
     record["shift"]["divergences"] = {"before": before, "after": after}
-    verdict = verdict_of(record)
+    verdict = judge_record(record)
     assert (verdict.tone, verdict.gain) == ("unknown", None)
     assert verdict.headline == f"No labels, so no word on accuracy: ssa {said}."
     assert verdict.summary[0] == "500 samples, 8 of 8 batches learned from."
     assert any(sentence.startswith("Predictions average") for sentence in verdict.summary)
 
 
-def test_without_labels_and_statistics_nothing_can_be_said():
-    verdict = verdict_of(record_of(**UNLABELLED, **UNMEASURED, refused={"constant": 2}))
+def test_without_labels_and_statistics_the_verdict_is_unknown():
+    verdict = judge_record(record_of(**UNLABELLED, **UNMEASURED, refused={"constant": 2}))
     assert verdict.tone == "unknown"
     assert verdict.headline == (
         "ssa adapted the model; without labels and statistics nothing can be said of its worth."
@@ -141,57 +141,57 @@ def test_without_labels_and_statistics_nothing_can_be_said():
 
 
 def test_labels_without_statistics_are_enough_for_a_verdict():
-    verdict = verdict_of(record_of(**UNMEASURED))
+    verdict = judge_record(record_of(**UNMEASURED))
     assert verdict.tone == "better"
     assert len(verdict.summary) == 2
 
 
-def test_statistics_that_were_there_are_not_said_to_be_missing():
-    """A run that diverged: its features could not be compared, though there are statistics."""
+def test_existing_statistics_are_not_called_missing():
+    """The run diverged: its features could not be compared, although there are statistics."""
     record = record_of(**UNLABELLED, shift=..., outputs=..., unmeasured="60 rows, 60 of them not finite.")
-    assert "without labels and statistics" not in verdict_of(record).headline
+    assert "without labels and statistics" not in judge_record(record).headline
 
 
-def test_directions_infinitely_far_do_not_break_the_verdict():
-    """A direction along which the target never varies: its divergence is infinite, null in JSON."""
+def test_infinite_divergences_are_supported():
+    """The target is constant along a direction: its divergence is infinite, which is null in JSON."""
     far = {"before": [None, 1.0], "after": [None, 0.5]}
     record = record_of()
     record["shift"]["divergences"] = far
-    assert verdict_of(record).tone == "better"
+    assert judge_record(record).tone == "better"
     unlabelled = record_of(**UNLABELLED)
     unlabelled["shift"]["divergences"] = far
-    assert verdict_of(unlabelled).tone == "unknown"
-    assert warnings_of(record) == ()
+    assert judge_record(unlabelled).tone == "unknown"
+    assert collect_warnings(record) == ()
 
 
 def test_rows_without_labels_are_not_counted_among_those_behind_the_interval():
     """70 rows were looked at, but only 60 have labels: the sentence speaks of samples with labels."""
     record = record_of(scores={"before": scores(0.5, 60), "after": scores(0.6, 60)}, sample={"rows": 70, "seen": 70})
     record["gain"]["rows"] = 60
-    (sentence,) = [text for text in verdict_of(record).summary if "drawn at random" in text]
+    (sentence,) = [text for text in judge_record(record).summary if "drawn at random" in text]
     assert int(re.search(r"(\d+) of them", sentence)[1]) <= 60
 
 
 # --- warnings ------------------------------------------------------------------------------------
 
 
-def test_a_run_like_any_other_is_not_warned_of():
-    assert warnings_of(record_of()) == ()
-    assert warnings_of(record_of(**UNMEASURED)) == ()
+def test_an_ordinary_run_has_no_warnings():
+    assert collect_warnings(record_of()) == ()
+    assert collect_warnings(record_of(**UNMEASURED)) == ()
 
 
 @pytest.mark.parametrize(("samples", "warned"), [(199, True), (200, False)])
 def test_few_samples(samples, warned):
-    found = warnings_of(record_of(samples=samples))
+    found = collect_warnings(record_of(samples=samples))
     assert found == (("Only 199 samples: every number here is uncertain.",) if warned else ())
 
 
-def test_predictions_that_are_not_finite():
-    assert warnings_of(record_of(not_finite=3)) == ("3 predictions are not finite.",)
+def test_non_finite_predictions_are_warned_of():
+    assert collect_warnings(record_of(not_finite=3)) == ("3 predictions are not finite.",)
 
 
-def test_batches_that_were_refused_with_all_reasons():
-    found = warnings_of(record_of(refused={"a batch of 1 has no variance": 1, "2 of 64 are not finite": 2}))
+def test_rejected_batches_are_warned_of_with_all_reasons():
+    found = collect_warnings(record_of(refused={"a batch of 1 has no variance": 1, "2 of 64 are not finite": 2}))
     assert found == (
         "3 batches were predicted but not learned from: a batch of 1 has no variance; 2 of 64 are not finite.",
     )
@@ -206,27 +206,27 @@ def test_batches_that_were_refused_with_all_reasons():
         ({"k": "auto"}, False),
     ],
 )
-def test_a_k_that_was_cut(options, warned):
+def test_clipping_of_k_is_warned_of(options, warned):
     record = record_of()
     record["environment"]["method"] |= options
     said = ("k = 13 is beyond the rank 12 of the source's features: k was cut to it.",)
-    assert warnings_of(record) == (said if warned else ())
+    assert collect_warnings(record) == (said if warned else ())
 
 
-def test_a_method_without_k_or_a_run_without_statistics_is_not_cut():
+def test_no_clipping_without_k_or_statistics():
     record = record_of()
-    record["environment"]["method"] = {"name": "bn_adapt", **described(METHODS["bn_adapt"]())}
-    assert warnings_of(record) == ()
+    record["environment"]["method"] = {"name": "bn_adapt", **to_dict(METHODS["bn_adapt"]())}
+    assert collect_warnings(record) == ()
     bare = record_of(**UNMEASURED)
     bare["environment"]["method"]["k"] = 100
-    assert warnings_of(bare) == ()
+    assert collect_warnings(bare) == ()
 
 
 @pytest.mark.parametrize(("mean", "said"), [(3.26, "+0.530"), (1.14, "−0.530"), (3.19, None), (1.21, None)])
-def test_predictions_far_from_the_sources_on_average_before_adapting(mean, said):
+def test_a_shifted_mean_prediction_is_warned_of(mean, said):
     record = record_of()
     record["outputs"] |= {"means": {"before": [mean], "after": [99.0]}, "source_sds": [2.0]}
-    found = warnings_of(record)
+    found = collect_warnings(record)
     assert [text.split(": ")[0] for text in found] == (["Label shift suspected"] if said else [])
     if said:
         assert f"predictions lie {said} source standard deviations" in found[0]
@@ -241,62 +241,62 @@ def evidence(verdict):
     ("verdict", "said"),
     [("none", None), ("inputs", None), ("labels", "suspected"), ("both or unclear", "possible")],
 )
-def test_what_the_features_say_of_the_labels_goes_before_the_mean_prediction(verdict, said):
+def test_evidence_in_the_features_takes_precedence_over_the_mean_prediction(verdict, said):
     record = record_of(label_shift=evidence(verdict))
     record["outputs"] |= {"means": {"before": [9.0], "after": [9.0]}}  # far away, but the features know better
-    found = warnings_of(record)
+    found = collect_warnings(record)
     assert [text.split(": ")[0] for text in found] == ([f"Label shift {said}"] if said else [])
     if said:
         assert "outputs by 0.61 source standard deviations, other directions by 0.05 each" in found[0]
 
 
-def test_each_output_is_looked_at():
+def test_each_output_is_checked():
     record = record_of()
     record["outputs"] = {
         "means": {"before": [0.0, 5.0, 0.0], "after": [0.0, 0.0, 0.0]},
         "source_means": [0.0, 0.0, 4.0],
         "source_sds": [1.0, 1.0, 0.0],  # a source that never varies sets no scale
     }
-    (found,) = warnings_of(record)
+    (found,) = collect_warnings(record)
     assert "predictions of output 1 lie +5.000 source standard deviations" in found
 
 
 @pytest.mark.parametrize(
     ("displacement", "warned"), [([0.9, 0.51], True), ([0.9, 0.5], False), ([0.75, None], True), ([None], True)]
 )
-def test_weights_that_strayed(displacement, warned):
-    found = warnings_of(record_of(stream={"displacement": displacement}))
+def test_large_displacements_are_warned_of(displacement, warned):
+    found = collect_warnings(record_of(stream={"displacement": displacement}))
     assert [text.startswith("The weights moved ") for text in found] == [True] * warned
 
 
-def test_how_far_weights_strayed_is_told():
-    (found,) = warnings_of(record_of(stream={"displacement": [0.1, 0.756]}))
+def test_the_displacement_is_stated():
+    (found,) = collect_warnings(record_of(stream={"displacement": [0.1, 0.756]}))
     assert found == "The weights moved by 76% of their own length: a long way for adaptation."
 
 
 @pytest.mark.parametrize(("after", "warned"), [([3.5, 1.0], True), ([3.1, 1.0], False), ([0.0, 0.0], False)])
-def test_features_further_than_before(after, warned):
+def test_features_further_from_the_source_are_warned_of(after, warned):
     record = record_of()
     record["shift"]["divergences"]["after"] = after
     said = ("The features are further from the source's after adapting than before.",)
-    assert warnings_of(record) == (said if warned else ())
+    assert collect_warnings(record) == (said if warned else ())
 
 
-def test_parts_that_could_not_be_measured():
-    found = warnings_of(record_of(shift=..., outputs=..., unmeasured="All of it is not finite."))
+def test_unmeasured_parts_are_warned_of():
+    found = collect_warnings(record_of(shift=..., outputs=..., unmeasured="All of it is not finite."))
     assert found == ("Parts of this report are missing: All of it is not finite.",)
 
 
-def test_warnings_come_together():
+def test_several_warnings_are_combined():
     record = record_of(not_finite=1, refused={"constant": 1}, samples=10, stream={"displacement": [1.0]})
-    assert [text.split()[0] for text in warnings_of(record)] == ["1", "1", "Only", "The"]
+    assert [text.split()[0] for text in collect_warnings(record)] == ["1", "1", "Only", "The"]
 
 
 # --- facts ---------------------------------------------------------------------------------------
 
 
-def test_facts_name_all_that_was_run():
-    assert facts_of(record_of()) == (
+def test_facts_describe_the_run():
+    assert collect_facts(record_of()) == (
         ("model", "mymodel:make"),
         ("data", "target.csv"),
         ("source statistics", "1200 samples at 'fc', model 0123456789ab"),
@@ -305,18 +305,18 @@ def test_facts_name_all_that_was_run():
         ("versions", "regtta 0.1.0, torch 2.6"),
         ("device", "cpu"),
     )
-    assert dict(facts_of(record_of(statistics=...)))["source statistics"] == "none"
+    assert dict(collect_facts(record_of(statistics=...)))["source statistics"] == "none"
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_a_method_at_its_defaults_is_said_to_be(name):
-    method = {"name": name, **described(METHODS[name]())}
-    assert method_words(method) == f"{name}, all options at their defaults"
+def test_default_options_are_stated(name):
+    method = {"name": name, **to_dict(METHODS[name]())}
+    assert format_method(method) == f"{name}, all options at their defaults"
 
 
 def test_a_sum_shows_its_options():
     import regtta
 
-    chosen = regtta.method("tent+ssa")
-    words = method_words({"name": chosen.name, **described(chosen)})
+    chosen = regtta.create_method("tent+ssa")
+    words = format_method({"name": chosen.name, **to_dict(chosen)})
     assert words.startswith("tent+ssa (")

@@ -10,9 +10,9 @@ from sklearn.metrics import r2_score
 
 import regtta as library
 from helpers import small_models
-from helpers.cli_workspace import MODEL, inputs_of, labels_of, library_model
-from regtta.report import recorder as recording
-from regtta.report.analysis import features_of, output_report, shift_report
+from helpers.cli_workspace import MODEL, extract_inputs, labels_of, library_model
+from regtta.report import recorder as recorder_module
+from regtta.report.analysis import compute_features, output_report, shift_report
 from regtta.report.recorder import Recorder, gain_interval, write_record
 
 SETS = ["--set", "k=3", "--set", "lr=0.05"]
@@ -24,7 +24,7 @@ OF_LABELS = {"predictions", "gain"}
 
 
 def read(name="run.json"):
-    """A record; constants that are no JSON fail."""
+    """Read a record; constants that are not JSON are errors."""
     return json.loads(Path(name).read_text(encoding="utf-8"), parse_constant=pytest.fail)
 
 
@@ -42,7 +42,7 @@ def recorded(workspace, statistics, regtta):
 
 
 @pytest.mark.parametrize("protocol", ["online", "offline"])
-def test_scores_are_those_that_were_printed(recorded, protocol):
+def test_scores_equal_the_printed_ones(recorded, protocol):
     content, shown = recorded("--target", "y", "--protocol", protocol)
     printed = {
         line.split()[0]: [float(value) for value in re.findall(r"-?\d+\.\d{4}", line)]
@@ -56,7 +56,7 @@ def test_scores_are_those_that_were_printed(recorded, protocol):
     assert content["protocol"] == protocol
 
 
-def test_a_record_holds_all_that_was_run(recorded):
+def test_a_record_describes_the_run(recorded):
     content, shown = recorded("--target", "y")
     assert content["format"] == "regtta.adaptation/1"
     about = {
@@ -82,14 +82,14 @@ def test_a_record_holds_all_that_was_run(recorded):
 
 def test_every_analysis_is_of_the_model_before_and_after_on_all_rows(recorded):
     content, _ = recorded("--target", "y")
-    inputs, model = inputs_of(Path("target.csv")), library_model()
+    inputs, model = extract_inputs(Path("target.csv")), library_model()
     source = library.SourceStatistics.load("stats.safetensors")
     adapter = library.Adapter(model, library.SSA(k=3, lr=0.05), source)
     steps = list(adapter.run(inputs.split(16)))
     adapted = adapter.export()
     features = {
-        "before": features_of(model, [inputs], source.head),
-        "after": features_of(adapted, [inputs], source.head),
+        "before": compute_features(model, [inputs], source.head),
+        "after": compute_features(adapted, [inputs], source.head),
     }
     with torch.no_grad():
         predictions = {"before": model(inputs), "after": adapted(inputs)}
@@ -110,7 +110,7 @@ def test_every_analysis_is_of_the_model_before_and_after_on_all_rows(recorded):
     assert content["statistics"] == {"count": 120, "head": "3", "fingerprint": source.fingerprint}
 
 
-def test_a_record_costs_no_bit_of_the_predictions(workspace, statistics, regtta):
+def test_recording_does_not_change_the_predictions(workspace, statistics, regtta):
     for protocol in ("online", "offline"):
         names = [f"{protocol}-{kind}.csv" for kind in ("plain", "recorded")]
         for name, more in zip(names, ([], ["--record", f"{protocol}.json"]), strict=True):
@@ -126,21 +126,21 @@ def test_the_same_command_writes_the_same_bytes(recorded):
     assert Path("run.json").read_bytes().replace(b" --force", b"") == first
 
 
-def test_without_labels_nothing_is_scored(recorded):
+def test_without_labels_there_are_no_scores(recorded):
     content, _ = recorded("--columns", "a,b,c")
     assert content["scores"] is None
     assert content.keys() & OF_LABELS == set()
     assert content.keys() >= OF_FEATURES
 
 
-def test_without_statistics_there_is_nothing_about_features(recorded):
+def test_without_statistics_there_are_no_feature_analyses(recorded):
     content, _ = recorded("--target", "y", common=WITHOUT_STATISTICS)
     assert content.keys() & OF_FEATURES == set()
     assert content.keys() >= OF_LABELS
     assert content["stream"]["shift"] == [[]] * 5
 
 
-def test_a_run_with_neither_is_still_a_record(recorded):
+def test_a_run_without_labels_and_statistics_is_recorded(recorded):
     content, _ = recorded("--columns", "a,b,c", common=WITHOUT_STATISTICS)
     assert content.keys() & (OF_FEATURES | OF_LABELS) == set()
     assert content["stream"]["sizes"] == [16, 16, 16, 16, 6]
@@ -148,14 +148,14 @@ def test_a_run_with_neither_is_still_a_record(recorded):
 
 @pytest.fixture
 def holes(workspace):
-    """Inputs missing in two rows, a label missing in a third, all in the first two batches."""
+    """Write data with inputs missing in two rows and a label in a third, all in the first two batches."""
     table = pd.read_csv("target.csv")
     table.loc[[3, 20], "a"] = np.nan
     table.loc[5, "y"] = np.nan
     table.to_csv("target.csv", index=False)
 
 
-def test_missing_values_are_left_out_of_the_rows_looked_at(statistics, holes, recorded):
+def test_rows_with_missing_values_are_not_sampled(statistics, holes, recorded):
     content, _ = recorded("--target", "y")
     assert content["sample"] == {"rows": 68, "seen": 68}
     assert (content["not_finite"], content["unscored"], content["learned"]) == (2, 3, 5)
@@ -167,20 +167,20 @@ def test_missing_values_are_left_out_of_the_rows_looked_at(statistics, holes, re
     assert content["shift"]["counts"] == {"before": 68, "after": 68}
 
 
-def test_a_missing_label_costs_its_own_row_of_the_online_score_alone(statistics, holes, recorded):
+def test_a_missing_label_excludes_only_its_row_from_the_online_score(statistics, holes, recorded):
     content, _ = recorded("--target", "y")
     found = content["stream"]["online_r2"]
     assert found[-1] == pytest.approx(content["scores"]["after"]["r2"], abs=1e-6)
 
 
-def test_labels_that_are_all_missing_are_no_labels(recorded):
+def test_labels_that_are_all_missing_count_as_none(recorded):
     pd.read_csv("target.csv").assign(y=np.nan).to_csv("target.csv", index=False)
     content, _ = recorded("--target", "y")
     assert content["scores"] is None
     assert content.keys() & OF_LABELS == set()
 
 
-def test_labels_that_never_vary_have_no_r2(recorded):
+def test_constant_labels_have_no_r2(recorded):
     pd.read_csv("target.csv").assign(y=2.0).to_csv("target.csv", index=False)
     content, _ = recorded("--target", "y")
     assert content["gain"] == {"rows": 70, "mean": None, "low": None, "high": None}
@@ -188,13 +188,13 @@ def test_labels_that_never_vary_have_no_r2(recorded):
     assert content["scores"]["after"]["rmse"] > 0
 
 
-def test_numbers_beyond_all_measure_are_still_json(recorded):
+def test_huge_numbers_are_valid_json(recorded):
     content, _ = recorded("--target", "y", "--set", "lr=1e30")
     assert content["gain"]["mean"] < -1e20
     assert content["stream"]["displacement"] == [None] * 5  # it overflows
 
 
-def test_an_endless_learning_rate_is_refused(workspace, statistics, refusal):
+def test_an_infinite_learning_rate_is_rejected(workspace, statistics, refusal):
     assert "Expected lr to be a number above 0 and finite, found inf" in refusal(
         *ADAPT, "--set", "lr=inf", "--record", "run.json"
     )
@@ -220,7 +220,7 @@ def test_a_shuffled_stream_is_recorded(recorded):
     )
 
 
-def test_the_record_is_refused_before_any_work(workspace, statistics, regtta, refusal):
+def test_the_record_path_is_checked_before_any_work(workspace, statistics, regtta, refusal):
     assert "Expected --record to end in .json" in refusal(*ADAPT, "--record", "run.txt")
     Path("run.json").write_text("mine")
     assert "run.json exists" in refusal(*ADAPT, "--record", "run.json")
@@ -229,7 +229,7 @@ def test_the_record_is_refused_before_any_work(workspace, statistics, regtta, re
     assert read()["samples"] == 70
 
 
-def test_what_is_not_finite_never_reaches_the_file(tmp_path):
+def test_non_finite_numbers_are_written_as_null(tmp_path):
     write_record(tmp_path / "r.json", {"loss": [1.0, float("nan")], "method": {"lr": float("inf")}})
     assert json.loads((tmp_path / "r.json").read_text()) == {"loss": [1.0, None], "method": {"lr": None}}
 
@@ -247,22 +247,22 @@ def recorder_over(model, adapter, batches, labels=None):
 
 
 def test_before_and_after_are_features_of_the_same_layer():
-    """With a head of the user's choice, the same for both: nothing was adapted, so nothing has moved."""
+    """With a head chosen by the user, both are of the same layer: without adaptation nothing moves."""
     torch.manual_seed(0)
     linear = torch.nn.Linear
     model = torch.nn.Sequential(
         linear(5, 8), torch.nn.BatchNorm1d(8), linear(8, 8), torch.nn.ReLU(), linear(8, 1)
     ).eval()
     source = library.collect(model, [small_models.table(100)])
-    adapter = library.Adapter(model, library.Source(), source, head="2", allow_mismatch=True)
+    adapter = library.Adapter(model, library.NoAdaptation(), source, head="2", allow_mismatch=True)
     means = recorder_over(model, adapter, small_models.table(60, seed=3).split(20)).record({}, online=False)["shift"][
         "means"
     ]
     assert means["before"] == pytest.approx(means["after"])
 
 
-def test_statistics_with_a_head_of_another_name_do_not_break_the_record_off():
-    """The run itself goes on with --allow-mismatch and --head; so must its record."""
+def test_statistics_with_a_head_of_another_name_are_supported():
+    """The run works with --allow-mismatch and --head, and so does its record."""
     torch.manual_seed(0)
     linear = torch.nn.Linear
     first = torch.nn.Sequential(linear(5, 8), torch.nn.BatchNorm1d(8), linear(8, 8), linear(8, 1)).eval()
@@ -276,8 +276,8 @@ def test_statistics_with_a_head_of_another_name_do_not_break_the_record_off():
 # --- streams of unusual batches ------------------------------------------------------------------
 
 
-def test_the_rows_looked_at_are_bounded_while_all_are_seen(monkeypatch):
-    monkeypatch.setattr(recording, "MOST_ROWS", 50)
+def test_the_sample_is_bounded_while_all_rows_are_counted(monkeypatch):
+    monkeypatch.setattr(recorder_module, "MOST_ROWS", 50)
     model = small_models.mlp()
     adapter = library.Adapter(model, library.BNAdapt())
     batches = small_models.table(300).split(60)
@@ -288,22 +288,22 @@ def test_the_rows_looked_at_are_bounded_while_all_are_seen(monkeypatch):
 
 
 def test_large_inputs_are_bounded_in_bytes(monkeypatch):
-    monkeypatch.setattr(recording, "MOST_BYTES", 10 * 5 * 4)  # ten rows of five floats
+    monkeypatch.setattr(recorder_module, "MOST_BYTES", 10 * 5 * 4)  # ten rows of five floats
     model = small_models.mlp()
     recorder = recorder_over(model, library.Adapter(model, library.BNAdapt()), [small_models.table(40)])
     assert recorder.record({}, online=False)["sample"] == {"rows": 10, "seen": 40}
 
 
-def test_a_model_is_left_as_it_was():
+def test_the_model_is_not_modified():
     model = small_models.mlp()
     source = library.collect(model, [small_models.table(100)])
-    before = small_models.frozen_view(model)
+    before = small_models.model_snapshot(model)
     adapter = library.Adapter(model, library.SSA(k=3), source)
     recorder_over(model, adapter, small_models.table(80, shift=1.0).split(40)).record({}, online=False)
-    small_models.assert_untouched(before, model)
+    small_models.assert_unchanged(before, model)
 
 
-def test_an_adapter_that_is_recorded_adapts_as_if_it_were_not():
+def test_recording_does_not_change_the_adaptation():
     model = small_models.cnn()
     source = library.collect(model, [small_models.images(60)])
     watched, alone = (library.Adapter(model, library.SSA(k=3, lr=0.01), source) for _ in range(2))
@@ -315,19 +315,19 @@ def test_an_adapter_that_is_recorded_adapts_as_if_it_were_not():
         assert torch.equal(value, watched.export().state_dict()[name]), name
 
 
-def test_a_run_that_diverged_says_what_could_not_be_measured():
+def test_a_diverged_run_names_the_unmeasured_parts():
     model = small_models.mlp()
     source = library.collect(model, [small_models.table(100)])
     adapter = library.Adapter(model, library.SSA(k=3, lr=1e30), source)
     batches = small_models.table(80, shift=1.0).split(20)
     content = recorder_over(model, adapter, batches, [model(x).detach() for x in batches]).record({}, online=False)
-    assert "in those after, found 80 rows, 80 of them not finite" in content["unmeasured"]
+    assert "in the features 'after', found 80 rows, 80 of them not finite" in content["unmeasured"]
     assert content.keys() & OF_FEATURES == OF_FEATURES - {"shift", "outputs"}
     assert content["gain"] == {"rows": 80, "mean": None, "low": None, "high": None}
     json.dumps(content, allow_nan=False)
 
 
-def test_no_row_was_whole():
+def test_without_complete_rows_there_is_no_sample():
     model = small_models.mlp()
     adapter = library.Adapter(model, library.BNAdapt())
     content = recorder_over(model, adapter, [torch.full((5, 5), torch.nan)]).record({}, online=False)
@@ -336,7 +336,7 @@ def test_no_row_was_whole():
 
 
 def test_inputs_of_one_dimension():
-    """A model of a single number a sample, which adapting without a record takes."""
+    """A model with one number per sample works without a record, and so it does with one."""
     torch.manual_seed(0)
     model = torch.nn.Sequential(
         torch.nn.Unflatten(0, (-1, 1)), torch.nn.Linear(1, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 1)
@@ -345,8 +345,8 @@ def test_inputs_of_one_dimension():
     assert recorder_over(model, adapter, [torch.randn(10)]).record({}, online=False)["sample"]["rows"] == 10
 
 
-def test_an_empty_batch():
-    """Adapting without a record takes one and goes on."""
+def test_an_empty_batch_is_recorded():
+    """Adaptation without a record accepts an empty batch, and so it does with one."""
     model = small_models.mlp()
     source = library.collect(model, [small_models.table(100)])
     adapter = library.Adapter(model, library.SSA(k=3), source)
@@ -374,7 +374,7 @@ def test_the_gain_is_the_difference_of_r2(outputs):
 
 
 @pytest.mark.parametrize("outputs", [1, 2])
-def test_its_interval_is_that_of_a_bootstrap_with_scikit_learn(outputs):
+def test_the_interval_agrees_with_a_bootstrap_of_scikit_learn(outputs):
     labels, wide, narrow = squared_errors(120, outputs, 1, (0.8, 0.6))
     draw = np.random.default_rng(99)
     gains = []
@@ -383,13 +383,13 @@ def test_its_interval_is_that_of_a_bootstrap_with_scikit_learn(outputs):
         y = labels[rows]
         gains.append(r2_score(y, y + narrow[rows]) - r2_score(y, y + wide[rows]))
     found = gain_interval(wide**2, narrow**2, labels)
-    # The end of an interval is known to about 0.1 standard deviations from 1000 draws; taken four times.
+    # 1000 draws determine the end of an interval to about 0.1 standard deviations; allow four times that.
     assert [found["low"], found["high"]] == pytest.approx(np.quantile(gains, [0.025, 0.975]), abs=0.4 * np.std(gains))
     assert found["low"] < found["mean"] < found["high"]
 
 
-def test_its_interval_of_many_samples_is_the_normal_one():
-    """Labels ±1, so that their spread hardly varies: the gain is then a mean, and its interval ±1.96 σ/√N."""
+def test_the_interval_of_many_samples_is_the_normal_one():
+    """With labels ±1 their spread hardly varies, so the gain is a mean and its interval ±1.96 σ/√N."""
     rows = 2000
     labels = np.tile([[1.0], [-1.0]], (rows // 2, 1))
     before = np.random.default_rng(3).exponential(size=(rows, 1))
@@ -399,19 +399,19 @@ def test_its_interval_of_many_samples_is_the_normal_one():
     assert [found["low"], found["high"]] == pytest.approx([before.mean() - half, before.mean() + half], abs=0.25 * half)
 
 
-def test_two_models_that_are_one_gain_nothing_for_sure():
+def test_identical_models_have_a_gain_of_exactly_zero():
     labels, error, _ = squared_errors(30, 1, 0, (1.0, 1.0))
     assert gain_interval(error**2, error**2, labels) == {"mean": 0, "low": 0, "high": 0}
 
 
-def test_the_interval_follows_from_its_seed():
+def test_the_interval_depends_on_the_seed():
     labels, wide, narrow = squared_errors(40, 1, 0, (0.8, 0.5))
     one, same, other = (gain_interval(wide**2, narrow**2, labels, seed=seed) for seed in (0, 0, 1))
     assert one == same != other
 
 
 @pytest.mark.parametrize("spoilt", ["labels", "after"])
-def test_what_is_not_known_is_none(spoilt):
+def test_undefined_values_are_none(spoilt):
     labels, wide, narrow = squared_errors(20, 1, 0, (0.8, 0.5))
     if spoilt == "labels":
         labels[:] = 1.0

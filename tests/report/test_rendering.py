@@ -1,4 +1,4 @@
-"""How the parts of a page are rendered: sort keys, aligned columns, and figures as PNG."""
+"""Rendering of the parts of a page: sort keys, column alignment, and figures as PNG."""
 
 import io
 import math
@@ -8,14 +8,14 @@ import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
-from regtta.report import Entry, Grid, Page, Picture, Section, html_of
-from regtta.report.rendering import DPI, TOLERANCE, png_of, sort_key
+from regtta.report import Page, ReportCell, ReportFigure, ReportTable, Section, render_html
+from regtta.report.rendering import IMAGE_DPI, PALETTE_TOLERANCE, encode_png, sort_key
 
 
-def html_with(*, grids: tuple[Grid, ...] = (), pictures: tuple[Picture, ...] = ()) -> str:
-    """A page of one section that shows ``grids`` and ``pictures``."""
-    section = Section("One", (), grids, pictures)
-    return html_of(Page("run", "It is unknown.", "unknown", (), (), (), (section,), "regtta report"))
+def html_with(*, tables: tuple[ReportTable, ...] = (), figures: tuple[ReportFigure, ...] = ()) -> str:
+    """Return a page of one section with ``tables`` and ``figures``."""
+    section = Section("One", (), tables, figures)
+    return render_html(Page("run", "It is unknown.", "unknown", (), (), (), (section,), "regtta report"))
 
 
 # --- tables --------------------------------------------------------------------------------------
@@ -46,16 +46,16 @@ def html_with(*, grids: tuple[Grid, ...] = (), pictures: tuple[Picture, ...] = (
         ("  ", None),
     ],
 )
-def test_text_sorts_by_the_number_it_begins_with(text, key):
-    assert sort_key(Entry(text)) == key
+def test_text_sorts_by_its_leading_number(text, key):
+    assert sort_key(ReportCell(text)) == key
 
 
 @pytest.mark.parametrize(
     ("value", "key"),
     [(3, 3.0), (np.float64(2.5), 2.5), (-math.inf, -math.inf), ("7 words", "7 words"), ("", None), (math.nan, None)],
 )
-def test_a_value_goes_before_the_text(value, key):
-    assert sort_key(Entry("1 text", value=value)) == key
+def test_a_value_takes_precedence_over_the_text(value, key):
+    assert sort_key(ReportCell("1 text", value=value)) == key
 
 
 @pytest.mark.parametrize(
@@ -68,9 +68,9 @@ def test_a_value_goes_before_the_text(value, key):
         ("1 word", 'data-text="1 word"'),
     ],
 )
-def test_keys_are_written_as_the_script_reads_them(key, attribute):
+def test_sort_keys_are_written_in_the_format_of_the_script(key, attribute):
     assert f'<th scope="row" class="text" {attribute}>a</th>' in html_with(
-        grids=(Grid("t", ("c",), ((Entry("a", value=key),),)),)
+        tables=(ReportTable("t", ("c",), ((ReportCell("a", value=key),),)),)
     )
 
 
@@ -85,30 +85,30 @@ def test_keys_are_written_as_the_script_reads_them(key, attribute):
         ((), "text"),
     ],
 )
-def test_a_column_of_mostly_numbers_stands_at_the_right(texts, kind):
-    grid = Grid("t", ("c",), tuple((Entry(text),) for text in texts))
-    assert html_with(grids=(grid,)).count(f'class="{kind}"') == 1 + len(texts)
+def test_a_column_of_mostly_numbers_is_right_aligned(texts, kind):
+    grid = ReportTable("t", ("c",), tuple((ReportCell(text),) for text in texts))
+    assert html_with(tables=(grid,)).count(f'class="{kind}"') == 1 + len(texts)
 
 
 # --- figures -------------------------------------------------------------------------------------
 
 
 def read(figure: Figure) -> Image.Image:
-    return Image.open(io.BytesIO(png_of(figure)))
+    return Image.open(io.BytesIO(encode_png(figure)))
 
 
 def drawn(figure: Figure) -> np.ndarray:
-    """As matplotlib writes it, without a palette."""
+    """Return the pixels as matplotlib draws them, without a palette."""
     written = io.BytesIO()
-    figure.savefig(written, format="png", dpi=DPI)
+    figure.savefig(written, format="png", dpi=IMAGE_DPI)
     return np.asarray(Image.open(written).convert("RGB")).astype(int)
 
 
-def test_figures_get_a_palette_that_nobody_sees(pictures):
+def test_palettes_change_colours_imperceptibly(pictures):
     for picture in (pictures[0], pictures[2]):  # lines and text; many half-transparent points
         image = read(picture.figure)
         assert image.mode == "P"
-        assert np.abs(np.asarray(image.convert("RGB")).astype(int) - drawn(picture.figure)).max() <= TOLERANCE
+        assert np.abs(np.asarray(image.convert("RGB")).astype(int) - drawn(picture.figure)).max() <= PALETTE_TOLERANCE
 
 
 def test_photographs_keep_their_colours():
@@ -120,16 +120,16 @@ def test_photographs_keep_their_colours():
     assert (np.asarray(image) == drawn(figure)).all()
 
 
-def test_a_figure_without_ground_lies_on_white():
+def test_a_transparent_figure_gets_a_white_background():
     figure = Figure(figsize=(1, 1), facecolor="none")
     assert read(figure).convert("RGB").getcolors() == [(192 * 192, (255, 255, 255))]
 
 
 @pytest.mark.parametrize(("width", "kind"), [(4.6, "narrow"), (5, "narrow"), (5.1, "wide")])
-def test_a_picture_says_its_size_at_two_pixels_for_one(width, kind):
+def test_figures_have_two_image_pixels_per_css_pixel(width, kind):
     figure = Figure(figsize=(width, 2), dpi=77)
-    markup = html_with(pictures=(Picture("A title", "what is seen", "A caption.", figure),))
+    markup = html_with(figures=(ReportFigure("A title", "what is seen", "A caption.", figure),))
     assert f'alt="what is seen" width="{round(width * 96)}" height="192"' in markup
     assert f'<figure class="{kind}"' in markup
-    assert read(figure).size == (int(width * DPI), 2 * DPI)
+    assert read(figure).size == (int(width * IMAGE_DPI), 2 * IMAGE_DPI)
     assert figure.dpi == 77

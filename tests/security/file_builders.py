@@ -20,7 +20,7 @@ import torch
 from safetensors.torch import save
 
 from regtta.persistence.state_files import _digest
-from regtta.statistics.source import FORMAT_VERSION
+from regtta.statistics.source_files import STATISTICS_FORMAT_VERSION
 
 MIB = 2**20
 
@@ -99,7 +99,7 @@ def state(text: str, about: object = None, **tensors: torch.Tensor) -> bytes:
     return save(tensors, {"regtta.state": about if isinstance(about, str) else json.dumps(metadata | (about or {}))})
 
 
-ABOUT = {"format": FORMAT_VERSION, "regtta": "0", "count": 9, "head": "fc", "fingerprint": "0"}
+ABOUT = {"format": STATISTICS_FORMAT_VERSION, "regtta": "0", "count": 9, "head": "fc", "fingerprint": "0"}
 
 
 def torch_saved(content: object, *, zipped: bool = True) -> bytes:

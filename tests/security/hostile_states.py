@@ -12,6 +12,7 @@ import torch
 
 import regtta
 from helpers import small_models
+from helpers.attaching import attach
 from regtta import guards
 from regtta.methods import Sum
 from regtta.persistence.state_files import write_state
@@ -213,9 +214,9 @@ def make_checkpoint_file() -> bytes:
 
 def resume_and_step(path: FilePath) -> torch.Tensor:
     """Read a checkpoint, resume from it and take a step."""
-    checkpoint = regtta.Checkpoints(STREAMS["ssa"].make(), path)
+    checkpoint = attach(regtta.Checkpoint(path), STREAMS["ssa"].make())
     checkpoint.resume()
-    predictions = checkpoint.adapt(STREAM[-1]).predictions
+    predictions = checkpoint.adapter.adapt(STREAM[-1]).predictions
     if not bool(predictions.isfinite().all()):
         raise AssertionError("a step from the state gave predictions that are not finite")
     return predictions

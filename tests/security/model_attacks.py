@@ -6,7 +6,7 @@ import pickle
 import pyarrow as pa
 import torch
 
-from regtta_bench.tables.rendering import COLUMNS
+from regtta_bench.tables.rendering import CSV_COLUMNS
 from security import file_builders as m
 from security.readers import READERS
 
@@ -132,7 +132,7 @@ REPRODUCED = {
     "70 MB": lambda: m.LargeContent(b"", b"a," * MIB, 35),
     "cell of a megabyte": lambda: READERS["reproduced"].make_valid() + b"x" * MIB,
     "no UTF-8": lambda: READERS["reproduced"].make_valid() + b"\xff",
-    "words for numbers": (",".join(COLUMNS) + "\n" + ",".join("x" for _ in COLUMNS) + "\n").encode,
+    "words for numbers": (",".join(CSV_COLUMNS) + "\n" + ",".join("x" for _ in CSV_COLUMNS) + "\n").encode,
     "other columns": lambda: b"a,b\n1,2\n",
     "zero byte": lambda: READERS["reproduced"].make_valid() + b"\0\n",
 }

@@ -15,28 +15,28 @@ import torch
 from PIL import Image
 from safetensors.torch import save
 
-from regtta.cli.data.opening import DataOptions, open_data
-from regtta.persistence.safe_read import read_whole
+from regtta.cli.data.open_data import DataOptions, open_data
+from regtta.persistence.safe_read import read_bounded
 from regtta.persistence.safetensors_files import load_weights
-from regtta.report.loading import read_record
 from regtta.report.recorder import ADAPTATION
+from regtta.report.run_kinds import read_record
 from regtta.statistics.moments import Moments
 from regtta.statistics.source import SourceStatistics
-from regtta_bench.data.archives import entries
-from regtta_bench.data.biwi import MOST_POSE_BYTES, _rotation, read_genders
+from regtta_bench.data.archives import iter_entries
+from regtta_bench.data.biwi import MAX_POSE_BYTES, _parse_rotation, read_genders
 from regtta_bench.data.california import california
-from regtta_bench.data.cifar10c import _mapped
-from regtta_bench.data.digit_images import _svhn_part, read_idx
+from regtta_bench.data.cifar10c import _open_array
+from regtta_bench.data.digit_images import _read_svhn_part, read_idx
 from regtta_bench.data.torchvision_sets import read_batch, svhn
 from regtta_bench.data.utkface import FaceFiles
 from regtta_bench.demo.demo_page import _KEYS, RESULTS
 from regtta_bench.demo.demo_page import _read as read_results
-from regtta_bench.sweep.source_models import _fill
-from regtta_bench.sweep.store import RunStore, key_of
-from regtta_bench.tables.rendering import COLUMNS
-from regtta_bench.tables.reproduction_page import _made_by
-from regtta_bench.tables.reproduction_page import _read as read_table
-from regtta_bench.training.loop import Checkpoint, Trained
+from regtta_bench.sweep.source_models import _load_weights
+from regtta_bench.sweep.store import RunStore, compute_key
+from regtta_bench.tables.rendering import CSV_COLUMNS
+from regtta_bench.tables.reproduction_page import _read_origin
+from regtta_bench.tables.reproduction_page import _read_table as read_table
+from regtta_bench.training.loop import TrainingCheckpoint, TrainingState
 from security.hostile_states import make_checkpoint_file, resume_and_step
 
 MAX_MEMBER_BYTES = 2**20
@@ -73,23 +73,23 @@ def _saved(content: object, *, zipped: bool = True) -> bytes:
     return file.getvalue()
 
 
-def _trained() -> Trained:
+def _trained() -> TrainingState:
     model = _linear()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-    return Trained((model,), optimizer, torch.Generator(), torch.device("cpu"))
+    return TrainingState((model,), optimizer, torch.Generator(), torch.device("cpu"))
 
 
 def _resume(path: Path) -> int:
     drawn = torch.get_rng_state()
     try:
-        return Checkpoint(path).resume(_trained())
+        return TrainingCheckpoint(path).resume(_trained())
     finally:
         torch.set_rng_state(drawn)
 
 
 def _statistics() -> bytes:
     features = torch.randn(9, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    source = SourceStatistics.from_moments(Moments.of(features), head="fc", fingerprint="f" * 64)
+    source = SourceStatistics.from_moments(Moments.from_features(features), head="fc", fingerprint="f" * 64)
     about = {"format": 1, "regtta": "0.1.0", "count": 9, "head": "fc", "fingerprint": "f" * 64}
     names = ("mean", "variances", "basis", "feature_variances")
     return save({name: getattr(source, name) for name in names}, {"regtta.statistics": json.dumps(about)})
@@ -152,13 +152,14 @@ def _california() -> bytes:
 
 def _runs() -> bytes:
     lines = [
-        {"key": key_of({"seed": seed}), "specification": {"seed": seed}, "result": {"r2": 0.5}} for seed in range(3)
+        {"key": compute_key({"seed": seed}), "specification": {"seed": seed}, "result": {"r2": 0.5}}
+        for seed in range(3)
     ]
     return "".join(json.dumps(line) + "\n" for line in lines).encode()
 
 
 def _reproduced() -> bytes:
-    return (",".join(COLUMNS) + "\n" + ",".join("0" for _ in COLUMNS) + "\n").encode()
+    return (",".join(CSV_COLUMNS) + "\n" + ",".join("0" for _ in CSV_COLUMNS) + "\n").encode()
 
 
 def _demo() -> bytes:
@@ -171,15 +172,15 @@ def _table(path: Path) -> object:
 
 
 def _source(path: Path) -> None:
-    _fill({"model": _linear()}, path)
+    _load_weights({"model": _linear()}, path)
 
 
 def _pose(path: Path) -> object:
-    return _rotation(str(path), read_whole(path, MOST_POSE_BYTES))
+    return _parse_rotation(str(path), read_bounded(path, MAX_POSE_BYTES))
 
 
 def _unpack(path: Path) -> list[bytes]:
-    return [entry.read(MAX_MEMBER_BYTES) for entry in entries(path)]
+    return [entry.read(MAX_MEMBER_BYTES) for entry in iter_entries(path)]
 
 
 def _face(path: Path) -> object:
@@ -198,7 +199,9 @@ READERS: dict[str, Reader] = {
     ),
     "torch-weights": Reader("torch.save", "w.pt", load_weights, lambda: _saved(_linear().state_dict())),
     "torch-old": Reader("torch.save", "old.pth", load_weights, lambda: _saved(_linear().state_dict(), zipped=False)),
-    "checkpoint": Reader("torch.save", "c.pt", _resume, lambda: _saved({"epochs": 2, "trained": _trained().state()})),
+    "checkpoint": Reader(
+        "torch.save", "c.pt", _resume, lambda: _saved({"epochs": 2, "trained": _trained().state_dict()})
+    ),
     "csv": Reader("CSV", "t.csv", _table, _csv, ("cut in half",)),
     "csv-gz": Reader("CSV", "t.csv.gz", _table, lambda: gzip.compress(_csv())),
     "california": Reader(
@@ -214,10 +217,10 @@ READERS: dict[str, Reader] = {
     "svhn-subset": Reader(
         "NumPy",
         "svhn/x.npz",
-        lambda path: _svhn_part(path.parent.parent, "svhn/x.npz"),
+        lambda path: _read_svhn_part(path.parent.parent, "svhn/x.npz"),
         lambda: _zipped(x=np.zeros((2, 32, 32, 3), dtype=np.uint8), y=np.arange(2)),
     ),
-    "npy": Reader("NumPy", "fog.npy", lambda path: _mapped(path, (4, 2, 2, 3), ("uint8",)), _npy),
+    "npy": Reader("NumPy", "fog.npy", lambda path: _open_array(path, (4, 2, 2, 3), ("uint8",)), _npy),
     "idx": Reader("idx", "t10k-images", lambda path: read_idx(path, 2051), _idx),
     "idx-gz": Reader("idx", "t10k-images.gz", lambda path: read_idx(path, 2051), lambda: gzip.compress(_idx())),
     "png": Reader("picture", "7_0.png", _face, lambda: _picture("PNG")),
@@ -236,7 +239,7 @@ READERS: dict[str, Reader] = {
     "markdown": Reader(
         "text",
         "table.md",
-        lambda path: _made_by(path.with_suffix(".csv")),
+        lambda path: _read_origin(path.with_suffix(".csv")),
         lambda: b"Made by `regtta reproduce x` from 7 runs on cpu (torch 2), one line each",
         ("empty", "cut in half", "noise", "text", "a pickle that runs a command", "a folder"),
     ),

@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import regtta
-from regtta.errors import ForeignFileError, MismatchError, RegttaError, StateError
+from helpers.attaching import attach
+from regtta.errors import InvalidFileError, MismatchError, RegttaError, StateError
 from regtta.persistence.state_files import read_state, write_state
 from security.hostile_states import CHANGES, HOSTILE_FIELDS, STREAM, STREAMS, iterate_nodes, make_state, replace_value
 
@@ -186,7 +187,7 @@ def test_changed_files_with_a_right_digest(name, tmp_path, monkeypatch):
             except (KeyError, IndexError, TypeError, RuntimeError):
                 continue  # an earlier change has removed the place
         write_state(path, {"batches": 3, "adapter": hostile}, overwrite=True)
-        checkpoint = regtta.Checkpoints(adapter, path)
+        checkpoint = attach(regtta.Checkpoint(path), adapter)
         try:
             checkpoint.resume()
         except RegttaError:
@@ -199,16 +200,16 @@ def test_changed_files_with_a_right_digest(name, tmp_path, monkeypatch):
 
 def make_monitor():
     adapter = STREAMS["ssa"].make()
-    return regtta.Monitor(adapter, alarms=(*regtta.monitoring.DEFAULT_ALARMS, regtta.monitoring.DriftAlarm()))
+    return attach(regtta.Monitor(alarms=(*regtta.monitoring.DEFAULT_ALARMS, regtta.monitoring.DriftAlarm())), adapter)
 
 
 @pytest.fixture(scope="module")
 def monitored_file(tmp_path_factory):
     path = tmp_path_factory.mktemp("monitored") / "stream.safetensors"
     monitor = make_monitor()
-    checkpoint = regtta.Checkpoints(monitor.adapter, path, monitor=monitor)
+    checkpoint = attach(regtta.Checkpoint(path), monitor.adapter)
     for x in STREAM[:4]:
-        checkpoint.adapt(x)
+        checkpoint.adapter.adapt(x)
     checkpoint.save()
     return path
 
@@ -216,7 +217,7 @@ def monitored_file(tmp_path_factory):
 def test_the_state_of_a_monitor_is_checked_as_well(monitored_file, tmp_path):
     state, path = read_state(monitored_file), tmp_path / "hostile.safetensors"
     monitor = make_monitor()
-    checkpoint = regtta.Checkpoints(monitor.adapter, path, monitor=monitor)
+    checkpoint = attach(regtta.Checkpoint(path), monitor.adapter)
     before = monitor.state_dict(), monitor.adapter.state_dict()
     tried = 0
     for where, value in list(iterate_nodes(state["monitor"], ("monitor",))):
@@ -231,7 +232,7 @@ def test_the_state_of_a_monitor_is_checked_as_well(monitored_file, tmp_path):
                 tried += 1
                 continue
             for x in STREAM[-2:]:
-                assert monitor.adapt(x).predictions.isfinite().all()
+                assert monitor.adapter.adapt(x).predictions.isfinite().all()
             assert all(math.isfinite(number) for number in monitor.signals.numbers().values() if number is not None)
             monitor.load_state_dict(before[0])
             monitor.adapter.load_state_dict(before[1])
@@ -243,10 +244,10 @@ def test_the_monitor_is_restored_where_the_adapter_refuses_the_state(monitored_f
     state["adapter"]["learner"]["tensors"]["1.weight"] = torch.ones(1)
     write_state(path, state)
     monitor = make_monitor()
-    monitor.adapt(STREAM[-1])
+    monitor.adapter.adapt(STREAM[-1])
     before = monitor.state_dict(), monitor.adapter.state_dict()
     with pytest.raises(
-        ForeignFileError, match=r"hostile.safetensors holds no state.*learner/tensors/1\.weight.*remove"
+        InvalidFileError, match=r"hostile.safetensors holds no state.*learner/tensors/1\.weight.*remove"
     ):
-        regtta.Checkpoints(monitor.adapter, path, monitor=monitor).resume()
+        attach(regtta.Checkpoint(path), monitor.adapter).resume()
     assert_same((monitor.state_dict(), monitor.adapter.state_dict()), before)

@@ -12,7 +12,7 @@ from torch import nn
 
 import regtta
 import regtta_bench
-from regtta.cli.user_code import import_name, load_model
+from regtta.cli.user_code import import_object, load_model
 from regtta.errors import RegttaError
 from regtta_bench.data.torchvision_sets import read_batch
 from security.file_builders import Payload
@@ -138,14 +138,14 @@ def test_what_is_no_name_is_refused_and_nothing_is_imported(text, tmp_path, monk
     monkeypatch.chdir(tmp_path)
     before = set(sys.modules)
     with pytest.raises(RegttaError, match="Expected --model to be package.module:name"):
-        import_name(text, "--model")
+        import_object(text, "--model")
     assert set(sys.modules) == before
     assert not (tmp_path / "canary").exists()
 
 
 def test_a_function_of_the_system_is_named_and_given_nothing_to_do(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert import_name("os:system", "--model") is os.system
+    assert import_object("os:system", "--model") is os.system
     with pytest.raises(RegttaError, match="--model os:system raised.*called without arguments"):
         load_model("os:system")
     assert not list(tmp_path.iterdir())
@@ -177,7 +177,7 @@ def test_a_file_beside_the_model_stands_in_for_nothing_that_regtta_imports(tmp_p
     code = (
         "import sys; sys.path = [p for p in sys.path if p]\n"
         "from regtta.cli.user_code import load_model\n"
-        "from regtta.cli.data.opening import DataOptions, open_data\n"
+        "from regtta.cli.data.open_data import DataOptions, open_data\n"
         "load_model('mymodel:make')\n"
         "assert 'pandas' not in sys.modules\n"
         "print(len(list(open_data(DataOptions('t.csv'), batch_size=1).batches())))\n"

@@ -9,7 +9,7 @@ from regtta.errors import HeadError, ModelError, StatisticsError
 
 
 def reference(model, inputs, split):
-    """Features by cutting a sequential model, moments by numpy in float64."""
+    """Compute features with the first layers of a sequential model, and their moments with numpy in float64."""
     with torch.no_grad():
         features = small_models.numpy64(model[:split](inputs))
     return features.mean(0), np.cov(features.T), features
@@ -25,23 +25,23 @@ def test_statistics_of_an_mlp_against_numpy():
     assert source.fingerprint == regtta.fingerprint(model)
 
 
-def test_dropout_and_batch_norm_run_in_eval_mode_whatever_the_models_mode():
+def test_dropout_and_batch_norm_run_in_eval_mode_for_a_model_in_either_mode():
     model, inputs = small_models.cnn(), small_models.images(40)
     quiet = regtta.collect(model, inputs.split(7))
     model.train()
-    before = small_models.frozen_view(model)
+    before = small_models.model_snapshot(model)
     loud = regtta.collect(model, inputs.split(7))
-    small_models.assert_untouched(before, model)
+    small_models.assert_unchanged(before, model)
     assert torch.equal(quiet.mean, loud.mean)
     assert torch.equal(quiet.variances, loud.variances)
 
 
-def test_the_users_hooks_stay():
+def test_hooks_of_the_user_are_not_removed():
     model, seen = small_models.mlp(), []
     model[0].register_forward_hook(lambda *_: seen.append(1))
-    before = small_models.frozen_view(model)
+    before = small_models.model_snapshot(model)
     regtta.collect(model, small_models.table(20).split(10))
-    small_models.assert_untouched(before, model)
+    small_models.assert_unchanged(before, model)
 
 
 @pytest.mark.parametrize(
@@ -53,14 +53,14 @@ def test_the_users_hooks_stay():
         (lambda x: {"image": x, "age": torch.ones(len(x))}, "image"),
     ],
 )
-def test_every_kind_of_batch_gives_the_same(wrap, key):
+def test_statistics_do_not_depend_on_the_kind_of_batch(wrap, key):
     model, inputs = small_models.mlp(), small_models.table(60)
     plain = regtta.collect(model, inputs.split(20))
     wrapped = regtta.collect(model, (wrap(x) for x in inputs.split(20)), inputs=key)
     assert torch.equal(plain.variances, wrapped.variances)
 
 
-def test_the_size_of_batches_does_not_matter():
+def test_statistics_do_not_depend_on_the_batch_size():
     model, inputs = small_models.mlp(), small_models.table(97)
     whole = regtta.collect(model, [inputs])
     parts = regtta.collect(model, inputs.split(1))
@@ -90,13 +90,13 @@ def test_device_is_that_of_the_argument(monkeypatch):
     assert moved == [torch.device("cpu")]
 
 
-def test_empty_batches_are_passed_over():
+def test_empty_batches_are_skipped():
     inputs = small_models.table(20)
     source = regtta.collect(small_models.mlp(), [inputs[:0], inputs, inputs[:0]])
     assert source.count == 20
 
 
-def test_source_data_that_cannot_be_used():
+def test_invalid_source_data_raises():
     model, inputs = small_models.mlp(), small_models.table(20)
     with pytest.raises(StatisticsError, match="gave no samples"):
         regtta.collect(model, iter([]))
@@ -109,8 +109,8 @@ def test_source_data_that_cannot_be_used():
 
 @pytest.mark.parametrize("bad", [[0], [31], [32], [50, 40], [69]])
 @pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
-def test_the_first_batch_that_is_not_finite_is_named(bad, value):
-    inputs = [small_models.table(0), *small_models.table(70).clone().split(1)]  # an empty batch counts as one
+def test_the_first_non_finite_batch_is_named(bad, value):
+    inputs = [small_models.table(0), *small_models.table(70).clone().split(1)]  # empty batches are counted as well
     model = nn.Sequential(nn.Linear(5, 1))
     for batch in bad:
         inputs[batch + 1][0, 3] = value
@@ -132,7 +132,7 @@ def test_a_later_pass_must_be_finite_too():
         )
 
 
-def test_large_values_that_are_finite_are_no_fault():
+def test_large_finite_values_are_accepted():
     model = nn.Sequential(nn.Linear(2, 1))
     inputs = torch.full((8, 2), torch.finfo(torch.float32).max)
     inputs[0] = 0
@@ -145,7 +145,7 @@ def test_a_loader_that_writes_into_one_buffer():
     assert torch.equal(written.variances, regtta.collect(model, inputs.split(10)).variances)
 
 
-def test_models_that_cannot_be_used():
+def test_invalid_models_raise():
     with pytest.raises(ModelError, match=r"Expected a torch.nn.Module, found function"):
         regtta.collect(lambda x: x, [small_models.table(4)])
     model = small_models.mlp()

@@ -1,4 +1,4 @@
-"""Evidence of moved labels, on models where the truth is known in closed form."""
+"""Evidence of label shifts, for models whose shifts are known in closed form."""
 
 import dataclasses
 import math
@@ -10,7 +10,7 @@ from torch import nn
 import regtta
 from helpers import small_models
 from regtta.errors import BatchError
-from regtta.statistics.label_shift import OUTPUT_TOLERANCE, evidence_of, label_shift_evidence
+from regtta.statistics.label_shift import OUTPUT_TOLERANCE, evidence_from_coordinates, label_shift_evidence
 from regtta.statistics.source import SourceStatistics
 from regtta.statistics.whitening import Whitening
 
@@ -18,7 +18,7 @@ D = 12
 
 
 class LinearGaussian:
-    """Labels t ~ N(0, 1), features z = a t + L ε: the least-squares head is known, and so is every shift."""
+    """Model with labels t ~ N(0, 1) and features z = a t + L ε, whose least-squares head and shifts are known."""
 
     def __init__(self, outputs: int = 1, seed: int = 0) -> None:
         self.draw = torch.Generator().manual_seed(seed)
@@ -57,8 +57,8 @@ def test_a_pure_label_shift_moves_the_outputs_and_nothing_else(model, mean):
     assert not found.others_moved
 
 
-def test_an_offset_uncorrelated_with_the_output_is_one_of_the_inputs(model):
-    # Moving z by Σ v with w · Σ v = 0 leaves the output's mean where it was.
+def test_an_offset_uncorrelated_with_the_output_is_an_input_shift(model):
+    # Moving z by Σ v with w · Σ v = 0 does not change the mean of the output.
     direction = torch.randn(D, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
     weight = model.head.weight.detach()[0]
     shift = model.covariance @ direction
@@ -71,14 +71,14 @@ def test_an_offset_uncorrelated_with_the_output_is_one_of_the_inputs(model):
     assert found.output_shift < 0.1
 
 
-def test_both_at_once_are_unclear(model):
+def test_both_shifts_at_once_are_unclear(model):
     direction = torch.randn(D, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
     direction *= torch.sign(model.head.weight[0] @ direction).detach()
     assert model.evidence(model.sample(2000, 1.0) + 2 * direction).verdict == "both or unclear"
 
 
 @pytest.mark.parametrize("count", [8, 64, 1024])
-def test_no_shift_is_seldom_taken_for_one(model, count):
+def test_false_positives_without_a_shift_are_rare(model, count):
     verdicts = [model.evidence(model.sample(count)).verdict for _ in range(100)]
     assert verdicts.count("none") >= 88
 
@@ -90,7 +90,7 @@ def test_several_outputs(model):
     assert several.evidence(several.sample(3000)).verdict == "none"
 
 
-def test_neither_order_nor_a_rescaled_head_matters(model):
+def test_evidence_does_not_depend_on_sample_order_or_head_scale(model):
     rows = model.sample(500, 0.6)
     found = model.evidence(rows)
     mixed = model.evidence(rows[torch.randperm(500, generator=model.draw)])
@@ -103,8 +103,8 @@ def test_neither_order_nor_a_rescaled_head_matters(model):
         assert other.prominence == pytest.approx(found.prominence, rel=1e-6)
 
 
-def test_features_in_other_coordinates_give_the_same(model):
-    """Whitened sizes do not know the features' own axes: rotate features, statistics and head together."""
+def test_evidence_does_not_depend_on_the_coordinates_of_the_features(model):
+    """Features, statistics and head are rotated together, which whitened sizes do not depend on."""
     rotation = torch.linalg.qr(torch.randn(D, D, generator=torch.Generator().manual_seed(1), dtype=torch.float64))[0]
     turned = nn.Linear(D, 1).double()
     with torch.no_grad():
@@ -124,23 +124,23 @@ def test_features_in_other_coordinates_give_the_same(model):
     assert other.other_shift == pytest.approx(found.other_shift, rel=1e-9)
 
 
-def test_rows_that_are_not_finite_are_left_out(model):
+def test_non_finite_rows_are_ignored(model):
     rows = model.sample(200, 1.0)
     spoilt = torch.cat([rows, torch.full((3, D), torch.nan, dtype=torch.float64)])
     assert model.evidence(spoilt) == model.evidence(rows)
 
 
 @pytest.mark.parametrize("count", [0, 1])
-def test_too_few_samples_are_refused(model, count):
+def test_too_few_samples_raise(model, count):
     with pytest.raises(BatchError, match=f"two or more finite samples to detect a shift, found {count}"):
         model.evidence(model.sample(2)[:count])
 
 
-def test_two_samples_are_enough_for_an_answer(model):
+def test_two_samples_give_a_verdict(model):
     assert model.evidence(model.sample(2)).verdict in ("none", "inputs", "labels", "both or unclear")
 
 
-def test_features_that_are_all_outputs_leave_nothing_to_compare_with():
+def test_without_other_directions_the_verdict_is_unclear():
     rows = torch.randn(500, 1, generator=torch.Generator().manual_seed(0))
     head = nn.Linear(1, 1)
     source = regtta.collect(nn.Sequential(head), [rows])
@@ -149,26 +149,26 @@ def test_features_that_are_all_outputs_leave_nothing_to_compare_with():
 
 
 def test_outputs_within_their_tolerance_have_not_moved(model):
-    whitening = Whitening.of(model.source, model.head)
+    whitening = Whitening.from_statistics(model.source, model.head)
     centred = torch.randn(100_000, D, generator=model.draw, dtype=torch.float64)
     centred -= centred.mean(dim=0)
     for size, moved in ((OUTPUT_TOLERANCE * 0.8, False), (OUTPUT_TOLERANCE * 1.2, True)):
         rows = centred + size * whitening.outputs[:, 0]
-        assert evidence_of(rows, whitening, 10**6).outputs_moved == moved
+        assert evidence_from_coordinates(rows, whitening, 10**6).outputs_moved == moved
 
 
-def test_a_model_that_is_not_linear_in_single_precision():
+def test_a_nonlinear_model_in_single_precision():
     net = small_models.mlp()
     source = regtta.collect(net, small_models.table(600).split(50))
     features = net[:6](small_models.table(200, seed=9)).detach()
     assert label_shift_evidence(source, net[6], features).verdict == "none"
 
 
-def test_every_verdict_has_a_sentence_and_json(model):
+def test_every_verdict_has_a_sentence_and_a_dict(model):
     found = model.evidence(model.sample(100))
     said = {
         v: dataclasses.replace(found, verdict=v).sentence() for v in ("none", "inputs", "labels", "both or unclear")
     }
     assert len({text.split(":")[0] for text in said.values()}) == 4
     assert all(f"{found.output_shift:.2f} source standard deviations" in text for text in said.values())
-    assert found.plain()["verdict"] == found.verdict
+    assert found.to_dict()["verdict"] == found.verdict

@@ -1,4 +1,4 @@
-"""Decompositions against numpy, torch's own gradients and finite differences."""
+"""Decompositions compared with numpy, the gradients of torch, and finite differences."""
 
 import numpy as np
 import pytest
@@ -7,10 +7,10 @@ import torch
 import regtta
 from helpers import small_models
 from regtta.errors import StatisticsError
-from regtta.statistics.linalg import singular_vectors, symmetric_eigen
+from regtta.statistics.linalg import stable_eigh, stable_svd
 
 
-def drawn(*shape, seed=0):
+def random_matrix(*shape, seed=0):
     return torch.from_numpy(np.random.default_rng(seed).normal(size=shape))
 
 
@@ -18,15 +18,15 @@ def drawn(*shape, seed=0):
 
 
 @pytest.mark.parametrize("shape", [(5, 5), (7, 4), (4, 7), (1, 3)])
-def test_values_and_gradients_are_torchs_where_singular_values_differ(shape):
-    x, k = drawn(*shape).requires_grad_(), min(shape)
-    weights = drawn(shape[0], k, seed=1), drawn(k, seed=2), drawn(shape[1], k, seed=3)
+def test_values_and_gradients_equal_those_of_torch_for_distinct_singular_values(shape):
+    x, k = random_matrix(*shape).requires_grad_(), min(shape)
+    weights = random_matrix(shape[0], k, seed=1), random_matrix(k, seed=2), random_matrix(shape[1], k, seed=3)
 
-    def loss(u, s, v):  # of magnitudes: the signs of singular vectors are anyone's
+    def loss(u, s, v):  # of magnitudes: the signs of singular vectors are arbitrary
         return sum((w * part.abs()).sum() for w, part in zip(weights, (u, s, v), strict=True))
 
     u, s, vt = torch.linalg.svd(x, full_matrices=False)
-    ours = singular_vectors(x)
+    ours = stable_svd(x)
     for found, expected in zip(ours, (u, s, vt.T), strict=True):
         torch.testing.assert_close(found, expected)
     (expected,) = torch.autograd.grad(loss(u, s, vt.T), x)
@@ -35,7 +35,7 @@ def test_values_and_gradients_are_torchs_where_singular_values_differ(shape):
 
 
 def with_values(values, shape):
-    left, right = (torch.linalg.qr(drawn(side, len(values), seed=side)).Q for side in shape)
+    left, right = (torch.linalg.qr(random_matrix(side, len(values), seed=side)).Q for side in shape)
     return left @ torch.diag(torch.tensor(values, dtype=torch.float64)) @ right.T
 
 
@@ -43,12 +43,12 @@ def with_values(values, shape):
     ("values", "count"),
     [([3.0, 3.0, 1.0], 2), ([3.0, 1.0, 1.0], 1), ([3.0, 2.0, 0.0, 0.0], 2), ([2.0, 2.0, 2.0, 0.0], 3)],
 )
-def test_the_leading_subspace_has_the_gradient_of_finite_differences_where_values_repeat(values, count):
-    """A function of the projector alone does not depend on which vectors were chosen."""
-    weight = drawn(6, 6, seed=4)
+def test_gradients_of_the_leading_subspace_match_finite_differences_for_repeated_singular_values(values, count):
+    """A function of the projector does not depend on the choice of singular vectors."""
+    weight = random_matrix(6, 6, seed=4)
 
     def loss(x):
-        leading = singular_vectors(x)[0][:, :count]
+        leading = stable_svd(x)[0][:, :count]
         return (weight * (leading @ leading.T)).sum()
 
     x = with_values(values, (6, 5)).requires_grad_()
@@ -58,7 +58,7 @@ def test_the_leading_subspace_has_the_gradient_of_finite_differences_where_value
 @pytest.mark.parametrize("matrix", [torch.eye(4), torch.zeros(3, 2), torch.ones(2, 5)], ids=str)
 def test_gradients_are_finite_for_any_matrix(matrix):
     x = matrix.double().requires_grad_()
-    u, s, v = singular_vectors(x)
+    u, s, v = stable_svd(x)
     (gradient,) = torch.autograd.grad(u.abs().sum() + s.sum() + v.abs().sum(), x)
     assert gradient.isfinite().all()
 
@@ -67,7 +67,7 @@ def test_gradients_are_finite_for_any_matrix(matrix):
 
 
 def failing(monkeypatch, name, times):
-    """Have ``torch.linalg.<name>`` fail the first ``times`` times, as a solver that does not converge does."""
+    """Make ``torch.linalg.<name>`` fail the first ``times`` times, as a solver that does not converge."""
     own, calls = getattr(torch.linalg, name), []
 
     def call(*args, **kwargs):
@@ -81,27 +81,27 @@ def failing(monkeypatch, name, times):
 
 
 @pytest.mark.parametrize("failures", [0, 1, 2])
-def test_eigenvalues_and_vectors_are_numpys_whoever_fails(failures, monkeypatch):
-    root = drawn(6, 9)
+def test_eigendecomposition_equals_that_of_numpy_after_solver_failures(failures, monkeypatch):
+    root = random_matrix(6, 9)
     matrix = root @ root.T
     calls = failing(monkeypatch, "eigh", failures)
-    values, vectors = symmetric_eigen(matrix.float() if failures else matrix)
+    values, vectors = stable_eigh(matrix.float() if failures else matrix)
     expected, their_vectors = np.linalg.eigh(matrix.numpy())
     np.testing.assert_allclose(values.double().numpy(), expected, rtol=1e-5 if failures else 1e-10)
     np.testing.assert_allclose(np.abs(their_vectors.T @ vectors.double().numpy()), np.eye(6), atol=1e-4)
     assert calls == [torch.float64] if not failures else [torch.float32, torch.float64]
 
 
-def test_what_nobody_can_decompose_is_a_clear_error(monkeypatch):
+def test_a_matrix_without_decomposition_raises_a_clear_error(monkeypatch):
     failing(monkeypatch, "eigh", 9)
     failing(monkeypatch, "svd", 9)
     with pytest.raises(StatisticsError, match=r"3 × 3, have no eigenvalue decomposition \(linalg.*all finite.*collect"):
-        symmetric_eigen(torch.eye(3))
+        stable_eigh(torch.eye(3))
     with pytest.raises(StatisticsError, match="entries are not all finite"):
-        symmetric_eigen(torch.full((3, 3), torch.nan))
+        stable_eigh(torch.full((3, 3), torch.nan))
 
 
-def test_statistics_are_collected_and_rsd_starts_where_a_solver_fails_once(monkeypatch):
+def test_collect_and_rsd_survive_a_failure_of_the_solver(monkeypatch):
     model, batches = small_models.mlp(), small_models.table(300).split(50)
     expected = regtta.collect(model, batches)
     bases = expected.uncentred_spectrum

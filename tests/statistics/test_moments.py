@@ -12,7 +12,7 @@ from regtta.statistics.moments import BLOCK_ROWS, Moments, RunningMoments
 def in_batches(data, sizes):
     moments = None
     for part in torch.from_numpy(data).split(sizes):
-        seen = Moments.of(part)
+        seen = Moments.from_features(part)
         moments = seen if moments is None else moments.merge(seen)
     return moments
 
@@ -20,7 +20,7 @@ def in_batches(data, sizes):
 def running(data, sizes):
     moments = RunningMoments()
     for part in torch.from_numpy(data).split(sizes):
-        moments.add(part)
+        moments.update(part)
     return moments.finish()
 
 
@@ -33,16 +33,16 @@ def test_against_numpy_in_batches_of_every_size():
         np.testing.assert_allclose(moments.covariance(), np.cov(data.T), rtol=1e-10, atol=1e-12)
 
 
-def test_a_mean_of_a_million_with_variance_one():
+def test_a_mean_far_larger_than_the_standard_deviation():
     data = np.random.default_rng(0).normal(0, 1, (10_000, 3)) + 1e6
     moments = in_batches(data, 64)
     np.testing.assert_allclose(moments.covariance(), np.cov(data.T), rtol=1e-8, atol=1e-9)
-    # The float32 features a model gives at 1e6 are themselves rounded to 1/16.
+    # Features of about 1e6 in float32 are themselves rounded to 1/16.
     rounded = in_batches(data.astype(np.float32), 64)
     np.testing.assert_allclose(rounded.covariance().diagonal(), np.ones(3), rtol=0.05)
 
 
-def test_a_constant_dimension_has_exactly_no_variance():
+def test_a_constant_dimension_has_exactly_zero_variance():
     data = np.random.default_rng(0).normal(size=(100, 2)).astype(np.float32)
     data[:, 1] = 0.1
     assert in_batches(data, 7).covariance()[1].abs().max() == 0
@@ -50,7 +50,7 @@ def test_a_constant_dimension_has_exactly_no_variance():
 
 def test_float32_and_half_are_summed_in_float64():
     data = torch.rand(300, 2).bfloat16()
-    moments = Moments.of(data)
+    moments = Moments.from_features(data)
     assert moments.mean.dtype == moments.scatter.dtype == torch.float64
     np.testing.assert_allclose(moments.mean, data.double().numpy().mean(0), rtol=1e-12)
 
@@ -61,7 +61,7 @@ floats = arrays.arrays(np.float64, st.tuples(st.integers(2, 12), st.just(3)), el
 @settings(deadline=None)
 @given(a=floats, b=floats, c=floats)
 def test_merging_is_associative_and_commutative(a, b, c):
-    a, b, c = (Moments.of(torch.from_numpy(x)) for x in (a, b, c))
+    a, b, c = (Moments.from_features(torch.from_numpy(x)) for x in (a, b, c))
     orders = [a.merge(b).merge(c), a.merge(b.merge(c)), c.merge(a).merge(b)]
     for other in orders[1:]:
         assert other.count == orders[0].count
@@ -69,8 +69,8 @@ def test_merging_is_associative_and_commutative(a, b, c):
         torch.testing.assert_close(other.scatter, orders[0].scatter, rtol=1e-9, atol=1e-6)
 
 
-def test_merging_changes_neither_side():
-    a, b = Moments.of(torch.randn(4, 2)), Moments.of(torch.randn(5, 2))
+def test_merging_modifies_neither_operand():
+    a, b = Moments.from_features(torch.randn(4, 2)), Moments.from_features(torch.randn(5, 2))
     kept = a.scatter.clone(), b.scatter.clone(), a.mean.clone()
     a.merge(b)
     assert torch.equal(a.scatter, kept[0])
@@ -79,12 +79,12 @@ def test_merging_changes_neither_side():
 
 
 def test_two_samples_are_enough():
-    assert Moments.of(torch.tensor([[0.0], [2.0]])).covariance().item() == 2
+    assert Moments.from_features(torch.tensor([[0.0], [2.0]])).covariance().item() == 2
 
 
 def test_one_sample_has_no_covariance():
     with pytest.raises(StatisticsError, match="at least 2 source samples for a covariance, found 1"):
-        Moments.of(torch.randn(1, 2)).covariance()
+        Moments.from_features(torch.randn(1, 2)).covariance()
 
 
 @pytest.mark.parametrize("columns", [1, 6, 130])  # less than a strip, and strips of which the last is narrow
@@ -111,7 +111,7 @@ def test_running_moments_far_from_zero_and_drifting():
     np.testing.assert_allclose(running(begins_far_off, 64).covariance(), np.cov(begins_far_off.T), rtol=1e-12)
 
 
-def test_a_dimension_without_variance_has_exactly_none_after_many_blocks():
+def test_a_constant_dimension_has_exactly_zero_variance_after_many_blocks():
     data = np.random.default_rng(0).normal(size=(3 * BLOCK_ROWS, 2)).astype(np.float32)
     data[:, 1] = 0.1
     moments = running(data, 100)
@@ -119,31 +119,31 @@ def test_a_dimension_without_variance_has_exactly_none_after_many_blocks():
     assert moments.mean[1] == np.float32(0.1)
 
 
-def test_batches_may_be_changed_once_added():
+def test_batches_may_be_modified_after_update():
     batch, running_moments = torch.ones(4, 2), RunningMoments()
     for value in (0.0, 2.0):
-        running_moments.add(batch.fill_(value))
+        running_moments.update(batch.fill_(value))
     assert running_moments.finish().mean.tolist() == [1, 1]
 
 
 def test_running_moments_of_half_precision_and_of_features_with_gradients():
     data = torch.rand(300, 2).bfloat16().requires_grad_()
     moments = RunningMoments()
-    moments.add(data)
+    moments.update(data)
     found = moments.finish()
     assert found.mean.dtype == found.scatter.dtype == torch.float64
     assert not found.scatter.requires_grad
     np.testing.assert_allclose(found.mean, data.detach().double().numpy().mean(0), rtol=1e-12)
 
 
-def test_a_finished_stream_leaves_nothing_to_the_next():
+def test_finish_resets_the_running_moments():
     moments = RunningMoments()
     assert moments.finish() is None
-    moments.add(torch.randn(5, 2))
+    moments.update(torch.randn(5, 2))
     first = moments.finish()
     kept = first.scatter.clone()
     assert moments.finish() is None
-    moments.add(torch.ones(3, 4))
+    moments.update(torch.ones(3, 4))
     second = moments.finish()
     assert (second.count, second.mean.tolist()) == (3, [1, 1, 1, 1])
     assert torch.equal(first.scatter, kept)

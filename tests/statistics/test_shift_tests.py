@@ -1,4 +1,4 @@
-"""Rates are measured with fixed seeds; bounds leave room for three standard errors of the measurement alone."""
+"""False alarm rates and power of shift tests, with fixed seeds and bounds of three standard errors."""
 
 import math
 
@@ -9,8 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from regtta.statistics.moments import RecentMoments
-from regtta.statistics.shift_tests import reweighting_needed, shift_test, steadiness, unsteady
+from regtta.statistics.moments import EwmaMoments
+from regtta.statistics.shift_tests import (
+    is_nonstationary,
+    min_reweighting_divergence,
+    shift_test,
+    stationarity_statistic,
+)
 
 LEVEL = 0.05
 
@@ -24,34 +29,34 @@ def exponential(rows, width, generator):
 
 
 def laplace(rows, width, generator):
-    """Heavy tails in every dimension of its own: kurtosis 6."""
+    """Draw from a heavy-tailed distribution with independent dimensions and kurtosis 6."""
     return gaussian(rows, width, generator) * exponential(rows, width, generator).sqrt()
 
 
 def mixture(rows, width, generator):
-    """All dimensions of a sample are scaled together, by the root of an exponential variable."""
+    """Draw samples whose dimensions are scaled together, by the root of an exponential variable."""
     return gaussian(rows, width, generator) * exponential(rows, 1, generator).sqrt()
 
 
 def mild_mixture(rows, width, generator):
-    """All dimensions of a sample are scaled together, by 0.5 to 1.5."""
+    """Draw samples whose dimensions are scaled together, by 0.5 to 1.5."""
     scale = torch.rand(rows, 1, generator=generator, dtype=torch.float64) + 0.5
     return gaussian(rows, width, generator) * scale / (13 / 12) ** 0.5
 
 
 def skewed(rows, width, generator):
-    """χ² with one degree of freedom, centred and scaled: skewness 2.8, kurtosis 15."""
+    """Draw from χ² with one degree of freedom, centred and scaled: skewness 2.8, kurtosis 15."""
     return (gaussian(rows, width, generator) ** 2 - 1) / 2**0.5
 
 
 def recent_of(values, memory=1e9):
-    recent = RecentMoments(memory)
-    recent.add(values)
+    recent = EwmaMoments(memory)
+    recent.update(values)
     return recent
 
 
 def alarms(draw, rows, width, *, level=LEVEL, tolerance=0.0, repetitions=300, source_count=10**9, change=None):
-    """Shares of repetitions in which the means, the spreads and either raised an alarm."""
+    """Return the rates of alarms raised by the means, by the second moments and by either."""
     generator = torch.Generator().manual_seed(rows * 1000 + width)
     found = []
     for _ in range(repetitions):
@@ -82,8 +87,8 @@ ORDINARY = [
 
 
 @pytest.mark.parametrize(("draw", "rows", "width"), ORDINARY)
-def test_chance_raises_no_more_alarms_than_the_level(draw, rows, width):
-    """Over both tests, for tails and scales as features have them; by the means alone at half of it."""
+def test_the_false_alarm_rate_is_at_most_the_level(draw, rows, width):
+    """The level bounds the rate of both tests together, and half of it that of the means, for realistic features."""
     repetitions = 300 if rows * width < 50000 else 120
     by_mean, _, either = alarms(draw, rows, width, repetitions=repetitions)
     assert either <= room(LEVEL, repetitions)
@@ -91,18 +96,18 @@ def test_chance_raises_no_more_alarms_than_the_level(draw, rows, width):
 
 
 @pytest.mark.parametrize(("rows", "width", "repetitions"), [(32, 200, 200), (128, 200, 120)])
-def test_chance_in_many_dimensions(rows, width, repetitions):
+def test_the_false_alarm_rate_in_many_dimensions(rows, width, repetitions):
     for draw in (gaussian, laplace, skewed):
         assert alarms(draw, rows, width, repetitions=repetitions)[2] <= room(LEVEL, repetitions)
 
 
-def test_where_the_level_is_exceeded_and_by_how_much():
-    """The limits of the test, so that nobody promises more.
+def test_the_excess_false_alarm_rate_of_heavy_tails():
+    """Known limits of the test.
 
-    One dimension with a long tail: few samples show too little of its variance, and the alarm comes up to three times
-    as often as asked for. Two hundred dimensions scaled together, 32 samples: the means' length varies with the scales,
-    which the χ² limit does not know, and the alarm comes up to four times as often. At the gate's own level and
-    tolerance neither is left.
+    For one long-tailed dimension, few samples underestimate the variance, and alarms are up to three times as frequent
+    as the level. For two hundred dimensions that are scaled together and 32 samples, the norm of the means varies with
+    the scales, which the χ² approximation ignores, and alarms are up to four times as frequent. At the level and
+    tolerance of the gate, the rate is within the level for both.
     """
     assert LEVEL < alarms(laplace, 128, 1)[2] < 2.5 * LEVEL
     assert LEVEL < alarms(skewed, 32, 1)[2] < 4 * LEVEL
@@ -112,8 +117,8 @@ def test_where_the_level_is_exceeded_and_by_how_much():
             assert alarms(draw, rows, width, level=1e-3, tolerance=0.1, repetitions=200)[2] <= 0.01
 
 
-def test_few_samples_behind_the_source_are_allowed_for():
-    """Whitened by the moments of 100 other samples, 400 new ones look shifted to a test that takes those for exact."""
+def test_the_test_accounts_for_a_small_source():
+    """A test that ignores the noise of the source moments, here of 100 samples, would find a shift."""
     generator = torch.Generator().manual_seed(0)
 
     def against_a_small_source(values):
@@ -137,13 +142,13 @@ def test_few_samples_behind_the_source_are_allowed_for():
         (256, 30, 0.0, 0.5, 0.95),  # a collapse
     ],
 )
-def test_it_sees_shifts_at_the_gates_own_level(rows, width, shift, scale, least):
+def test_shifts_are_detected_at_the_level_of_the_gate(rows, width, shift, scale, least):
     seen = alarms(gaussian, rows, width, level=1e-3, tolerance=0.1, repetitions=100, change=lambda y: y * scale + shift)
     assert seen[2] >= least
     assert (seen[0] if shift else seen[1]) >= least
 
 
-def test_one_shifted_direction_among_many_is_seen():
+def test_one_shifted_direction_among_many_is_detected():
     def one(values):
         values[:, 3] += 3.0
         return values
@@ -152,8 +157,8 @@ def test_one_shifted_direction_among_many_is_seen():
 
 
 @pytest.mark.parametrize("tolerance", [0.1, 0.3])
-def test_a_shift_within_the_tolerance_is_none_however_many_samples(tolerance):
-    """Root mean square over the directions: at the tolerance chance alone decides, well below it never, above ever."""
+def test_a_shift_within_the_tolerance_is_never_significant(tolerance):
+    """A shift well below the tolerance is never significant, one well above always is."""
     rows, width = 4000, 10
 
     def moved(by):
@@ -174,7 +179,7 @@ def test_a_shift_within_the_tolerance_is_none_however_many_samples(tolerance):
 
 
 def test_one_dimension_against_scipy():
-    """With one dimension and no tolerance the limit is χ²₁ over the count."""
+    """With one dimension and no tolerance the critical value is that of χ²₁ divided by the count."""
     values = gaussian(200, 1, torch.Generator().manual_seed(3)) + 0.1
     test = shift_test(recent_of(values), source_count=1000, level=0.02, tolerance=0.0)
     count = 1 / (1 / 200 + 1 / 1000)
@@ -186,58 +191,62 @@ def test_one_dimension_against_scipy():
 
 
 @pytest.mark.parametrize("shift", [0.0, 0.5, 1.0])
-def test_what_a_reweighting_needs_is_unbiased(shift):
+def test_min_reweighting_divergence_is_unbiased(shift):
     generator = torch.Generator().manual_seed(1)
     width, rows, repetitions = 6, 40, 600
     found = []
     for _ in range(repetitions):
         recent = recent_of(gaussian(rows, width, generator) + shift)
         unclipped = float((recent.mean**2).sum() - recent.variance.sum() / recent.count)
-        assert reweighting_needed(recent) == max(0.0, unclipped)
+        assert min_reweighting_divergence(recent) == max(0.0, unclipped)
         found.append(unclipped)
     error = np.std(found) / repetitions**0.5
     # The variance is that of a finite sample, (n−1)/n of the true one.
     assert np.mean(found) == pytest.approx(width * shift**2 + width / rows**2, abs=3 * error)
 
 
-def test_a_stream_of_the_top_tenth_needs_no_more_than_nine():
-    """A reweighting of χ² divergence 9, of the sort that ``BeyondReweighting`` forgives by default."""
+def test_the_divergence_of_the_top_tenth_is_at_most_nine():
+    """The top tenth of the source is a reweighting of χ² divergence 9, the default limit of the label-shift guard."""
     generator = torch.Generator().manual_seed(0)
     y = gaussian(20000, 8, generator)
     top = y[y[:, 0].argsort(descending=True)[:2000]]
-    assert 2 < reweighting_needed(recent_of(top)) < 9
+    assert 2 < min_reweighting_divergence(recent_of(top)) < 9
 
 
-# --- steadiness ------------------------------------------------------------------------------------
+# --- stationarity ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("draw", [gaussian, laplace, skewed], ids=lambda f: f.__name__)
 @pytest.mark.parametrize(("rows", "outputs"), [(128, 1), (256, 3), (1024, 10)])
-def test_a_stream_in_any_order_is_steady(draw, rows, outputs):
+def test_a_shuffled_stream_is_stationary(draw, rows, outputs):
     generator = torch.Generator().manual_seed(rows)
-    found = np.mean([steadiness(draw(rows, outputs, generator), 32, LEVEL) > 1 for _ in range(600)])
+    found = np.mean([stationarity_statistic(draw(rows, outputs, generator), 32, LEVEL) > 1 for _ in range(600)])
     assert found <= room(LEVEL, 600)
 
 
-def test_the_level_is_used_up_on_gaussian_outputs():
+def test_the_false_alarm_rate_equals_the_level_for_gaussian_outputs():
     generator = torch.Generator().manual_seed(0)
-    found = np.mean([steadiness(gaussian(256, 1, generator), 32, 0.1) > 1 for _ in range(1000)])
+    found = np.mean([stationarity_statistic(gaussian(256, 1, generator), 32, 0.1) > 1 for _ in range(1000)])
     assert 0.1 - 3 * 0.0095 <= found <= 0.1 + 3 * 0.0095
 
 
-def test_steadiness_is_the_f_test_of_scipy():
+def test_stationarity_statistic_is_the_f_test_of_scipy():
     values = gaussian(96, 1, torch.Generator().manual_seed(5))
     values[:32] += 0.6
     exact = stats.f_oneway(*values[:, 0].reshape(3, 32).numpy()).statistic
-    assert steadiness(values, 32, 0.01) == pytest.approx(exact / stats.f.isf(0.01, 2, 93), rel=0.03)
-    # Within the tolerance is within the limit: half the variance within may lie between.
-    assert steadiness(values, 32, 0.01, 0.5) == pytest.approx(exact / (stats.f.isf(0.01, 2, 93) + 16), rel=0.03)
-    # A column that says the same again adds nothing.
-    assert steadiness(values.repeat(1, 3), 32, 0.01) == pytest.approx(steadiness(values, 32, 0.01))
+    assert stationarity_statistic(values, 32, 0.01) == pytest.approx(exact / stats.f.isf(0.01, 2, 93), rel=0.03)
+    # A tolerance of 0.5 allows a variance between blocks of half the variance within.
+    assert stationarity_statistic(values, 32, 0.01, 0.5) == pytest.approx(
+        exact / (stats.f.isf(0.01, 2, 93) + 16), rel=0.03
+    )
+    # Identical columns count as one.
+    assert stationarity_statistic(values.repeat(1, 3), 32, 0.01) == pytest.approx(
+        stationarity_statistic(values, 32, 0.01)
+    )
 
 
 @pytest.mark.parametrize("shape", ["sorted", "bursts", "drift"])
-def test_a_stream_with_an_order_is_not(shape):
+def test_a_sorted_stream_is_nonstationary(shape):
     generator = torch.Generator().manual_seed(0)
     for _ in range(20):
         values = gaussian(256, 1, generator)
@@ -247,49 +256,51 @@ def test_a_stream_with_an_order_is_not(shape):
             values += gaussian(8, 1, generator).repeat_interleave(32, dim=0)
         else:
             values += torch.linspace(-1, 1, 256)[:, None]
-        assert steadiness(values, 32, 1e-3) > 1
+        assert stationarity_statistic(values, 32, 1e-3) > 1
 
 
-def test_only_whole_blocks_count_the_newest_first():
+def test_leading_rows_that_fill_no_block_are_ignored():
     values = gaussian(128, 1, torch.Generator().manual_seed(2))
     older = torch.full((31, 1), 100.0, dtype=torch.float64)
-    assert steadiness(torch.cat([older, values]), 32, 0.01) == steadiness(values, 32, 0.01)
+    assert stationarity_statistic(torch.cat([older, values]), 32, 0.01) == stationarity_statistic(values, 32, 0.01)
 
 
-def test_outputs_that_never_vary_are_steady():
-    assert steadiness(torch.full((128, 2), 0.5), 32, 1e-3) == 0
+def test_constant_outputs_are_stationary():
+    assert stationarity_statistic(torch.full((128, 2), 0.5), 32, 1e-3) == 0
 
 
 @settings(deadline=None, max_examples=200)
 @given(
     st.integers(0, 2**31), st.integers(1, 12), st.floats(0, 1), st.floats(0, 0.6), st.sampled_from([1e-4, 1e-2, 0.2])
 )
-def test_unsteady_is_steadiness_above_one(seed, columns, together, moving, level):
-    """However much the columns vary together, and whether blocks move hardly at all or by a lot."""
+def test_is_nonstationary_is_a_statistic_above_one(seed, columns, together, moving, level):
+    """The shortcut agrees with the statistic for any correlation of the columns and any size of the movement."""
     generator = torch.Generator().manual_seed(seed)
     common = torch.randn(256, 1, generator=generator)
     values = (1 - together) * torch.randn(256, columns, generator=generator) + together * common
     values += moving * torch.randn(8, 1, generator=generator).repeat_interleave(32, dim=0)
     for tolerance in (0.0, 0.03):
-        assert unsteady(values, 32, level, tolerance) == (steadiness(values, 32, level, tolerance) > 1)
+        assert is_nonstationary(values, 32, level, tolerance) == (
+            stationarity_statistic(values, 32, level, tolerance) > 1
+        )
 
 
-def test_both_answers_and_all_three_ways_to_them_occur():
+def test_is_nonstationary_with_and_without_the_correlation_of_columns():
     generator = torch.Generator().manual_seed(0)
     common = torch.randn(256, 1, generator=generator).repeat(1, 8)
     still = torch.randn(256, 8, generator=generator)
     steps = torch.arange(8.0).repeat_interleave(32)[:, None]
-    assert not unsteady(still, 32, 1e-4)
-    assert unsteady(still + steps, 32, 1e-4)
-    # One column eight times over: a movement that eight columns could not have made by chance, and one can.
+    assert not is_nonstationary(still, 32, 1e-4)
+    assert is_nonstationary(still + steps, 32, 1e-4)
+    # Eight identical columns: the movement is significant for eight independent columns, not for one.
     moved = common + 0.1 * steps
-    ratio = steadiness(moved, 32, 1e-2)
-    assert ratio < 1 < steadiness(still + 0.1 * steps, 32, 1e-2)
-    assert not unsteady(moved, 32, 1e-2)
+    ratio = stationarity_statistic(moved, 32, 1e-2)
+    assert ratio < 1 < stationarity_statistic(still + 0.1 * steps, 32, 1e-2)
+    assert not is_nonstationary(moved, 32, 1e-2)
 
 
 @pytest.mark.parametrize("size", [1e100, 1e160, 1e300])
-def test_rows_so_large_that_their_squares_overflow_raise_nothing(size):
+def test_overflowing_squares_are_not_significant(size):
     values = torch.randn(128, 3, generator=torch.Generator().manual_seed(0)).double() * size
-    assert not steadiness(values, 32, 1e-3) > 1
-    assert not unsteady(values, 32, 1e-3)
+    assert not stationarity_statistic(values, 32, 1e-3) > 1
+    assert not is_nonstationary(values, 32, 1e-3)

@@ -12,7 +12,7 @@ from regtta.statistics.whitening import Whitening
 
 
 def features(rows=600, width=6, seed=0):
-    """Correlated, skewed features with very different variances, in float64."""
+    """Return correlated, skewed features with very different variances, in float64."""
     generator = torch.Generator().manual_seed(seed)
     raw = torch.randn(rows, width, generator=generator, dtype=torch.float64)
     mix = torch.randn(width, width, generator=generator, dtype=torch.float64) * torch.logspace(0, -1.5, width)
@@ -27,26 +27,26 @@ def head_of(weight):
     return head
 
 
-def whitened(z, head, share=0.99):
-    source = SourceStatistics.from_moments(Moments.of(z), head="", fingerprint="")
-    whitening = Whitening.of(source, head, share)
+def whitened(z, head, fraction=0.99):
+    source = SourceStatistics.from_moments(Moments.from_features(z), head="", fingerprint="")
+    whitening = Whitening.from_statistics(source, head, fraction)
     return whitening, small_models.numpy64(whitening(z))
 
 
-@pytest.mark.parametrize("share", [0.5, 0.99, 1.0])
-def test_the_source_has_mean_zero_and_unit_covariance(share):
+@pytest.mark.parametrize("fraction", [0.5, 0.99, 1.0])
+def test_the_source_has_mean_zero_and_unit_covariance(fraction):
     z = features()
-    whitening, y = whitened(z, head_of(torch.ones(1, 6)), share)
+    whitening, y = whitened(z, head_of(torch.ones(1, 6)), fraction)
     np.testing.assert_allclose(y.mean(0), 0, atol=1e-12)
     np.testing.assert_allclose(np.cov(y.T).reshape(whitening.dimensions, -1), np.eye(whitening.dimensions), atol=1e-9)
 
 
-def test_it_takes_as_many_directions_as_carry_the_share():
+def test_dimensions_carry_the_fraction_of_the_variance():
     z = features()
     values = np.linalg.eigvalsh(np.cov(z.numpy().T))[::-1]
-    for share in (0.3, 0.9, 0.99):
-        expected = int(np.searchsorted(np.cumsum(values) / values.sum(), share)) + 1
-        assert whitened(z, head_of(torch.ones(1, 6)), share)[0].dimensions == expected
+    for fraction in (0.3, 0.9, 0.99):
+        expected = int(np.searchsorted(np.cumsum(values) / values.sum(), fraction)) + 1
+        assert whitened(z, head_of(torch.ones(1, 6)), fraction)[0].dimensions == expected
 
 
 HEADS = {
@@ -59,11 +59,11 @@ HEADS = {
 
 
 @pytest.mark.parametrize("kind", HEADS)
-@pytest.mark.parametrize("share", [0.99, 1.0])
-def test_what_is_orthogonal_to_the_outputs_is_uncorrelated_with_them(kind, share):
+@pytest.mark.parametrize("fraction", [0.99, 1.0])
+def test_coordinates_orthogonal_to_the_outputs_are_uncorrelated_with_them(kind, fraction):
     weight, rank = HEADS[kind]
     z, head = features(), head_of(weight)
-    whitening, y = whitened(z, head, share)
+    whitening, y = whitened(z, head, fraction)
     directions = small_models.numpy64(whitening.outputs)
     assert directions.shape == (whitening.dimensions, rank)
     np.testing.assert_allclose(directions.T @ directions, np.eye(rank), atol=1e-12)
@@ -72,7 +72,7 @@ def test_what_is_orthogonal_to_the_outputs_is_uncorrelated_with_them(kind, share
     centred = outputs - outputs.mean(0)
     scale = max(outputs.std(), 1.0)
     np.testing.assert_allclose(rest.T @ centred / len(z) / scale, 0, atol=1e-9)
-    if share == 1.0 and rank:  # and the outputs are a function of those directions alone
+    if fraction == 1.0 and rank:  # and the outputs are a function of those directions alone
         inside = np.column_stack([y @ directions, np.ones(len(z))])
         left = np.linalg.lstsq(inside, outputs, rcond=None)[1]
         np.testing.assert_allclose(left, 0, atol=1e-12 * len(z) * scale**2)
@@ -92,7 +92,7 @@ def test_no_reweighting_moves_the_mean_further_than_its_divergence(seed, sharpne
     assert moved <= divergence * (n - 1) / n * (1 + 1e-9)
 
 
-def test_the_bound_is_met_by_the_reweighting_that_follows_a_coordinate():
+def test_the_bound_is_tight_for_a_reweighting_along_a_coordinate():
     _, y = whitened(features(rows=400), head_of(torch.ones(1, 6)), 1.0)
     n = len(y)
     slope = 0.5 / np.abs(y[:, 0]).max()
@@ -103,13 +103,13 @@ def test_the_bound_is_met_by_the_reweighting_that_follows_a_coordinate():
 
 def test_low_precision_heads_are_whitened_in_float32_without_a_graph():
     z = features().float().requires_grad_()
-    source = SourceStatistics.from_moments(Moments.of(z.detach()), head="", fingerprint="")
-    y = Whitening.of(source, head_of(torch.ones(1, 6)).bfloat16())(z.bfloat16())
+    source = SourceStatistics.from_moments(Moments.from_features(z.detach()), head="", fingerprint="")
+    y = Whitening.from_statistics(source, head_of(torch.ones(1, 6)).bfloat16())(z.bfloat16())
     assert y.dtype == torch.float32
     assert not y.requires_grad
 
 
-def test_features_that_never_vary_are_a_clear_error():
+def test_constant_features_raise_a_clear_error():
     from regtta.errors import RegttaError
 
     with pytest.raises(RegttaError):

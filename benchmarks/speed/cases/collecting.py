@@ -45,7 +45,7 @@ def spectrum(testbed: Testbed) -> TimedCall:
     forward = FeatureModel(testbed.model, testbed.subject.head)
     with torch.no_grad():
         for batch in batches:
-            running.add(forward(batch).features)
+            running.update(forward(batch).features)
     moments = running.finish()
 
     def decompose() -> None:

@@ -15,7 +15,7 @@ from benchmarks.speed.variants import strict_float32
 from regtta.adapter import Adapter
 from regtta.execution import FAST, PLAIN, Execution
 from regtta.metrics import RegressionMetrics
-from regtta_bench.sweep.runner import quiet
+from regtta_bench.sweep.log_levels import suppress_recurring_warnings
 from regtta_bench.tables import paired_difference
 
 Within = Callable[[], AbstractContextManager[object]]
@@ -42,7 +42,7 @@ def precision(setting: str, bench: Bench) -> Findings:
     names = tuple(PRECISIONS) if bench.on_gpu else ON_CPU
     found: dict[str, dict[int, Tensor]] = {name: {} for name in names}
     labels: dict[int, Tensor] = {}
-    with quiet():
+    with suppress_recurring_warnings():
         for seed, trial in enumerate(trials(setting, bench)):
             labels[seed] = trial.target.targets.flatten().cpu()
             for name in names:

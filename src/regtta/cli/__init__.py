@@ -2,7 +2,7 @@
 
 import sys
 
-from regtta.cli.error_messages import missing_extra
+from regtta.optional_imports import missing_extra_message
 
 
 def main() -> None:
@@ -10,7 +10,7 @@ def main() -> None:
     try:
         from regtta.cli.app import app
     except ModuleNotFoundError as error:
-        advice = missing_extra(error)
+        advice = missing_extra_message(error)
         if advice is None:
             raise
         sys.stderr.write(f"error: {advice}\n")

@@ -10,17 +10,17 @@ from typing import TextIO
 
 from regtta.cli.adapt_options import AdaptOptions, Protocol
 from regtta.cli.data.labelled_batches import Data
-from regtta.cli.data.opening import data_options
-from regtta.cli.outputs import ModelFiles, check_outputs, check_suffix
+from regtta.cli.data.open_data import extract_data_options
+from regtta.cli.outputs import ModelWriter, check_output_files, check_suffix
 from regtta.cli.predictions import PREDICTION_SUFFIXES, Tally
 from regtta.cli.resume import check_resumable
 from regtta.errors import BatchError, OptionError
 from regtta.methods import Method
-from regtta.persistence import written_whole
+from regtta.persistence import atomic_write
 from regtta.types import Step
 
 
-def check_files(options: AdaptOptions, model_files: ModelFiles) -> None:
+def check_options(options: AdaptOptions, model_writer: ModelWriter) -> None:
     """Raise if options contradict each other or an output file cannot be written."""
     if not any((*options.outputs.values(), options.tensorboard)):
         raise OptionError(f"Nothing to write. Pass at least one of {', '.join(options.outputs)}, --tensorboard.")
@@ -29,16 +29,16 @@ def check_files(options: AdaptOptions, model_files: ModelFiles) -> None:
         raise OptionError("--safe needs source statistics. Pass --stats FILE, written by regtta collect.")
     check_suffix("--predictions", options.predictions, PREDICTION_SUFFIXES)
     check_suffix("--record", options.record, (".json",))
-    model_files.check_names()
-    read = (options.weights, options.stats, data_options(options).path)
-    check_outputs(options.outputs, inputs=(*read, options.checkpoint), force=options.force)
-    check_outputs({"--checkpoint": options.checkpoint}, inputs=read, force=options.force or options.resume)
-    options.monitored.check(options.stats, force=options.force)
+    model_writer.check_suffixes()
+    read = (options.weights, options.stats, extract_data_options(options).path)
+    check_output_files(options.outputs, inputs=(*read, options.checkpoint), force=options.force)
+    check_output_files({"--checkpoint": options.checkpoint}, inputs=read, force=options.force or options.resume)
+    options.monitor_files.check(options.stats, force=options.force)
 
 
 def check_passes(options: AdaptOptions, data: Data) -> None:
     """Raise if the protocol needs two passes and the data allows only one."""
-    if options.protocol is Protocol.offline and not data.again:
+    if options.protocol is Protocol.offline and not data.reiterable:
         raise OptionError(
             f"--protocol offline needs two passes over the data, but {options.data} is an iterator, exhausted "
             "after one. Pass a list, a DataLoader or a function that returns a new iterator."
@@ -70,17 +70,17 @@ class DiagnosticsWriter:
 
     def write(self, step: Step) -> None:
         """Append a step."""
-        self._file.write(json.dumps(diagnostics_of(step), allow_nan=False) + "\n")
+        self._file.write(json.dumps(diagnostics_to_dict(step), allow_nan=False) + "\n")
 
 
 @contextmanager
-def diagnostics_file(path: Path) -> Iterator[DiagnosticsWriter]:
+def open_diagnostics(path: Path) -> Iterator[DiagnosticsWriter]:
     """Yield a writer to ``path``; the file appears once the block has succeeded."""
-    with written_whole(path) as draft, draft.open("w", encoding="utf-8") as file:
+    with atomic_write(path) as draft, draft.open("w", encoding="utf-8") as file:
         yield DiagnosticsWriter(file)
 
 
-def diagnostics_of(step: Step) -> dict[str, object]:
+def diagnostics_to_dict(step: Step) -> dict[str, object]:
     """Return the diagnostics of ``step`` as JSON-compatible values; non-finite numbers become ``None``."""
     diagnostics = step.diagnostics
     return {
@@ -99,15 +99,15 @@ def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-def command_line(options: AdaptOptions) -> str:
+def format_command_line(options: AdaptOptions) -> str:
     """Return the command line that corresponds to ``options``.
 
     Example:
         >>> from pathlib import Path
-        >>> command_line(AdaptOptions(model="mymodel:make", data="target.csv", record=Path("run.json")))
+        >>> format_command_line(AdaptOptions(model="mymodel:make", data="target.csv", record=Path("run.json")))
         'regtta adapt --model mymodel:make --data target.csv --record run.json'
     """
-    named: dict[str, object] = {
+    values: dict[str, object] = {
         "--model": options.model,
         "--weights": options.weights,
         "--stats": options.stats,
@@ -130,7 +130,7 @@ def command_line(options: AdaptOptions) -> str:
         "--tensorboard": options.tensorboard,
     }
     words = ["regtta", "adapt"]
-    words += [word for option, value in named.items() if value is not None for word in (option, str(value))]
+    words += [word for option, value in values.items() if value is not None for word in (option, str(value))]
     words += [word for setting in options.settings for word in ("--set", setting)]
     flags = {
         "--safe": options.safe,

@@ -30,16 +30,16 @@ if TYPE_CHECKING:
     from regtta.execution import Execution
 
 # Options that name a file to write.
-FILES = ("predictions", "adapted_weights", "diagnostics", "record", "export", "monitor", "prometheus")
+OUTPUT_FILE_OPTIONS = ("predictions", "adapted_weights", "diagnostics", "record", "export", "monitor", "prometheus")
 
 
 @dataclass(frozen=True, kw_only=True)
 class AdaptOptions:
     """Options of ``regtta adapt``, in the order and with the meaning that its help gives them."""
 
-    model: shared.Model
-    data: shared.Data
-    weights: shared.Weights = None
+    model: shared.ModelOption
+    data: shared.DataOption
+    weights: shared.WeightsOption = None
     stats: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Source statistics, for methods that need them.")
     ] = None
@@ -53,7 +53,7 @@ class AdaptOptions:
     protocol: Annotated[
         Protocol, typer.Option(help="online: predict while adapting. offline: adapt on all data, then predict it.")
     ] = Protocol.online
-    columns: shared.Columns = ()
+    columns: shared.ColumnsOption = ()
     target: Annotated[
         str | None,
         typer.Option(
@@ -62,12 +62,12 @@ class AdaptOptions:
             "tuple batches (1 for y in (x, y)).",
         ),
     ] = None
-    inputs: shared.Inputs = None
-    head: shared.Head = None
+    inputs: shared.InputsOption = None
+    head: shared.HeadOption = None
     batch_size: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Rows per batch; a loader has its own.", show_default="64")
     ] = None
-    device: shared.Device = None
+    device: shared.DeviceOption = None
     shuffle_seed: Annotated[
         int | None, typer.Option(metavar="N", help="Visit the rows of a file in a random order.")
     ] = None
@@ -136,12 +136,12 @@ class AdaptOptions:
     allow_mismatch: Annotated[
         bool, typer.Option("--allow-mismatch", help="Accept statistics of another model or head.")
     ] = False
-    force: shared.Force = False
+    force: shared.ForceOption = False
 
     @property
     def outputs(self) -> dict[str, Path | None]:
         """Files to write, by option."""
-        return {f"--{name.replace('_', '-')}": getattr(self, name) for name in FILES}
+        return {f"--{name.replace('_', '-')}": getattr(self, name) for name in OUTPUT_FILE_OPTIONS}
 
     @property
     def execution(self) -> "Execution":
@@ -152,7 +152,7 @@ class AdaptOptions:
         return default if self.precision is None else replace(default, precision=self.precision.value)
 
     @property
-    def monitored(self) -> "MonitorFiles":
+    def monitor_files(self) -> "MonitorFiles":
         """Files that the monitor writes."""
         from regtta.cli.adapt_report import MonitorFiles
 
@@ -163,20 +163,20 @@ class AdaptOptions:
 class CollectOptions:
     """Options of ``regtta collect``, in the order and with the meaning that its help gives them."""
 
-    model: shared.Model
-    data: shared.Data
+    model: shared.ModelOption
+    data: shared.DataOption
     out: Annotated[Path, typer.Option(metavar="FILE", help="Statistics to write, .safetensors.")]
-    weights: shared.Weights = None
-    columns: shared.Columns = ()
+    weights: shared.WeightsOption = None
+    columns: shared.ColumnsOption = ()
     target: Annotated[str | None, typer.Option(metavar="NAME", help="Label in the data, excluded from the inputs.")] = (
         None
     )
-    inputs: shared.Inputs = None
-    head: shared.Head = None
+    inputs: shared.InputsOption = None
+    head: shared.HeadOption = None
     batch_size: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Rows per batch; a loader has its own.", show_default="256")
     ] = None
-    device: shared.Device = None
+    device: shared.DeviceOption = None
     methods: Annotated[
         tuple[str, ...],
         typer.Option(
@@ -188,4 +188,4 @@ class CollectOptions:
     branch: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Weights of the rotation branch, for --method ttt.")
     ] = None
-    force: shared.Force = False
+    force: shared.ForceOption = False

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from regtta.adapter import Adapter
-from regtta.cli.outputs import check_folder
+from regtta.cli.outputs import check_output_folder
 from regtta.errors import OptionError
 from regtta.metrics import Scores
 from regtta.monitoring import JsonLines, Monitor, PrometheusText, TensorBoard, Writer
@@ -28,15 +27,15 @@ class MonitorFiles:
 
     def check(self, stats: Path | None, *, force: bool) -> None:
         """Raise if the monitor cannot run; output files other than TensorBoard's are checked elsewhere."""
-        named = {"--monitor": self.lines, "--prometheus": self.prometheus, "--tensorboard": self.tensorboard}
-        given = [option for option, path in named.items() if path is not None]
+        paths = {"--monitor": self.lines, "--prometheus": self.prometheus, "--tensorboard": self.tensorboard}
+        given = [option for option, path in paths.items() if path is not None]
         if given and stats is None:
             raise OptionError(f"{given[0]} needs source statistics. Pass --stats FILE, written by regtta collect.")
         if self.tensorboard is not None:
-            check_folder(self.tensorboard, force=force)
+            check_output_folder(self.tensorboard, force=force)
             import_optional("tensorboard", "monitor", "--tensorboard")
 
-    def monitor(self, adapter: Adapter) -> Monitor | None:
+    def monitor(self) -> Monitor | None:
         """Return the monitor that writes these files, or ``None`` if there are none."""
         writers: list[Writer] = []
         if self.lines is not None:
@@ -46,10 +45,10 @@ class MonitorFiles:
             writers.append(PrometheusText(self.prometheus))
         if self.tensorboard is not None:
             writers.append(TensorBoard(self.tensorboard))
-        return Monitor(adapter, writers=writers) if writers else None
+        return Monitor(writers=writers) if writers else None
 
 
-def alarms_of(monitor: Monitor | None) -> tuple[str, ...]:
+def summarize_alarms(monitor: Monitor | None) -> tuple[str, ...]:
     """Return a line for each alarm raised and each writer that failed; empty without a monitor."""
     if monitor is None:
         return ()

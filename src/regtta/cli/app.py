@@ -10,12 +10,12 @@ import typer
 from regtta._version import __version__
 from regtta.cli import shared_options as shared
 from regtta.cli.adapt_options import AdaptOptions, CollectOptions
-from regtta.cli.error_messages import EchoWarnings, OneLineErrors, refuse_several
+from regtta.cli.error_messages import OneLineErrorGroup, StderrWarningHandler, reject_multiple_processes
 from regtta.cli.help_examples import help_with_examples
 from regtta.cli.typer_signature import takes_options
 
 app = typer.Typer(
-    cls=OneLineErrors,
+    cls=OneLineErrorGroup,
     rich_markup_mode="rich",
     no_args_is_help=True,
     add_completion=False,
@@ -24,8 +24,8 @@ app = typer.Typer(
 )
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"regtta {__version__}")
         raise typer.Exit
 
@@ -36,116 +36,122 @@ def root(
     version: Annotated[  # noqa: ARG001 - handled by the callback
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
-    traceback: Annotated[  # noqa: ARG001 - read by OneLineErrors
+    traceback: Annotated[  # noqa: ARG001 - read by OneLineErrorGroup
         bool, typer.Option("--traceback", help="Show the traceback of an error, not only its message.")
     ] = False,
 ) -> None:
     """Adapt trained regression models to shifted, unlabelled data."""
-    refuse_several(ctx.invoked_subcommand)
+    reject_multiple_processes(ctx.invoked_subcommand)
     logger = logging.getLogger("regtta")
-    if not any(isinstance(handler, EchoWarnings) for handler in logger.handlers):
-        logger.addHandler(EchoWarnings(logging.WARNING))
+    if not any(isinstance(handler, StderrWarningHandler) for handler in logger.handlers):
+        logger.addHandler(StderrWarningHandler(logging.WARNING))
 
 
 @app.command(
+    "collect",
     help=help_with_examples(
         "Collect source statistics.\n\nRun once, where the source data is stored. The statistics are shipped with the "
         "model and contain no sample of the data.",
         "collect",
-    )
+    ),
 )
 @takes_options(CollectOptions)
-def collect(options: CollectOptions) -> None:
+def collect_command(options: CollectOptions) -> None:
     """Collect source statistics."""
-    from regtta.cli import views as show
+    from regtta.cli import views
     from regtta.cli.collect import collect_statistics
-    from regtta.cli.torchrun import joined
+    from regtta.cli.torchrun import join_worker_group
 
-    with joined() as team, show.progress_bar("collecting", shown=team.first) as progress:
-        report = collect_statistics(options, progress, team)
-    if team.first:
-        show.collected(report)
+    with join_worker_group() as workers, views.progress_bar("collecting", enabled=workers.is_first) as progress:
+        report = collect_statistics(options, progress, workers)
+    if workers.is_first:
+        views.print_collect_report(report)
 
 
 @app.command(
+    "adapt",
     help=help_with_examples(
         "Adapt a model to unlabelled target data.\n\nWrites its predictions, its new weights, a log of every "
         "step, or all three; --export writes a file to deploy; --checkpoint lets a killed run be resumed. "
         "With --target, scores before and after are printed; only the oracle learns from labels.",
         "adapt",
-    )
+    ),
 )
 @takes_options(AdaptOptions)
-def adapt(options: AdaptOptions) -> None:
+def adapt_command(options: AdaptOptions) -> None:
     """Adapt a model to target data."""
-    from regtta.cli import views as show
+    from regtta.cli import views
     from regtta.cli.adapt import adapt_model
-    from regtta.cli.torchrun import joined
+    from regtta.cli.torchrun import join_worker_group
 
-    with joined() as team, show.progress_bar("adapting", shown=team.first) as progress:
-        report = adapt_model(options, progress, team)
-    if team.first:
-        show.adapted(report)
+    with join_worker_group() as workers, views.progress_bar("adapting", enabled=workers.is_first) as progress:
+        report = adapt_model(options, progress, workers)
+    if workers.is_first:
+        views.print_adapt_report(report)
 
 
 @app.command(
+    "inspect",
     help=help_with_examples(
         "Show the contents of a file: counts, rank and spectrum of source statistics, or a model's provenance.",
         "inspect",
-    )
+    ),
 )
-def inspect(
+def inspect_command(
     file: Annotated[
         Path, typer.Argument(metavar="FILE", help="Source statistics, or an adapted model: .safetensors, .pt2, .onnx.")
     ],
-    as_json: shared.AsJson = False,
+    as_json: shared.AsJsonOption = False,
 ) -> None:
     """Show the contents of a file."""
-    from regtta.cli import views as show
+    from regtta.cli import views
     from regtta.cli.inspect import StatisticsReport, inspect_file
 
     report = inspect_file(file)
     if as_json:
-        show.json(report.plain())
+        views.print_json(report.to_dict())
     elif isinstance(report, StatisticsReport):
-        show.inspected(report)
+        views.print_statistics_report(report)
     else:
-        show.provenance(report)
+        views.print_provenance(report)
 
 
-@app.command(help=help_with_examples("List the methods; with a name, the options of that method.", "methods"))
-def methods(
-    name: Annotated[str | None, typer.Argument(help="One method.")] = None, as_json: shared.AsJson = False
+@app.command(
+    "methods", help=help_with_examples("List the methods; with a name, the options of that method.", "methods")
+)
+def methods_command(
+    name: Annotated[str | None, typer.Argument(help="One method.")] = None, as_json: shared.AsJsonOption = False
 ) -> None:
     """List the methods."""
-    from regtta.cli import views as show
+    from regtta.cli import views
     from regtta.cli.method_table import describe_method, list_methods
 
     if name is not None:
         report = describe_method(name)
-        show.json(report.plain()) if as_json else show.method(report)
+        views.print_json(report.to_dict()) if as_json else views.print_method(report)
         return
     reports = list_methods()
-    show.json([report.plain() for report in reports]) if as_json else show.methods(reports)
+    views.print_json([report.to_dict() for report in reports]) if as_json else views.print_method_list(reports)
 
 
 @app.command(
+    "report",
     help=help_with_examples(
         "Write a report of runs: one self-contained HTML page.\n\nTakes records of regtta adapt --record (several are "
         "compared side by side), or the folder of regtta demo or regtta reproduce.",
         "report",
-    )
+    ),
 )
-def report(
+def report_command(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Records or folders.")],
     out: Annotated[Path, typer.Option(metavar="FILE", help="Page to write, .html.")] = Path("report.html"),
-    force: shared.Force = False,
+    force: shared.ForceOption = False,
 ) -> None:
     """Write a report of runs."""
-    from regtta.cli import views as show
+    from regtta.cli import views
     from regtta.cli.report import make_report
 
-    show.reported(make_report(runs, out, force=force))
+    views.print_written_report(make_report(runs, out, force=force))
 
 
 def add_installed_commands() -> None:

@@ -10,13 +10,17 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from regtta.cli.torchrun import is_first, place
+from regtta.cli.rank_info import get_rank_info, is_first_process
 from regtta.errors import PeerError, ProcessError, RegttaError
-from regtta.optional_imports import extra_of, install_command
+from regtta.optional_imports import missing_extra_message
 
-_WORDS = (
-    (r"(pass download=True|call fetch_california on that folder); on the command line, --download", "pass --download"),
-    (r"No folder of data sets was named\. Pass one,", "No folder of data sets was named. Pass --data DIR,"),
+# Terms of the Python interface and the options that replace them.
+_COMMAND_LINE_TERMS = (
+    (
+        r"(pass download=True|call download_california on that folder); on the command line, --download",
+        "pass --download",
+    ),
+    (r"No folder of data sets was given\. Pass one,", "No folder of data sets was given. Pass --data DIR,"),
     (r"\ballow_mismatch=True", "--allow-mismatch"),
     (r"\bhead=<name>", "--head NAME"),
     (r"\bhead= ", "--head "),
@@ -30,42 +34,28 @@ _WORDS = (
 )
 
 
-def one_line(error: RegttaError) -> str:
+def command_line_message(error: RegttaError) -> str:
     r"""Return the message of ``error`` on one line, with the names of command-line options.
 
     Example:
-        >>> one_line(RegttaError("No head. Pass head=<name>;\nlayers here: ['fc']."))
+        >>> command_line_message(RegttaError("No head. Pass head=<name>;\nlayers here: ['fc']."))
         "No head. Pass --head NAME; layers here: ['fc']."
     """
     text = " ".join(str(error).split())
-    for pattern, words in _WORDS:
-        text = re.sub(pattern, words, text)
+    for pattern, replacement in _COMMAND_LINE_TERMS:
+        text = re.sub(pattern, replacement, text)
     return text
 
 
-def missing_extra(error: ModuleNotFoundError) -> str | None:
-    """Return installation advice if ``error`` is about an optional dependency, else ``None``.
-
-    Example:
-        >>> missing_extra(ModuleNotFoundError("No module named 'rich'", name="rich"))
-        'rich is not installed. Install what this command needs: pip install "regtta[cli]"'
-    """
-    package = (error.name or "").partition(".")[0]
-    extra = extra_of(package)
-    if extra is None:
-        return None
-    return f"{package} is not installed. Install what this command needs: {install_command(extra)}"
-
-
-TOGETHER = ("collect", "adapt")  # commands that several processes can run together
-SECONDS_TO_SPEAK = 5
+DISTRIBUTED_COMMANDS = ("collect", "adapt")  # commands that several processes can run together
+PRINT_GRACE_SECONDS = 5
 
 _UsageError: type[Exception] = typer.BadParameter.__mro__[
     1
 ]  # click's class; its import path depends on the version of typer
 
 
-class OneLineErrors(TyperGroup):
+class OneLineErrorGroup(TyperGroup):
     """Group of commands that reports every user error as one line on stderr and exit code 2.
 
     Under torchrun, the process that raised the error prints it, with its rank.
@@ -76,19 +66,19 @@ class OneLineErrors(TyperGroup):
         try:
             return super().invoke(ctx)
         except _UsageError as error:
-            if is_first():
+            if is_first_process():
                 raise
             raise _silent_exit() from error
         except (RegttaError, ModuleNotFoundError) as error:
             if ctx.params.get("traceback"):
                 raise
-            complaint = one_line(error) if isinstance(error, RegttaError) else missing_extra(error)
-            if complaint is None:
+            message = command_line_message(error) if isinstance(error, RegttaError) else missing_extra_message(error)
+            if message is None:
                 raise
             if isinstance(error, PeerError):
                 raise _silent_exit() from error
-            here = place()
-            typer.echo(f"error: {'' if here is None else f'process {here.rank}: '}{complaint}", err=True)
+            info = get_rank_info()
+            typer.echo(f"error: {'' if info is None else f'process {info.rank}: '}{message}", err=True)
             raise typer.Exit(2) from error
 
 
@@ -97,20 +87,20 @@ def _silent_exit() -> typer.Exit:
 
     torchrun terminates all processes as soon as one of them exits.
     """
-    time.sleep(SECONDS_TO_SPEAK)
+    time.sleep(PRINT_GRACE_SECONDS)
     return typer.Exit(2)
 
 
-def refuse_several(command: str | None) -> None:
+def reject_multiple_processes(command: str | None) -> None:
     """Raise ProcessError if torchrun runs a command that supports one process only."""
-    if place() is not None and command not in TOGETHER:
-        if not is_first():
+    if get_rank_info() is not None and command not in DISTRIBUTED_COMMANDS:
+        if not is_first_process():
             raise PeerError("The first process prints the error.")
         raise ProcessError(f"regtta {command} is for one process. Start it without torchrun.")
 
 
 @contextmanager
-def stoppable() -> Iterator[None]:
+def exit_on_interrupt() -> Iterator[None]:
     """Turn Control-C inside the block into a message and exit code 130, for commands that keep every run."""
     try:
         yield
@@ -119,10 +109,10 @@ def stoppable() -> Iterator[None]:
         raise typer.Exit(130) from error
 
 
-class EchoWarnings(logging.Handler):
+class StderrWarningHandler(logging.Handler):
     """Logging handler that prints the library's warnings on stderr."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print one record, from the first process only."""
-        if is_first():
+        if is_first_process():
             typer.echo(f"{record.levelname.lower()}: {record.getMessage()}", err=True)

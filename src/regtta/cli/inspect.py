@@ -7,7 +7,7 @@ from pathlib import Path
 from regtta.persistence import PROVENANCE, STATE_DICT, SUFFIXES, Provenance, read_metadata, read_provenance
 from regtta.statistics import SourceStatistics
 
-SHARES = (0.9, 0.95, 0.99, 0.999)
+VARIANCE_SHARES = (0.9, 0.95, 0.99, 0.999)
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class StatisticsReport:
     spectrum: tuple[Direction, ...]
     extras: tuple[str, ...]
 
-    def plain(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, object]:
         """Return JSON-compatible values; shares that are keys become strings."""
         shares = {str(share): count for share, count in self.directions_for.items()}
         return asdict(self) | {"directions_for": shares}
@@ -53,8 +53,8 @@ class StatisticsReport:
 
 def inspect_file(path: Path) -> StatisticsReport | Provenance:
     """Describe source statistics, or return the provenance of an exported model."""
-    traced = path.suffix in SUFFIXES and path.suffix != STATE_DICT
-    if traced or PROVENANCE in read_metadata(path):
+    is_exported = path.suffix in SUFFIXES and path.suffix != STATE_DICT
+    if is_exported or PROVENANCE in read_metadata(path):
         return read_provenance(path)
     return inspect_statistics(path)
 
@@ -69,13 +69,13 @@ def inspect_statistics(path: Path) -> StatisticsReport:
         dimensions=source.dimensions,
         valid_dimensions=source.valid_dimensions,
         rank=source.rank,
-        directions_for={share: source.dimensions_for(share) for share in SHARES},
-        spectrum=_spectrum(source),
+        directions_for={share: source.dimensions_for(share) for share in VARIANCE_SHARES},
+        spectrum=_compute_spectrum(source),
         extras=tuple(sorted(source.extras)),
     )
 
 
-def _spectrum(source: SourceStatistics) -> tuple[Direction, ...]:
+def _compute_spectrum(source: SourceStatistics) -> tuple[Direction, ...]:
     total = float(source.variances.sum()) or 1.0  # avoid 0 / 0 for constant features
     shares = source.variances / total
     columns = zip(source.variances.tolist(), shares.tolist(), shares.cumsum(0).tolist(), strict=True)

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import get_args, get_origin
 
-from regtta.methods import METHODS, Method, method, options_of
-from regtta.options import check_choice, describe, field_types
+from regtta.methods import METHODS, Method, create_method, method_options
+from regtta.options import check_choice, describe_type, field_types
 
 
 @dataclass(frozen=True)
@@ -40,21 +40,21 @@ class MethodReport:
     paper: str
     options: tuple[OptionReport, ...]
 
-    def plain(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, object]:
         """Return JSON-compatible values."""
         return dataclasses.asdict(self)
 
 
-def chosen_method(name: str, settings: tuple[str, ...] = ()) -> Method:
+def parse_method(name: str, settings: tuple[str, ...] = ()) -> Method:
     """Return the method or sum of methods ``name``, with ``settings`` such as ``k=25``.
 
     Example:
-        >>> chosen_method("ssa", ("k=25", "metric=w2")).metric
+        >>> parse_method("ssa", ("k=25", "metric=w2")).metric
         'w2'
-        >>> chosen_method("tent+ssa", ("k=25",)).terms[1].k
+        >>> parse_method("tent+ssa", ("k=25",)).terms[1].k
         25
     """
-    return method(name, **options_of(METHODS, name, settings))
+    return create_method(name, **method_options(name, settings))
 
 
 def list_methods() -> tuple[MethodReport, ...]:
@@ -73,24 +73,24 @@ def describe_method(name: str) -> MethodReport:
     cls = METHODS[name]
     needs = {
         "source statistics": cls.needs_source,
-        cls.gathers: bool(cls.gathers),
+        cls.extra_statistics: bool(cls.extra_statistics),
         "head": cls.needs_head,
         "labels": cls.takes_targets,
     }
     return MethodReport(
         name=name,
-        summary=_plain(inspect.cleandoc(cls.__doc__ or "").split("\n")[0]),
+        summary=_strip_markup(inspect.cleandoc(cls.__doc__ or "").split("\n")[0]),
         needs=tuple(need for need, needed in needs.items() if needed),
         paper=cls.paper,
-        options=_options(cls),
+        options=_describe_options(cls),
     )
 
 
-def argument_meanings(docstring: str) -> dict[str, str]:
+def parse_argument_docs(docstring: str) -> dict[str, str]:
     """Parse the ``Args:`` section of a docstring into a one-line description per argument.
 
     Example:
-        >>> argument_meanings('''Return the result.
+        >>> parse_argument_docs('''Return the result.
         ...
         ...     Args:
         ...         k: how many,
@@ -104,28 +104,28 @@ def argument_meanings(docstring: str) -> dict[str, str]:
         return {}
     lines = textwrap.dedent(block.group(1))
     entries = re.findall(r"^(\w+): ((?:.*)(?:\n[ ]+.*)*)", lines, re.MULTILINE)
-    return {name: _plain(" ".join(text.split())) for name, text in entries}
+    return {name: _strip_markup(" ".join(text.split())) for name, text in entries}
 
 
-def _options(cls: type[Method]) -> tuple[OptionReport, ...]:
+def _describe_options(cls: type[Method]) -> tuple[OptionReport, ...]:
     defaults = cls()
     meanings: dict[str, str] = {}
     for ancestor in reversed(cls.__mro__):  # a class overrides the descriptions of its bases
-        meanings |= argument_meanings(ancestor.__doc__ or "")
+        meanings |= parse_argument_docs(ancestor.__doc__ or "")
     return tuple(
-        OptionReport(name, _typed_by_hand(kind), getattr(defaults, name), meanings.get(name, ""))
+        OptionReport(name, _describe_typeable(kind), getattr(defaults, name), meanings.get(name, ""))
         for name, kind in field_types(cls).items()
     )
 
 
-def _typed_by_hand(kind: object) -> str:
+def _describe_typeable(kind: object) -> str:
     """Return the type of an option without alternatives that cannot be typed, such as callables."""
     alternatives = [part for part in get_args(kind) if get_origin(part) is not Callable]
     if get_origin(kind) is None or len(alternatives) == len(get_args(kind)):
-        return describe(kind)
-    return " | ".join(describe(part) for part in alternatives)
+        return describe_type(kind)
+    return " | ".join(describe_type(part) for part in alternatives)
 
 
-def _plain(text: str) -> str:
+def _strip_markup(text: str) -> str:
     """Remove reStructuredText markup: double backticks and roles."""
     return re.sub(r":\w+:`~?([^`]*)`", r"\1", text.replace("``", ""))

@@ -11,14 +11,14 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from regtta.adapter import Adapter
-from regtta.cli.adapt_options import FILES, AdaptOptions
-from regtta.cli.torchrun import Team
+from regtta.cli.adapt_options import OUTPUT_FILE_OPTIONS, AdaptOptions
+from regtta.cli.torchrun import WorkerGroup
 from regtta.errors import ExistingFileError, FileError, ModelError, OptionError
-from regtta.execution import failing_together
-from regtta.persistence import STATE_DICT, SUFFIXES, check_exportable, check_packages, refuse_existing, save
+from regtta.execution import sync_errors
+from regtta.persistence import STATE_DICT, SUFFIXES, check_exportable, check_not_existing, check_packages, save_model
 
 
-def check_outputs(outputs: Mapping[str, Path | None], *, inputs: Sequence[Path | None], force: bool) -> None:
+def check_output_files(outputs: Mapping[str, Path | None], *, inputs: Sequence[Path | None], force: bool) -> None:
     """Raise if an output cannot be written or would overwrite an input or an existing file.
 
     Args:
@@ -36,19 +36,19 @@ def check_outputs(outputs: Mapping[str, Path | None], *, inputs: Sequence[Path |
             raise OptionError(f"{option} and {written[path.resolve()]} both name {path}. Use different paths.")
         if path.is_dir():
             raise OptionError(f"{option} {path} is a folder. Name a file.")
-        refuse_existing(path, overwrite=force, remedy="--force")
+        check_not_existing(path, overwrite=force, remedy="--force")
         if not os.access(path.parent, os.W_OK):
             raise FileError(f"The folder {path.parent.resolve()} cannot be written to ({option} {path}).")
         written[path.resolve()] = option
 
 
-def check_suffix(option: str, path: Path | None, endings: Sequence[str]) -> None:
-    """Raise unless ``path`` is ``None`` or has one of the suffixes ``endings``."""
-    if path is not None and path.suffix not in endings:
-        raise OptionError(f"Expected {option} to end in {' or '.join(endings)}, found {path}.")
+def check_suffix(option: str, path: Path | None, suffixes: Sequence[str]) -> None:
+    """Raise unless ``path`` is ``None`` or has one of ``suffixes``."""
+    if path is not None and path.suffix not in suffixes:
+        raise OptionError(f"Expected {option} to end in {' or '.join(suffixes)}, found {path}.")
 
 
-def check_folder(path: Path, *, force: bool) -> None:
+def check_output_folder(path: Path, *, force: bool) -> None:
     """Raise if ``path`` is a file, or a folder that is not empty (unless ``force``)."""
     if path.exists() and not path.is_dir():
         raise OptionError(f"{path} is a file. Name a folder that is new or empty.")
@@ -56,63 +56,64 @@ def check_folder(path: Path, *, force: bool) -> None:
         raise ExistingFileError(f"{path} is not empty. Choose another folder, or pass --force.")
 
 
-WRITTEN = (*FILES, "tensorboard", "checkpoint")  # fields of AdaptOptions that name an output
+OUTPUT_FIELDS = (*OUTPUT_FILE_OPTIONS, "tensorboard", "checkpoint")  # fields of AdaptOptions that name an output
 
 
 @contextmanager
-def own_files(options: AdaptOptions, team: Team) -> Iterator[AdaptOptions]:
+def redirect_outputs(options: AdaptOptions, workers: WorkerGroup) -> Iterator[AdaptOptions]:
     """Yield ``options`` unchanged in the first process, and with temporary output paths in the others.
 
     All processes run the same code, writing included; the files of the others are deleted. They copy a checkpoint to
     resume from before the first process can overwrite it.
     """
     with ExitStack() as stack:
-        with failing_together(team.processes):
-            own = options
-            if not team.first:
+        with sync_errors(workers.processes):
+            redirected = options
+            if not workers.is_first:
                 folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="regtta-"))
-                own = _redirected(options, Path(folder))
-        team.processes.check_same("checkpoint to resume from", _size(own) if options.resume else "none")
-        yield own
+                redirected = _with_outputs_in(options, Path(folder))
+        size = _checkpoint_size(redirected) if options.resume else "none"
+        workers.processes.check_same("checkpoint to resume from", size)
+        yield redirected
 
 
-def _redirected(options: AdaptOptions, folder: Path) -> AdaptOptions:
+def _with_outputs_in(options: AdaptOptions, folder: Path) -> AdaptOptions:
     """Return ``options`` with every output path inside ``folder``, keeping the suffixes."""
-    given: dict[str, Path] = {name: path for name in WRITTEN if (path := getattr(options, name)) is not None}
-    moved = {name: folder / f"{name}{path.suffix}" for name, path in given.items()}
+    given: dict[str, Path] = {name: path for name in OUTPUT_FIELDS if (path := getattr(options, name)) is not None}
+    redirected = {name: folder / f"{name}{path.suffix}" for name, path in given.items()}
     if options.resume and "checkpoint" in given and given["checkpoint"].is_file():
-        shutil.copyfile(given["checkpoint"], moved["checkpoint"])
-    return replace(options, **moved)  # type: ignore[arg-type]
+        shutil.copyfile(given["checkpoint"], redirected["checkpoint"])
+    return replace(options, **redirected)  # type: ignore[arg-type]
 
 
-def _size(options: AdaptOptions) -> str:
-    there = options.checkpoint is not None and options.checkpoint.is_file()
-    return str(options.checkpoint.stat().st_size) if there and options.checkpoint is not None else "none"
+def _checkpoint_size(options: AdaptOptions) -> str:
+    path = options.checkpoint
+    return str(path.stat().st_size) if path is not None and path.is_file() else "none"
 
 
 _EXAMPLE_ROWS = 8
 
 
-class ModelFiles:
-    """Writer of the adapted model that detects unwritable formats early.
+class ModelWriter:
+    """Writer of the adapted model that detects write_error formats early.
 
     Args:
-        named: output paths by option; ``None`` if the option was not given.
+        paths: output paths by option; ``None`` if the option was not given.
     """
 
-    def __init__(self, named: Mapping[str, Path | None]) -> None:
-        self._paths = {option: path for option, path in named.items() if path is not None}
+    def __init__(self, paths: Mapping[str, Path | None]) -> None:
+        self._paths = {option: path for option, path in paths.items() if path is not None}
         self._traced = any(path.suffix != STATE_DICT for path in self._paths.values())
         self._example: Tensor | None = None
 
-    def check_names(self) -> None:
+    def check_suffixes(self) -> None:
         """Raise if a suffix names no format, or one whose packages are not installed."""
         for option, path in self._paths.items():
             # The suffix identifies weights when they are loaded.
             check_suffix(option, path, SUFFIXES if option == "--export" else (STATE_DICT,))
             check_packages(path.suffix)
 
-    def check_model(self, model: nn.Module) -> None:
+    def check_state_dict(self, model: nn.Module) -> None:
         """Raise if the state dict holds values other than tensors, which safetensors cannot store."""
         others = [name for name, value in model.state_dict().items() if not isinstance(value, Tensor)]
         for option, path in self._paths.items():
@@ -121,7 +122,7 @@ class ModelFiles:
                     f"{option} stores tensors only, but {others[0]!r} in the state dict of the model is not a tensor."
                 )
 
-    def see(self, adapter: Adapter, inputs: Tensor) -> None:
+    def take_example(self, adapter: Adapter, inputs: Tensor) -> None:
         """Keep rows of the first batch as an example input, and raise if the model cannot be traced.
 
         Checking on the first batch avoids an adaptation whose result could not be exported.
@@ -136,4 +137,4 @@ class ModelFiles:
         if self._paths:
             model, provenance = adapter.export(), adapter.provenance()
             for path in self._paths.values():
-                save(path, model, provenance, self._example, overwrite=True)
+                save_model(path, model, provenance, self._example, overwrite=True)

@@ -1,7 +1,7 @@
 """Passes over target data with their counts and scores, and the table of predictions."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
@@ -11,22 +11,27 @@ from torch import Tensor
 
 from regtta.adapter import Adapter
 from regtta.cli.data.labelled_batches import Data, LabelledBatch
-from regtta.cli.user_code import explaining
-from regtta.errors import ModelError, OptionError
+from regtta.cli.user_code import convert_user_errors
+from regtta.errors import MismatchError, ModelError, OptionError
 from regtta.metrics import RegressionMetrics, Scores
-from regtta.persistence import written_whole
+from regtta.persistence import atomic_write
 from regtta.types import Step
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from regtta.report.recorder import RunRecorder
 
 Progress = Callable[[int, int | None], None]
 
 
-def adapting(
+def adapt_batches(
     adapter: Adapter,
     data: Data,
     progress: Progress | None,
     *,
-    watch: Callable[[Tensor], None] | None = None,
-    adapt: Callable[[Tensor, Tensor | None], Step] | None = None,
+    recorder: "RunRecorder | None" = None,
+    done: Sequence[Step] = (),
 ) -> Iterator[tuple[Step, LabelledBatch]]:
     """Adapt to each batch of ``data`` and yield the step with its batch.
 
@@ -36,20 +41,37 @@ def adapting(
         adapter: the adapter.
         data: target data.
         progress: callback ``(samples_seen, total)``.
-        watch: callback with the inputs of each batch before its step.
-        adapt: called instead of ``adapter.adapt``.
+        recorder: callback of the adapter that scores its predictions by the labels.
+        done: steps of the first batches from a checkpoint, which are yielded instead of adapting again.
     """
-    adapt = adapt or adapter.adapt
-    supervised = adapter.method.takes_targets
+    supervised, count = adapter.method.takes_targets, 0
     for index, batch in enumerate(_reporting(data, progress)):
+        count += 1
+        if index < len(done):
+            yield _recorded(done[index], batch), batch
+            continue
+        if recorder is not None:
+            recorder.labels = batch.targets
         with model_errors_explained(index, batch.inputs, data.advice):
-            if watch is not None:
-                watch(batch.inputs)
-            step = adapt(batch.inputs, batch.targets if supervised else None)
+            step = adapter.adapt(batch.inputs, batch.targets if supervised else None)
         yield step, batch
+    if count < len(done):
+        raise MismatchError(
+            f"The data has {count} batches, but the checkpoint covers {len(done)}. Pass the data that the stream was "
+            "started with."
+        )
 
 
-def predicting(adapter: Adapter, data: Data, progress: Progress | None) -> Iterator[tuple[Tensor, LabelledBatch]]:
+def _recorded(step: Step, batch: LabelledBatch) -> Step:
+    if len(step.predictions) != len(batch.inputs):
+        raise MismatchError(
+            f"Batch {step.index} has {len(batch.inputs)} rows, but the checkpoint holds {len(step.predictions)} "
+            "predictions of it. Pass the data that the stream was started with."
+        )
+    return step
+
+
+def predict_batches(adapter: Adapter, data: Data, progress: Progress | None) -> Iterator[tuple[Tensor, LabelledBatch]]:
     """Predict each batch of ``data`` without adapting and yield the predictions with their batch."""
     for index, batch in enumerate(_reporting(data, progress)):
         with model_errors_explained(index, batch.inputs, data.advice):
@@ -61,7 +83,7 @@ def predicting(adapter: Adapter, data: Data, progress: Progress | None) -> Itera
 def model_errors_explained(index: int, inputs: Tensor, advice: str) -> Iterator[None]:
     """Convert exceptions of the model on batch ``index`` into a one-line ModelError with the shape of the inputs."""
     shape = tuple(inputs.shape)
-    with explaining(lambda: f"The model cannot take batch {index}, of shape {shape}", advice):
+    with convert_user_errors(lambda: f"The model cannot take batch {index}, of shape {shape}", advice):
         yield
 
 
@@ -83,7 +105,7 @@ class Tally:
         self.not_finite = 0
         self.unscored = 0
 
-    def stepped(self, step: Step) -> None:
+    def add_step(self, step: Step) -> None:
         """Count an adaptation step."""
         verdict = step.diagnostics.verdict
         self.visited += len(step.predictions)
@@ -93,7 +115,7 @@ class Tally:
         else:
             self.refused[verdict.reason] += 1
 
-    def answered(self, predictions: Tensor, batch: LabelledBatch) -> None:
+    def add_predictions(self, predictions: Tensor, batch: LabelledBatch) -> None:
         """Count and score the predictions of a batch."""
         self.predicted += len(predictions)
         self.not_finite += int((~torch.isfinite(predictions)).sum())
@@ -126,9 +148,6 @@ def _reporting(data: Data, progress: Progress | None) -> Iterator[LabelledBatch]
         if progress is not None:
             progress(seen, data.rows)
 
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
 PREDICTION_SUFFIXES = (".csv", ".parquet")
 _ROWS_AT_ONCE = 65_536
@@ -200,7 +219,7 @@ def reordered(sink: PredictionSink, order: Tensor) -> Iterator[PredictionSink]:
 @contextmanager
 def prediction_file(path: Path, target_names: tuple[str, ...]) -> Iterator[PredictionWriter]:
     """Yield a writer to ``path``; the file appears once the block has succeeded."""
-    with written_whole(path) as draft, ExitStack() as stack:
+    with atomic_write(path) as draft, ExitStack() as stack:
         appender: _Appender
         if path.suffix == ".parquet":
             appender = _Parquet(draft, stack)

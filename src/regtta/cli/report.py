@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from regtta.cli.outputs import check_outputs, check_suffix
+from regtta.cli.outputs import check_output_files, check_suffix
 from regtta.report import write_page
-from regtta.report.loading import page_of
+from regtta.report.run_kinds import build_page
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ def make_report(runs: Sequence[Path], out: Path, *, force: bool = False) -> Writ
         force: replace it if it exists.
     """
     check_suffix("--out", out, (".html",))
-    check_outputs({"--out": out}, inputs=[run for run in runs if run.is_file()], force=force)
+    check_output_files({"--out": out}, inputs=[run for run in runs if run.is_file()], force=force)
     command = shlex.join(["regtta", "report", *map(str, runs), "--out", str(out), *(["--force"] if force else [])])
-    page = page_of(runs, command)
+    page = build_page(runs, command)
     return WrittenReport(page.headline, write_page(page, out, overwrite=force))

@@ -3,30 +3,27 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
 
 from regtta.adapter import Adapter
 from regtta.cli.adapt_options import AdaptOptions, Protocol
 from regtta.cli.outputs import check_suffix
 from regtta.errors import MismatchError, OptionError
 from regtta.persistence import (
-    Checkpoints,
-    invalid,
-    require_flag,
+    require_bool,
     require_mapping,
     require_sequence,
+    require_str,
     require_tensor,
-    require_text,
+    state_error,
 )
-from regtta.types import Diagnostics, Step, Verdict
+from regtta.types import Callback, Diagnostics, Step, Verdict
 
 
-class StepHistory:
-    """Steps of a stream, serialised as tensors.
+class StepHistory(Callback):
+    """Callback that keeps the steps of a stream, serialised as tensors in its checkpoint.
 
     Args:
         about: options that identify the stream, as plain values; a history with other options is rejected.
@@ -35,11 +32,13 @@ class StepHistory:
         steps: steps so far, in order.
     """
 
+    state_key: ClassVar[str | None] = "companion"
+
     def __init__(self, about: Mapping[str, object]) -> None:
         self.about = dict(about)
         self.steps: list[Step] = []
 
-    def see(self, step: Step) -> None:
+    def on_step(self, adapter: Adapter, step: Step) -> None:  # noqa: ARG002 - the step is all it stores
         """Append a step."""
         # A copy on the CPU, as the predictions may be a view of a larger tensor.
         self.steps.append(replace(step, predictions=step.predictions.detach().cpu().clone()))
@@ -110,28 +109,28 @@ def _validated(state: object) -> dict[str, Any]:
     for number, verdict in enumerate(verdicts):
         at = f"companion/verdicts/{number}"
         if len(require_sequence(at, verdict)) != 3:
-            raise invalid(at, "three values", verdict)
-        require_flag(at, verdict[0])
-        require_text(at, verdict[1])
-        require_text(at, verdict[2])
-    count = len(require_tensor("companion/indices", found["indices"], (None,), torch.int64, least=0.0))
-    sizes = require_tensor("companion/sizes", found["sizes"], (count,), torch.int64, least=0.0)
-    which = require_tensor("companion/verdict", found["verdict"], (count,), torch.int64, least=0.0)
+            raise state_error(at, "three values", verdict)
+        require_bool(at, verdict[0])
+        require_str(at, verdict[1])
+        require_str(at, verdict[2])
+    count = len(require_tensor("companion/indices", found["indices"], (None,), torch.int64, minimum=0.0))
+    sizes = require_tensor("companion/sizes", found["sizes"], (count,), torch.int64, minimum=0.0)
+    which = require_tensor("companion/verdict", found["verdict"], (count,), torch.int64, minimum=0.0)
     if count and int(which.max()) >= len(verdicts):
-        raise invalid("companion/verdict", f"below {len(verdicts)} everywhere", int(which.max()))
+        raise state_error("companion/verdict", f"below {len(verdicts)} everywhere", int(which.max()))
     predictions = found["predictions"]
     if not isinstance(predictions, torch.Tensor) or predictions.shape[:1] != (int(sizes.sum()),):
-        raise invalid("companion/predictions", f"a tensor of {int(sizes.sum())} rows", predictions)
-    counts = require_tensor("companion/excluded_counts", found["excluded_counts"], (count,), torch.int64, least=0.0)
-    excluded = require_tensor("companion/excluded", found["excluded"], (int(counts.sum()),), torch.int64, least=0.0)
+        raise state_error("companion/predictions", f"a tensor of {int(sizes.sum())} rows", predictions)
+    counts = require_tensor("companion/excluded_counts", found["excluded_counts"], (count,), torch.int64, minimum=0.0)
+    excluded = require_tensor("companion/excluded", found["excluded"], (int(counts.sum()),), torch.int64, minimum=0.0)
     if bool((excluded >= sizes.repeat_interleave(counts)).any()):
-        raise invalid("companion/excluded", "rows of their batches", int(excluded.max()))
+        raise state_error("companion/excluded", "rows of their batches", int(excluded.max()))
     shape = (count, 3) if count else (0,)
     for name, dtype in {"numbers": torch.float64, "known": torch.bool}.items():
         values = found[name]
         # Values are not checked: the loss of a rejected step may be NaN.
         if not isinstance(values, torch.Tensor) or values.shape != shape or values.dtype != dtype:
-            raise invalid(f"companion/{name}", f"a tensor of shape {shape} and {dtype}", values)
+            raise state_error(f"companion/{name}", f"a tensor of shape {shape} and {dtype}", values)
     return found
 
 
@@ -154,59 +153,12 @@ def check_resumable(options: AdaptOptions) -> None:
         if path is not None:
             raise OptionError(
                 f"{option} appends to its output and cannot be rolled back to a checkpoint. Omit it or --checkpoint; "
-                "in Python, regtta.Checkpoints(..., monitor=monitor) supports both."
+                "in Python, Adapter(..., callbacks=[monitor, checkpoint]) supports both."
             )
 
 
-class ResumableStream:
-    """Stream with checkpoints; on resuming, steps before the checkpoint are replayed from the file.
-
-    Args:
-        adapter: the adapter.
-        path: path of the checkpoint.
-        every: batches between two checkpoints.
-        about: options that identify the stream.
-        resume: resume from the checkpoint if it exists.
-        force: start over and replace an existing checkpoint.
-    """
-
-    def __init__(
-        self, adapter: Adapter, path: Path, *, every: int, about: Mapping[str, object], resume: bool, force: bool
-    ) -> None:
-        history = StepHistory(about)
-        self._keeper = Checkpoints(adapter, path, every, companion=history, overwrite=force)
-        if resume:
-            self._keeper.resume()
-        self._past = list(history.steps)
-        self._visited = 0
-
-    def adapt(self, inputs: Tensor, targets: Tensor | None = None) -> Step:
-        """Return the recorded step of this batch, or adapt to it if the checkpoint does not cover it."""
-        self._visited += 1
-        if self._visited > len(self._past):
-            return self._keeper.adapt(inputs, targets)
-        step = self._past[self._visited - 1]
-        if len(step.predictions) != len(inputs):
-            raise MismatchError(
-                f"Batch {step.index} has {len(inputs)} rows, but the checkpoint {self._keeper.path} holds "
-                f"{len(step.predictions)} predictions of it. Pass the data that the stream was started with."
-            )
-        return step
-
-    def finish(self) -> None:
-        """Write a checkpoint at the end of the data, so that the stream can resume when there is more."""
-        if self._visited < len(self._past):
-            raise MismatchError(
-                f"The data has {self._visited} batches, but the checkpoint {self._keeper.path} covers "
-                f"{len(self._past)}. Pass the data that the stream was started with."
-            )
-        self._keeper.try_save()
-
-
-def resumable(options: AdaptOptions, adapter: Adapter, batch_size: int) -> ResumableStream | None:
-    """Return the stream that ``options`` describe, or ``None`` without a checkpoint."""
-    if options.checkpoint is None:
-        return None
+def step_history(options: AdaptOptions, batch_size: int) -> StepHistory:
+    """Return an empty history for the stream that ``options`` describe."""
     stats = options.stats
     # The adapter validates model, method and guards itself.
     about = {
@@ -218,5 +170,4 @@ def resumable(options: AdaptOptions, adapter: Adapter, batch_size: int) -> Resum
         "--shuffle-seed": options.shuffle_seed,
         "--stats": None if stats is None else hashlib.sha256(stats.read_bytes()).hexdigest(),
     }
-    every, resume, force = options.checkpoint_every, options.resume, options.force
-    return ResumableStream(adapter, options.checkpoint, every=every, about=about, resume=resume, force=force)
+    return StepHistory(about)

@@ -11,7 +11,7 @@ from regtta.errors import OptionError
 
 
 @dataclass(frozen=True)
-class Parser:
+class TextParser:
     """Marks a field that is typed as one text.
 
     Attributes:
@@ -31,11 +31,11 @@ def split_names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
-def numbers(text: str) -> tuple[int, ...]:
+def split_integers(text: str) -> tuple[int, ...]:
     """Parse a comma-separated list of integers, dropping duplicates.
 
     Example:
-        >>> numbers("1, 8")
+        >>> split_integers("1, 8")
         (1, 8)
     """
     try:
@@ -44,18 +44,18 @@ def numbers(text: str) -> tuple[int, ...]:
         raise OptionError(f"Expected whole numbers such as 1,8,64, found {text!r}.") from error
 
 
-Model = Annotated[
+ModelOption = Annotated[
     str,
     typer.Option(
         metavar="MODULE:FACTORY",
         help="Function without arguments that returns the model; also searched for in the current folder.",
     ),
 ]
-Weights = Annotated[
+WeightsOption = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="State dict to load: safetensors, or a plain state dict saved by torch.save."),
 ]
-Data = Annotated[
+DataOption = Annotated[
     str,
     typer.Option(
         metavar="FILE|MODULE:LOADER",
@@ -63,36 +63,36 @@ Data = Annotated[
         "dicts), or a function that returns one.",
     ),
 ]
-Columns = Annotated[
+ColumnsOption = Annotated[
     tuple[str, ...],
     typer.Option(
         metavar="A,B,C",
         help="Input columns of a table, in this order; default: all but the target.",
         show_default=False,
     ),
-    Parser(split_names),
+    TextParser(split_names),
 ]
-Inputs = Annotated[
+InputsOption = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="Array in an .npz file (default: x), or key of the input in dict batches."),
 ]
-Head = Annotated[
+HeadOption = Annotated[
     str | None, typer.Option(metavar="NAME", help="Linear layer whose inputs are the features; default: detected.")
 ]
-Device = Annotated[str | None, typer.Option(metavar="NAME", help="Device to run on, such as cuda:0.")]
-Force = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+DeviceOption = Annotated[str | None, typer.Option(metavar="NAME", help="Device to run on, such as cuda:0.")]
+ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
+AsJsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
-DataFolder = Annotated[
+DataFolderOption = Annotated[
     Path | None,
     typer.Option(metavar="DIR", help="Folder of data sets.", show_default="the folder in REGTTA_DATA"),
 ]
-ResultsFolder = Annotated[Path, typer.Option(metavar="DIR", help="Folder of the runs and the tables.")]
-ModelsFolder = Annotated[
+ResultsFolderOption = Annotated[Path, typer.Option(metavar="DIR", help="Folder of the runs and the tables.")]
+ModelsFolderOption = Annotated[
     Path | None,
     typer.Option(metavar="DIR", help="Folder of source models, reused by other tables.", show_default="OUT/models"),
 ]
-Jobs = Annotated[
+JobsOption = Annotated[
     int | None,
     typer.Option(
         min=1,
@@ -101,7 +101,7 @@ Jobs = Annotated[
         show_default="1; with --ray, as many as the cluster has room for",
     ),
 ]
-Ray = Annotated[
+RayOption = Annotated[
     str | None,
     typer.Option(
         metavar="ADDRESS",
@@ -109,5 +109,7 @@ Ray = Annotated[
         "ray://HOST:PORT for a remote one, local to start one here.",
     ),
 ]
-Quick = Annotated[bool, typer.Option("--quick", help="Smoke run: everything is too small to be a result.")]
-TablesOnly = Annotated[bool, typer.Option("--tables-only", help="Only write the tables, from the runs that exist.")]
+QuickOption = Annotated[bool, typer.Option("--quick", help="Smoke run: everything is too small to be a result.")]
+TablesOnlyOption = Annotated[
+    bool, typer.Option("--tables-only", help="Only write the tables, from the runs that exist.")
+]

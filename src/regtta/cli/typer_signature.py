@@ -8,7 +8,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from typer.models import ParameterInfo
 
-from regtta.cli.shared_options import Parser
+from regtta.cli.shared_options import TextParser
 
 
 def takes_options(kind: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -16,7 +16,7 @@ def takes_options(kind: type[Any]) -> Callable[[Callable[..., None]], Callable[.
 
     The command has the other parameters of the function, then one for each field of ``kind``. Fields are annotated
     ``Annotated[type, typer.Option(...)]``. A field of type ``tuple[T, ...]`` is a repeatable option or argument;
-    with a :class:`Parser` in its annotation, it is one text that the parser converts.
+    with a :class:`TextParser` in its annotation, it is one text that the parser converts.
     """
     hints = get_type_hints(kind, include_extras=True)
     declared = fields(kind)
@@ -57,5 +57,5 @@ def _value(hint: Any, given: Any) -> object:
     return tuple(given or ()) if get_origin(get_args(hint)[0]) is tuple else given
 
 
-def _parser(hint: Any) -> Parser | None:
-    return next((each for each in get_args(hint)[1:] if isinstance(each, Parser)), None)
+def _parser(hint: Any) -> TextParser | None:
+    return next((each for each in get_args(hint)[1:] if isinstance(each, TextParser)), None)

@@ -17,19 +17,19 @@ from regtta.errors import MismatchError, ModelError, OptionError, RegttaError
 from regtta.options import did_you_mean
 from regtta.persistence import load_weights
 
-_LONGEST = 400
+_MAX_MESSAGE_LENGTH = 400
 
 
 @contextmanager
-def explaining(doing: Callable[[], str], advice: str = "") -> Iterator[None]:
+def convert_user_errors(describe: Callable[[], str], advice: str = "") -> Iterator[None]:
     """Convert any exception of the user's model, factory or loader into a ModelError with a one-line message.
 
     Args:
-        doing: returns a description of what failed; called only on failure.
+        describe: returns a description of what failed; called only on failure.
         advice: what to do about it, appended to the message.
 
     Example:
-        >>> with explaining(lambda: "The factory failed"):
+        >>> with convert_user_errors(lambda: "The factory failed"):
         ...     raise ValueError("no such width")
         Traceback (most recent call last):
         regtta.errors.ModelError: The factory failed: ValueError: no such width.
@@ -39,25 +39,25 @@ def explaining(doing: Callable[[], str], advice: str = "") -> Iterator[None]:
     except RegttaError:
         raise
     except Exception as error:  # user code may raise anything
-        raise ModelError(f"{doing()}: {told(error)}. {advice}".strip()) from error
+        raise ModelError(f"{describe()}: {describe_user_error(error)}. {advice}".strip()) from error
 
 
-def told(error: BaseException) -> str:
+def describe_user_error(error: BaseException) -> str:
     r"""Return the type of an error, its message on one line and the last line of user code in its traceback.
 
     Example:
-        >>> told(ValueError("too\nmany"))
+        >>> describe_user_error(ValueError("too\nmany"))
         'ValueError: too many'
     """
     text = " ".join(str(error).split()).rstrip(".")
-    if len(text) > _LONGEST:
-        text = text[:_LONGEST] + "…"
-    own = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_users(frame.filename)]
-    place = f" ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else ""
-    return f"{type(error).__name__}: {text}{place}" if text else f"{type(error).__name__}{place}"
+    if len(text) > _MAX_MESSAGE_LENGTH:
+        text = text[:_MAX_MESSAGE_LENGTH] + "…"
+    own = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_user_file(frame.filename)]
+    location = f" ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else ""
+    return f"{type(error).__name__}: {text}{location}" if text else f"{type(error).__name__}{location}"
 
 
-def _is_users(filename: str) -> bool:
+def _is_user_file(filename: str) -> bool:
     """Return True if a file belongs neither to regtta, nor to Python, nor to an installed package."""
     if filename.startswith("<"):
         return False
@@ -66,18 +66,18 @@ def _is_users(filename: str) -> bool:
     return "site-packages" not in path.parts and not any(path.is_relative_to(folder) for folder in foreign)
 
 
-def is_import_name(text: str) -> bool:
+def is_object_reference(text: str) -> bool:
     """Return True if ``text`` has the form ``package.module:name``.
 
     Example:
-        >>> is_import_name("models.resnet:make"), is_import_name("data/target.csv")
+        >>> is_object_reference("models.resnet:make"), is_object_reference("data/target.csv")
         (True, False)
     """
     module, colon, name = text.partition(":")
     return bool(colon) and all(part.isidentifier() for part in (*module.split("."), *name.split(".")))
 
 
-def import_name(text: str, option: str) -> object:
+def import_object(text: str, option: str) -> object:
     """Import the object ``package.module:name``; the working directory is searched as well.
 
     Args:
@@ -85,10 +85,10 @@ def import_name(text: str, option: str) -> object:
         option: name of the option, such as ``--model``, for error messages.
 
     Example:
-        >>> import_name("math:floor", "--model")(2.5)
+        >>> import_object("math:floor", "--model")(2.5)
         2
     """
-    if not is_import_name(text):
+    if not is_object_reference(text):
         raise OptionError(f"Expected {option} to be package.module:name, found {text!r}.")
     module_name, _, name = text.partition(":")
     module = _import_module(module_name, option)
@@ -114,9 +114,9 @@ def _import_module(name: str, option: str) -> object:
                 f"{option}: there is no module {error.name!r} here or among the installed packages. Run "
                 "regtta from the folder that contains it."
             ) from error
-        raise OptionError(f"{option}: {name!r} cannot be imported: {told(error)}.") from error
+        raise OptionError(f"{option}: {name!r} cannot be imported: {describe_user_error(error)}.") from error
     except Exception as error:  # a module may raise anything on import
-        raise OptionError(f"{option}: {name!r} cannot be imported: {told(error)}.") from error
+        raise OptionError(f"{option}: {name!r} cannot be imported: {describe_user_error(error)}.") from error
     finally:
         if added and here in sys.path:
             # The working directory comes first for the user's module only: a file such as pandas.py in it must not
@@ -125,7 +125,7 @@ def _import_module(name: str, option: str) -> object:
             sys.path.append(here)
 
 
-_NAMED_AT_MOST = 3
+_MAX_NAMED = 3
 
 
 def load_model(factory: str, weights: Path | None = None, device: str | None = None) -> nn.Module:
@@ -136,11 +136,11 @@ def load_model(factory: str, weights: Path | None = None, device: str | None = N
         weights: state dict, in safetensors or from ``torch.save``.
         device: such as ``cuda:0``; by default the one the factory chose.
     """
-    model = _make(factory)
+    model = _make_model(factory)
     if weights is not None:
-        _fill(model, load_weights(weights), f"The weights {weights} do not fit the model of {factory}")
+        _load_state(model, load_weights(weights), f"The weights {weights} do not fit the model of {factory}")
     if device is not None:
-        _move(model, device)
+        _move_to_device(model, device)
     return model
 
 
@@ -154,21 +154,21 @@ def floating_dtype(model: nn.Module) -> torch.dtype:
     return next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
 
 
-def _make(factory: str) -> nn.Module:
-    made = import_name(factory, "--model")
-    if not isinstance(made, nn.Module):
-        if not callable(made):
+def _make_model(factory: str) -> nn.Module:
+    model = import_object(factory, "--model")
+    if not isinstance(model, nn.Module):
+        if not callable(model):
             raise OptionError(
-                f"Expected --model {factory} to be a function that returns a model, found {type(made).__name__}."
+                f"Expected --model {factory} to be a function that returns a model, found {type(model).__name__}."
             )
-        with explaining(lambda: f"--model {factory} raised", "It is called without arguments."):
-            made = made()
-    if not isinstance(made, nn.Module):
-        raise ModelError(f"Expected {factory} to return a torch.nn.Module, found {type(made).__name__}.")
-    return made
+        with convert_user_errors(lambda: f"--model {factory} raised", "It is called without arguments."):
+            model = model()
+    if not isinstance(model, nn.Module):
+        raise ModelError(f"Expected {factory} to return a torch.nn.Module, found {type(model).__name__}.")
+    return model
 
 
-def _fill(model: nn.Module, weights: Mapping[str, Tensor], message: str) -> None:
+def _load_state(model: nn.Module, weights: Mapping[str, Tensor], message: str) -> None:
     wanted = {name: value for name, value in model.state_dict().items() if isinstance(value, Tensor)}
     # Older checkpoints lack the batch counter of BatchNorm, and torch accepts that as well.
     missing = [n for n in wanted if n not in weights and not n.endswith("num_batches_tracked")]
@@ -178,28 +178,30 @@ def _fill(model: nn.Module, weights: Mapping[str, Tensor], message: str) -> None
         for name, value in wanted.items()
         if name in weights and weights[name].shape != value.shape
     ]
-    problems = [f"missing {_some(missing)}"] if missing else []
-    problems += [f"unexpected {_some(unexpected)}"] if unexpected else []
-    problems += misshapen[:_NAMED_AT_MOST]
+    problems = [f"missing {_list_names(missing)}"] if missing else []
+    problems += [f"unexpected {_list_names(unexpected)}"] if unexpected else []
+    problems += misshapen[:_MAX_NAMED]
     if problems:
-        raise MismatchError(f"{message}: {'; '.join(problems)}. {_remedy(unexpected)}")
-    with explaining(lambda: message):
+        raise MismatchError(f"{message}: {'; '.join(problems)}. {_suggest_fix(unexpected)}")
+    with convert_user_errors(lambda: message):
         model.load_state_dict(dict(weights), strict=False)
 
 
-def _some(names: list[str]) -> str:
-    more = f" and {len(names) - _NAMED_AT_MOST} more" if len(names) > _NAMED_AT_MOST else ""
-    return ", ".join(repr(name) for name in names[:_NAMED_AT_MOST]) + more
+def _list_names(names: list[str]) -> str:
+    more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
+    return ", ".join(repr(name) for name in names[:_MAX_NAMED]) + more
 
 
-def _remedy(unexpected: list[str]) -> str:
+def _suggest_fix(unexpected: list[str]) -> str:
     if unexpected and all(name.startswith("module.") for name in unexpected):
         return "They come from a DataParallel wrapper: save model.module.state_dict() instead."
     return "Pass the weights of this architecture, or the factory of the model that the weights belong to."
 
 
-def _move(model: nn.Module, device: str) -> None:
+def _move_to_device(model: nn.Module, device: str) -> None:
     try:
         model.to(torch.device(device))
     except (RuntimeError, AssertionError, NotImplementedError) as error:  # torch raises any of these
-        raise OptionError(f"Cannot use --device {device}: {told(error)}. Leave it out to run on the CPU.") from error
+        raise OptionError(
+            f"Cannot use --device {device}: {describe_user_error(error)}. Leave it out to run on the CPU."
+        ) from error

@@ -1,6 +1,6 @@
 """Printing of the commands' reports on the terminal."""
 
-import json as json_module
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from regtta.cli.collect import CollectReport
     from regtta.cli.inspect import StatisticsReport
     from regtta.cli.method_table import MethodReport
-    from regtta.cli.predictions import Progress as Told
+    from regtta.cli.predictions import Progress as ProgressCallback
     from regtta.cli.report import WrittenReport
     from regtta.metrics import Scores
     from regtta.persistence import Provenance
@@ -33,13 +33,13 @@ _BAR_WIDTH = 24
 
 
 @contextmanager
-def progress_bar(label: str, *, shown: bool = True) -> Iterator["Told | None"]:
+def progress_bar(label: str, *, enabled: bool = True) -> Iterator["ProgressCallback | None"]:
     """Show a progress bar on stderr while the block runs, and yield the callback that updates it.
 
     The callback takes the number of samples seen and the total. Yields None if stderr is not a terminal.
     """
     console = Console(stderr=True)
-    if not shown or not console.is_terminal:
+    if not enabled or not console.is_terminal:
         yield None
         return
     columns = (
@@ -55,18 +55,18 @@ def progress_bar(label: str, *, shown: bool = True) -> Iterator["Told | None"]:
         yield lambda seen, total: bar.update(task, completed=seen, total=total)
 
 
-def collected(report: "CollectReport") -> None:
+def print_collect_report(report: "CollectReport") -> None:
     """Print the report of ``regtta collect``."""
-    print_facts(*_counts(report), ("written", str(report.out)))
+    print_facts(*_count_facts(report), ("written", str(report.out)))
 
 
-def adapted(report: "AdaptReport") -> None:
+def print_adapt_report(report: "AdaptReport") -> None:
     """Print the report of ``regtta adapt``, with scores where there are labels."""
     batches = report.learned + sum(report.refused.values())
     print_facts(
         ("method", f"{report.method}, {report.protocol}"),
         ("samples", f"{report.samples:,}"),
-        ("learned from", f"{report.learned:,} of {_counted(batches, 'batch', 'batches')}"),
+        ("learned from", f"{report.learned:,} of {_format_count(batches, 'batch', 'batches')}"),
     )
     reasons = list(report.refused.items())
     for reason, count in reasons[:_REASONS_SHOWN]:
@@ -75,27 +75,27 @@ def adapted(report: "AdaptReport") -> None:
         rest = sum(count for _, count in reasons[_REASONS_SHOWN:])
         print_facts(("refused", f"{rest:,}: for other reasons"))
     if report.excluded:
-        print_facts(("left out", f"{_counted(report.excluded, 'sample', 'samples')}, not finite or an outlier"))
+        print_facts(("left out", f"{_format_count(report.excluded, 'sample', 'samples')}, not finite or an outlier"))
     if report.not_finite:
-        print_facts(("not finite", f"{_counted(report.not_finite, 'prediction', 'predictions')}"))
+        print_facts(("not finite", f"{_format_count(report.not_finite, 'prediction', 'predictions')}"))
     if report.scores is not None:
         if report.unscored:
-            print_facts(("not scored", f"{_counted(report.unscored, 'row', 'rows')} with missing values"))
-        _scores(f"{report.method}, {report.protocol}", *report.scores)
+            print_facts(("not scored", f"{_format_count(report.unscored, 'row', 'rows')} with missing values"))
+        _print_scores(f"{report.method}, {report.protocol}", *report.scores)
     for line in report.alarms:
         print_facts(("alarm", line))
     for path in report.written:
         print_facts(("written", str(path)))
 
 
-def inspected(report: "StatisticsReport") -> None:
+def print_statistics_report(report: "StatisticsReport") -> None:
     """Print the source statistics that ``regtta inspect`` read."""
     print_facts(
-        *_counts(report),
+        *_count_facts(report),
         ("fingerprint", report.fingerprint),
         *([("extras", ", ".join(report.extras))] if report.extras else []),
     )
-    table = new_table("", "variance>", "share>", "cumulative>", "")
+    table = make_table("", "variance>", "share>", "cumulative>", "")
     largest = max((direction.share for direction in report.spectrum), default=0.0) or 1.0
     for index, direction in enumerate(report.spectrum[:_DIRECTIONS_SHOWN], start=1):
         bar = "█" * max(round(direction.share / largest * _BAR_WIDTH), 0)
@@ -111,68 +111,70 @@ def inspected(report: "StatisticsReport") -> None:
         table.add_row("…", "", "", "", f"{hidden:,} more")
     print_table(table)
     for share, count in report.directions_for.items():
-        print_facts((f"{share * 100:g} %", f"of the variance in {_counted(count, 'direction', 'directions')}"))
+        print_facts((f"{share * 100:g} %", f"of the variance in {_format_count(count, 'direction', 'directions')}"))
 
 
-def provenance(found: "Provenance") -> None:
+def print_provenance(provenance: "Provenance") -> None:
     """Print the provenance of an exported model."""
-    options = {name: value for name, value in found.method.items() if name != "type"}
-    samples = found.samples_behind_statistics
+    options = {name: value for name, value in provenance.method.items() if name != "type"}
+    samples = provenance.samples_behind_statistics
     print_facts(
-        ("method", str(found.method.get("type"))),
+        ("method", str(provenance.method.get("type"))),
         *(("", f"{name}={value}") for name, value in options.items()),
-        ("head", found.head or "none"),
-        ("statistics", "none" if samples is None else f"of {_counted(samples, 'sample', 'samples')}"),
-        ("learned from", f"{found.learned:,} of {_counted(found.batches, 'batch', 'batches')}"),
-        ("source", found.source),
-        ("adapted", found.adapted),
-        ("begun", found.begun),
-        ("exported", found.exported),
-        ("by", f"regtta {found.regtta}, torch {found.torch}"),
+        ("head", provenance.head or "none"),
+        ("statistics", "none" if samples is None else f"of {_format_count(samples, 'sample', 'samples')}"),
+        ("learned from", f"{provenance.learned:,} of {_format_count(provenance.batches, 'batch', 'batches')}"),
+        ("source", provenance.source),
+        ("adapted", provenance.adapted),
+        ("begun", provenance.begun),
+        ("exported", provenance.exported),
+        ("by", f"regtta {provenance.regtta}, torch {provenance.torch}"),
     )
 
 
-def methods(reports: Sequence["MethodReport"]) -> None:
+def print_method_list(reports: Sequence["MethodReport"]) -> None:
     """Print a table of all methods."""
-    table = new_table("name", "what it does", "needs", "paper")
+    table = make_table("name", "what it does", "needs", "paper")
     for report in reports:
-        table.add_row(report.name, report.summary, _needs(report), report.paper)
+        table.add_row(report.name, report.summary, _format_needs(report), report.paper)
     print_table(table)
 
 
-def method(report: "MethodReport") -> None:
+def print_method(report: "MethodReport") -> None:
     """Print one method and its options."""
-    print_facts(("name", report.name), ("does", report.summary), ("needs", _needs(report)), ("paper", report.paper))
+    print_facts(
+        ("name", report.name), ("does", report.summary), ("needs", _format_needs(report)), ("paper", report.paper)
+    )
     if not report.options:
         print_facts(("options", "none"))
         return
-    table = new_table("--set", "type", "default", "meaning")
+    table = make_table("--set", "type", "default", "meaning")
     for option in report.options:
         table.add_row(option.name, option.type, str(option.default).lower(), option.meaning)
     print_table(table)
 
 
-def json(value: object) -> None:
+def print_json(value: object) -> None:
     """Print ``value`` as JSON."""
     Console(soft_wrap=True, highlight=False, markup=False).print(
-        json_module.dumps(value, indent=2, allow_nan=False, ensure_ascii=False)
+        json.dumps(value, indent=2, allow_nan=False, ensure_ascii=False)
     )
 
 
-def reported(report: "WrittenReport") -> None:
+def print_written_report(report: "WrittenReport") -> None:
     """Print the headline of ``regtta report`` and the path of its page."""
     print_facts(("verdict", report.headline), ("written", str(report.path)))
 
 
-def _scores(name: str, before: "Scores", after: "Scores") -> None:
-    table = new_table("", "R²>", "RMSE>", "MAE>", "Pearson>")
+def _print_scores(name: str, before: "Scores", after: "Scores") -> None:
+    table = make_table("", "R²>", "RMSE>", "MAE>", "Pearson>")
     for row, scores in (("unadapted", before), (name, after)):
         values = (scores.r2, scores.rmse, scores.mae, scores.pearson)
         table.add_row(row, *(f"{value:.4f}" for value in values))
     print_table(table)
 
 
-def _counts(report: "CollectReport | StatisticsReport") -> tuple[tuple[str, str], ...]:
+def _count_facts(report: "CollectReport | StatisticsReport") -> tuple[tuple[str, str], ...]:
     return (
         ("samples", f"{report.samples:,}"),
         ("head", report.head),
@@ -182,12 +184,12 @@ def _counts(report: "CollectReport | StatisticsReport") -> tuple[tuple[str, str]
     )
 
 
-def _needs(report: "MethodReport") -> str:
+def _format_needs(report: "MethodReport") -> str:
     return ", ".join(report.needs) or "nothing"
 
 
-def _counted(count: int, one: str, many: str) -> str:
-    return f"{count:,} {one if count == 1 else many}"
+def _format_count(count: int, singular: str, plural: str) -> str:
+    return f"{count:,} {singular if count == 1 else plural}"
 
 
 def print_facts(*facts: tuple[str, str]) -> None:
@@ -197,7 +199,7 @@ def print_facts(*facts: tuple[str, str]) -> None:
         console.print(Text(f"{name:<13}", style="dim") + Text(value), highlight=False)
 
 
-def new_table(*columns: str) -> Table:
+def make_table(*columns: str) -> Table:
     """Return an empty table; a column whose title ends in ``>`` is right-aligned."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in columns:

@@ -17,7 +17,7 @@ from regtta.engine.flat_optimizer_state import (
     state_of_zeros,
     torch_class,
 )
-from regtta.persistence import invalid, require_mapping, require_sequence, same_description
+from regtta.persistence import require_mapping, require_sequence, same_description, state_error
 
 
 class CustomOptimizerState:
@@ -67,14 +67,14 @@ class CustomOptimizerState:
         found = require_mapping(path, state, ("state", "param_groups"), others=True)
         groups, own = require_sequence(f"{path}/param_groups", found["param_groups"]), self._initial_groups()
         if len(groups) != len(own):
-            raise invalid(f"{path}/param_groups", f"{len(own)} group(s)", f"{len(groups)}")
+            raise state_error(f"{path}/param_groups", f"{len(own)} group(s)", f"{len(groups)}")
         known = torch_class(self.optimizer)
         exact = known is type(self.optimizer)
         for number, (group, running) in enumerate(zip(groups, own, strict=True)):
             at = f"{path}/param_groups/{number}"
             params = require_mapping(at, group).get("params")
             if not same_description(params, running["params"]):
-                raise invalid(f"{at}/params", f"{running['params']}", f"{params}")
+                raise state_error(f"{at}/params", f"{running['params']}", f"{params}")
             if exact:
                 require_options(at, group, running)
         entries = require_mapping(f"{path}/state", found["state"])
@@ -90,7 +90,7 @@ class CustomOptimizerState:
             require_mapping(f"{path}/state", checked, [name for group in own for name in group["params"]])
         for name, entry in checked.items():
             if name not in self.trainable:
-                raise invalid(f"{path}/state/{name}", "the state of a trainable parameter", name)
+                raise state_error(f"{path}/state/{name}", "the state of a trainable parameter", name)
             self._validate_entry(f"{path}/state/{name}", entry, known, name, stepped=stepped)
 
     def upgraded(self, state: object, path: str) -> dict[str, Any]:
@@ -99,7 +99,7 @@ class CustomOptimizerState:
         if not _has_torch_format(self.optimizer.state_dict()):
             return dict(found)
         if not _has_torch_format(found):
-            raise invalid(path, "the state of an optimizer", found)
+            raise state_error(path, "the state of an optimizer", found)
         return _renamed(found, dict(enumerate(self._names)))
 
     @property

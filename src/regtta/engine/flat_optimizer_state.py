@@ -11,7 +11,14 @@ from torch.optim import Optimizer
 
 from regtta.errors import StateError
 from regtta.execution import Flat
-from regtta.persistence import invalid, require_flag, require_mapping, require_number, require_sequence, require_tensor
+from regtta.persistence import (
+    require_bool,
+    require_mapping,
+    require_number,
+    require_sequence,
+    require_tensor,
+    state_error,
+)
 
 # Options that torch has added over time, so that files written with older versions may lack them.
 ADDED_BY_TORCH = ("foreach", "maximize", "capturable", "differentiable", "fused", "decoupled_weight_decay")
@@ -77,9 +84,9 @@ def require_value(path: str, key: str, value: object, example: object, shape: Se
         doubled = key == "step" and isinstance(value, Tensor) and value.dtype == torch.float64
         dtype = torch.float64 if doubled else example.dtype
         least = 0.0 if key in _NEVER_NEGATIVE else None
-        require_tensor(path, value, example.shape if shape is None else shape, dtype, least=least)
+        require_tensor(path, value, example.shape if shape is None else shape, dtype, minimum=least)
     elif isinstance(example, bool):
-        require_flag(path, value)
+        require_bool(path, value)
     elif isinstance(example, int | float):
         require_number(path, value)
 
@@ -91,28 +98,28 @@ def require_options(path: str, group: Mapping[str, Any], own: Mapping[str, Any])
             continue
         at = f"{path}/{name}"
         if name not in group:
-            raise invalid(at, "present", None)
+            raise state_error(at, "present", None)
         if name == "capturable":  # determined by the execution
-            require_flag(at, group[name])
+            require_bool(at, group[name])
         elif name in _SCHEDULED and not isinstance(value, bool):
             _require_scheduled(at, group[name], value)
         elif not _same_option(group[name], value):
-            raise invalid(at, f"{value}", group[name])
+            raise state_error(at, f"{value}", group[name])
 
 
 def _require_scheduled(path: str, value: object, own: object) -> None:
     if isinstance(own, Tensor):
-        require_tensor(path, value, own.shape, own.dtype, least=0.0)
+        require_tensor(path, value, own.shape, own.dtype, minimum=0.0)
     elif isinstance(own, list | tuple):
         items = require_sequence(path, value)
         if len(items) != len(own):
-            raise invalid(path, f"{len(own)} items", f"{len(items)}")
+            raise state_error(path, f"{len(own)} items", f"{len(items)}")
         for number, (item, mine) in enumerate(zip(items, own, strict=True)):
             _require_scheduled(f"{path}/{number}", item, mine)
     else:
-        require_number(path, value, least=0.0)
+        require_number(path, value, minimum=0.0)
         if isinstance(own, float) and not isinstance(value, float):
-            raise invalid(path, "a float", value)
+            raise state_error(path, "a float", value)
 
 
 def _same_option(value: object, own: object) -> bool:
@@ -188,7 +195,7 @@ class FlatOptimizerState:
         entries = require_mapping(f"{path}/state", old["state"])
         for key in entries:
             if key not in range(len(self._flats)):
-                raise invalid(f"{path}/state/{key}", f"one of {len(self._flats)} stepped tensors", key)
+                raise state_error(f"{path}/state/{key}", f"one of {len(self._flats)} stepped tensors", key)
         self._require_same_options(f"{path}/param_groups", old["param_groups"])
         found: dict[str, dict[str, Any]] = {}
         for number, flat in enumerate(self._flats):
@@ -239,20 +246,20 @@ class FlatOptimizerState:
             for name in names[1:]:
                 value = entries[name][key]
                 if not (torch.equal(value, first) if isinstance(value, Tensor) else value == first):
-                    raise invalid(f"{path}/{name}/{key}", f"equal to that of {names[0]}", "a different value")
+                    raise state_error(f"{path}/{name}/{key}", f"equal to that of {names[0]}", "a different value")
 
     def _require_same_options(self, path: str, found: object) -> None:
         """Raise a StateError unless a state of version 0.1.0 has the options of the current optimizer."""
         groups, own = require_sequence(path, found), self.optimizer.param_groups
         if len(groups) != len(own):
-            raise invalid(path, f"{len(own)} group(s)", f"{len(groups)}")
+            raise state_error(path, f"{len(own)} group(s)", f"{len(groups)}")
         for number, (group, options) in enumerate(zip(groups, own, strict=True)):
             require_mapping(f"{path}/{number}", group)
             for name, value in options.items():
                 if name == "params" or name in ADDED_BY_TORCH:
                     continue
                 if name not in group or type(group[name]) is not type(value) or group[name] != value:
-                    raise invalid(f"{path}/{number}/{name}", f"{value}", group.get(name))
+                    raise state_error(f"{path}/{number}/{name}", f"{value}", group.get(name))
 
     def _require_unambiguous(self, number: int) -> None:
         for name, part in zip(self._names[number], self._flats[number].parts, strict=True):

@@ -1,10 +1,10 @@
-"""One step of learning from a batch, which can be undone exactly. The adapter is the only one to use it."""
+"""One learning step on a batch: forward pass, loss, gradient, update. It can be undone exactly."""
 
 import copy
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -13,36 +13,37 @@ from torch import Tensor
 
 from regtta.engine.custom_optimizer_state import CustomOptimizerState
 from regtta.engine.flat_optimizer_state import FlatOptimizerState
-from regtta.engine.forward import TOLERANCES, Dealt, Runners, on_rows
-from regtta.engine.rollback import MovingParts, OptimizerMemory
+from regtta.engine.forward import TOLERANCES, ForwardFunctions, Shard, run_on_rows
+from regtta.engine.optimizer import FlatGradients, OptimizerStep, total_distance, total_norm
+from regtta.engine.rollback import AdaptableState, OptimizerSnapshot
 from regtta.engine.validation import STATE_FORMAT, LearnerParts, OptimizerState
 from regtta.errors import OptionError
-from regtta.execution import ALONE, PLAIN, Execution, Processes, Replay, Shares, bare_step
-from regtta.guards import Keep, Rollback, Ruling, StepStats
-from regtta.methods import Batch, Method, MethodContext, NewHead, Remember, Rule, Skip, Update
-from regtta.models import BatchNormSwitch, BufferSlots, Forward, assign, batch_norms
+from regtta.execution import PLAIN, SINGLE_PROCESS, BatchSharding, Communicator, Execution, GraphedCallable
+from regtta.guards import StepStats
+from regtta.methods import Batch, Buffered, Method, MethodContext, NewHead, Rule, Skip, Update
+from regtta.models import BatchNormSwitch, BufferSlots, Forward, assign_tensor, batch_norm_layers
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class StepResult:
-    """What came of a step.
+    """Result of one learning step that has been neither committed nor rolled back.
 
     Attributes:
-        stats: its numbers.
-        stands: whether what it changed was kept.
-        ruling: of the guards, or why the method itself took no step; ``None`` where it stands.
+        stats: measurements of the step.
+        skipped: reason why the method changed nothing; empty if it did.
+        buffered: reason why the method only stored the batch; empty if it took a step.
     """
 
     stats: StepStats
-    stands: bool
-    ruling: Ruling
+    skipped: str = ""
+    buffered: str = ""
 
 
 @dataclass(frozen=True)
 class _Taken:
-    """A step that was taken and not looked at yet; ``numbers`` of a GPU are still there."""
+    """Step that was taken; ``numbers`` of a GPU have not been transferred yet."""
 
     forward: Forward
     update: Update
@@ -50,274 +51,266 @@ class _Taken:
 
 
 class Learner:
-    """Carries a method out on one model: its rule, its optimizer, BatchNorm. Made while the model is as trained.
+    """Carries a method out on one model: its rule, its optimizer and BatchNorm. Created with the source model.
 
     Args:
-        runners: run the model.
-        parts: what may move.
-        method: how to adapt.
-        context: what a stream begins with.
-        slots: of the model's buffers.
-        processes: who else has samples of each batch.
-        execution: how it is carried out.
+        forward: functions that run the model.
+        state: the tensors that adaptation changes.
+        method: the method.
+        context: information for the start of a stream.
+        slots: buffers of the model.
+        processes: processes that share each batch.
+        execution: execution options.
 
     Attributes:
-        displacement: of the parameters now, ``‖θ − θ₀‖ / ‖θ₀‖``.
+        displacement: current relative displacement of the parameters, ``‖θ − θ₀‖ / ‖θ₀‖``.
+        steps: gradient steps per batch.
     """
 
     def __init__(
         self,
-        runners: Runners,
-        parts: MovingParts,
+        forward: ForwardFunctions,
+        state: AdaptableState,
         method: Method,
         context: MethodContext,
         slots: BufferSlots,
         *,
-        processes: Processes = ALONE,
+        processes: Communicator = SINGLE_PROCESS,
         execution: Execution = PLAIN,
     ) -> None:
-        self._runners = runners
+        self._forward = forward
         self._slots = slots
-        self.parts = parts
+        self.state = state
         self.method = method
         self.context = context
         self._processes = processes
         self._schedule = schedule = method.schedule
-        self.batch_norm = BatchNormSwitch(batch_norms(context.model), schedule.batch_norm, schedule.prior)
+        self.steps = schedule.steps
+        self.batch_norm = BatchNormSwitch(batch_norm_layers(context.model), schedule.batch_norm, schedule.prior)
         self.rule: Rule = method.start(context)
-        self._rule_at_first = copy.deepcopy(self.rule.state_dict())
-        self._replay = self._replayed(execution) if execution.capture else None
-        self.begin()
+        self._stateless = self.rule.capturable
+        self._initial_rule = copy.deepcopy(self.rule.state_dict())
+        self._gradients = FlatGradients(state.trainable_flats)
+        self._graphed = self._make_graphed(execution) if execution.capture else None
+        self.reset()
 
     @property
-    def smallest(self) -> int:
-        """The fewest samples that can be learned from."""
-        return 1 if self.method.learns_from_one and not self.batch_norm.needs_batches else 2
+    def min_batch_size(self) -> int:
+        """Smallest batch size that can be learned from."""
+        return 1 if self.method.supports_single_samples and not self.batch_norm.needs_batches else 2
 
     @property
-    def never_learns(self) -> str | None:
-        """Why no batch is learned from, where the method adapts nothing; ``None`` where it does."""
-        return None if self.method.adapts else _changes_nothing(self.method)
+    def never_adapts(self) -> str:
+        """Reason why no batch is learned from, for a method that adapts nothing; empty for others."""
+        return "" if self.method.adapts else _changes_nothing(self.method)
 
-    def begin(self) -> None:
-        """Everything as it was at first."""
+    def reset(self) -> None:
+        """Return to the source model, with a new optimizer and the initial state of the rule."""
         self.batch_norm.load_state_dict({"updates": 0, "samples": 0})
         self._optimizer_state: OptimizerState | None = None
-        self.optimizer = self._new_optimizer()
-        fixed = self._schedule.elementwise
-        self._undo = None if self.optimizer is None else OptimizerMemory(self.optimizer, fixed_options=fixed)
-        if self._replay is not None:
-            self._replay.forget()  # it steps by the optimizer before
-        self.parts.load(self.parts.origin)
-        self.rule.load_state_dict(copy.deepcopy(self._rule_at_first))
+        self._optimizer = self._make_optimizer()
+        optimizer, fixed = self._optimizer, self._schedule.elementwise
+        self._snapshot = None if optimizer is None else OptimizerSnapshot(optimizer.optimizer, fixed_options=fixed)
+        if self._graphed is not None:
+            self._graphed.reset()  # the graphs update the tensors of the previous optimizer
+        self.state.load(self.state.origin)
+        self.rule.load_state_dict(copy.deepcopy(self._initial_rule))
         self.displacement = 0.0
 
-    def learn(self, dealt: Dealt, after_step: Callable[[StepStats], Ruling]) -> StepResult:
-        """The first of the batch's steps; the others follow as long as none is refused."""
-        first = self._attempt(dealt, after_step)
-        for _ in range(self._schedule.steps - 1):
-            if _refused(first.ruling):
-                break
-            further = self._attempt(dealt, after_step, again=True).ruling
-            if isinstance(further, Rollback | Keep):
-                first = replace(first, ruling=further)
-            elif further is not None:
-                break
-        return first
+    # --- one step --------------------------------------------------------------------------------
+
+    def step(self, shard: Shard, *, repeated: bool = False) -> StepResult:
+        """Take one step on a batch; :meth:`commit` or :meth:`rollback` must follow.
+
+        Args:
+            shard: the samples.
+            repeated: True for a further step on the samples of the previous one.
+
+        Raises:
+            Any error of the model or the method, after a rollback.
+        """
+        self.state.save_snapshot()
+        if self._snapshot is not None:
+            self._snapshot.save_snapshot()
+        self._rule_before = {} if self._stateless else copy.deepcopy(self.rule.state_dict())
+        self._counts_before = {"updates": self.batch_norm.updates, "samples": self.batch_norm.samples}
+        try:
+            taken = self._take(shard, repeated) if self._graphed is None or not shard.whole else self._replay(shard)
+            numbers = taken.numbers.tolist() if isinstance(taken.numbers, Tensor) else taken.numbers
+        except BaseException:
+            self.rollback()
+            raise
+        distance, largest, features, outputs, *rest = numbers
+        loss, gradient_norm = rest if rest else (None, None)
+        # A sum is finite only if all values are, unless it overflows.
+        finite = math.isfinite(largest) and (math.isfinite(features + outputs) or _is_finite(taken.forward))
+        stats = StepStats(loss, gradient_norm, distance / self.state.initial_norm, finite, taken.forward)
+        skipped = taken.update.reason if isinstance(taken.update, Skip) else ""
+        if taken.update is None and self.batch_norm.mode == "source":
+            skipped = _changes_nothing(self.method)
+        return StepResult(stats, skipped, taken.update.reason if isinstance(taken.update, Buffered) else "")
+
+    def commit(self, result: StepResult) -> None:
+        """Accept the last step."""
+        self.displacement = result.stats.displacement
+
+    def rollback(self) -> None:
+        """Undo the last step exactly."""
+        self._restore_tensors()
+        if not self._stateless:
+            self.rule.load_state_dict(self._rule_before)
+        self.batch_norm.load_state_dict(self._counts_before)
+
+    def _restore_tensors(self) -> None:
+        self.state.restore_snapshot()
+        if self._snapshot is not None:
+            self._snapshot.restore_snapshot()
+
+    def _take(self, shard: Shard, repeated: bool) -> _Taken:
+        """Run the model, apply the update of the rule, and measure the result."""
+        found, update = (self._learn if self._processes.size == 1 else self._learn_in_processes)(shard, repeated)
+        forward = Forward(found.features.detach(), found.outputs.detach())
+        if isinstance(update, NewHead):
+            self._replace_head(update)
+        numbers: list[Tensor] = []
+        if isinstance(update, Tensor) and self._optimizer is not None:
+            numbers = [update.detach(), self._optimizer.apply(update, self._processes)]
+        measured = [
+            total_distance(self.state.parameters, self.state.initial_parameters),
+            total_norm(self.state.floating, order=math.inf),
+            forward.features.sum(),
+            forward.outputs.sum(),
+            *numbers,
+        ]
+        device = forward.outputs.device
+        if device.type == "cpu":  # reading one by one is faster than stacking
+            return _Taken(forward, update, list(map(float, measured)))
+        return _Taken(forward, update, torch.stack([number.to(device) for number in measured]))
+
+    def _learn(self, shard: Shard, repeated: bool) -> tuple[Forward, Update]:
+        """Run the model in adaptation mode and return its results with the update of the rule."""
+        run = self._forward.default if shard.whole else self._forward.uncompiled
+        self.batch_norm.begin_adaptation(len(shard.inputs))
+        try:
+            with torch.set_grad_enabled(bool(self.state.trainable)):
+                found = run(shard.inputs)
+                for buffers, name, registered, _ in self._slots.entries:
+                    if buffers.get(name) is not registered:
+                        self._slots.restore_with_values()
+                        break
+                extra_pass = partial(self.batch_norm.extra_pass, run)
+                batch = Batch(shard.inputs, found.features, found.outputs, shard.targets, extra_pass, repeated)
+                return found, self.rule.update(batch)
+        finally:
+            if self._slots.reassigned:
+                self._slots.restore()  # buffers that further passes on the batch assigned
+            self.batch_norm.end_adaptation()
+
+    def _learn_in_processes(self, shard: Shard, repeated: bool) -> tuple[Forward, Update]:
+        """Do the same on a batch that is sharded over processes: the rule sees the samples of all."""
+        processes, counts = self._processes, shard.counts
+        run = partial(run_on_rows, self._forward.default if shard.whole else self._forward.uncompiled)
+        self.batch_norm.begin_adaptation(sum(counts), BatchSharding(processes, empty=len(shard.inputs) == 0))
+        try:
+            with torch.set_grad_enabled(bool(self.state.trainable)):
+                local = run(shard.inputs)
+                self._slots.restore_with_values()
+                found = Forward(processes.gather(local.features, counts), processes.gather(local.outputs, counts))
+                targets = None if shard.targets is None else processes.gather(shard.targets, counts)
+                extra_pass = partial(self.batch_norm.extra_pass, run)
+                gather = partial(processes.gather, counts=counts)
+                batch = Batch(shard.inputs, found.features, found.outputs, targets, extra_pass, repeated, gather)
+                return found, self.rule.update(batch)
+        finally:
+            self._slots.restore()
+            self.batch_norm.end_adaptation()
+
+    def _replace_head(self, new: NewHead) -> None:
+        if not self._schedule.may_replace_head:
+            raise OptionError(
+                f"The rule of {self.method.name} returned a new head, but its schedule has an optimizer: a head that "
+                "is replaced at a step could not be restored. Remove the optimizer from the schedule."
+            )
+        head = self.context.require_head()
+        assign_tensor(head, "weight", new.weight)
+        if new.bias is not None and head.bias is not None:
+            assign_tensor(head, "bias", new.bias)
+
+    # --- CUDA graphs -----------------------------------------------------------------------------
+
+    def _make_graphed(self, execution: Execution) -> GraphedCallable | None:
+        """Return the step as a CUDA graph of the batch, or None, with a warning, if steps differ from each other."""
+        reason = ""
+        if not self.rule.capturable:
+            reason = f"those of {self.method.name} with these options are not all the same"
+        elif self._schedule.optimizer is not None and not self._schedule.elementwise:
+            reason = "the optimizer is user-defined and may do something else at every step"
+        if reason:
+            logger.warning("Steps are not captured: %s.", reason)
+            return None
+
+        def step(inputs: Tensor) -> tuple[Tensor, ...]:
+            taken = self._take(Shard(inputs, None, [len(inputs)]), repeated=False)
+            numbers = taken.numbers if isinstance(taken.numbers, Tensor) else torch.tensor(taken.numbers)
+            return taken.forward.features, taken.forward.outputs, numbers
+
+        tolerance = TOLERANCES[execution.precision]
+        return GraphedCallable(step, "A step", tolerance=tolerance, undo=self._restore_tensors)
+
+    def _replay(self, shard: Shard) -> _Taken:
+        """Take the step by its graph. It counts BatchNorm's updates itself while it runs eagerly."""
+        graphed, counts = self._graphed, self._counts_before
+        if graphed is None:
+            raise ValueError("expected a captured step")
+        features, outputs, numbers = graphed(shard.inputs)
+        self.batch_norm.load_state_dict(counts)
+        self.batch_norm.count(len(shard.inputs))
+        return _Taken(Forward(features, outputs), None if self._optimizer is None else numbers[-2], numbers)
+
+    # --- optimizer and state ---------------------------------------------------------------------
+
+    def _make_optimizer(self) -> OptimizerStep | None:
+        schedule, trainable = self._schedule, self.state.trainable
+        if schedule.optimizer is None:
+            return None
+        step = OptimizerStep(schedule, self._gradients, trainable.values(), capturable=self._graphed is not None)
+        self._optimizer_state = (
+            FlatOptimizerState(step.optimizer, trainable, self._gradients.flats, schedule.optimizer)
+            if schedule.elementwise
+            else CustomOptimizerState(step.optimizer, trainable)
+        )
+        return step
 
     def state_dict(self) -> dict[str, Any]:
-        """Weights, optimizer, rule and counts, copied."""
+        """Return copies of weights, optimizer state, rule state and counters."""
         return {
             "format": STATE_FORMAT,
-            "tensors": {name: tensor.detach().clone() for name, tensor in self.parts.tensors().items()},
+            "tensors": {name: tensor.detach().clone() for name, tensor in self.state.tensors().items()},
             "optimizer": {} if self._optimizer_state is None else self._optimizer_state.read(),
             "rule": copy.deepcopy(self.rule.state_dict()),
             "batch_norm": self.batch_norm.state_dict(),
         }
 
     def validated_state(self, state: object, path: str) -> dict[str, Any]:
-        """Return a state that can be loaded, in the format of now; raise a StateError for any other."""
-        kept = self._optimizer_state
-        parts = LearnerParts(self.context.model, self.parts.origin, kept, self.rule, self.batch_norm)
+        """Return a state that can be loaded, in the current format; raise a StateError if it is invalid."""
+        optimizer = self._optimizer_state
+        parts = LearnerParts(self.context.model, self.state.origin, optimizer, self.rule, self.batch_norm)
         return parts.validated(state, path)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from :meth:`state_dict`, which :meth:`validated_state` has seen if it comes from anywhere else."""
-        self.begin()
-        self.parts.load(state["tensors"])
+        """Restore from :meth:`state_dict`; a state of any other origin must pass :meth:`validated_state` first."""
+        self.reset()
+        self.state.load(state["tensors"])
         if self._optimizer_state is not None:
             self._optimizer_state.write(state["optimizer"])
         self.rule.load_state_dict(copy.deepcopy(state["rule"]))
         self.batch_norm.load_state_dict(state["batch_norm"])
-        self.displacement = self.parts.displacement()
-
-    # --- a step ----------------------------------------------------------------------------------
-
-    def _attempt(self, dealt: Dealt, after_step: Callable[[StepStats], Ruling], *, again: bool = False) -> StepResult:
-        """One step, taken back whole if it is refused or breaks off."""
-        rule, counts = copy.deepcopy(self.rule.state_dict()), self.batch_norm.state_dict()
-        self.parts.remember()
-        if self._undo is not None:
-            self._undo.remember()
-        stands = False
-        try:
-            self.batch_norm.count(sum(dealt.counts))
-            taken = self._take(dealt, again=again)
-            stats, reason = self._outcome(taken), self._nothing_done(taken.update)
-            ruling = reason if reason is not None else after_step(stats)
-            stands = not _refused(ruling)
-            if stands and isinstance(taken.update, Remember):
-                ruling = taken.update.reason
-            self.displacement = stats.displacement if stands else self.displacement
-        finally:
-            if not stands:
-                self._put_back()
-                self.rule.load_state_dict(rule)
-                self.batch_norm.load_state_dict(counts)
-        return StepResult(stats, stands, ruling)
-
-    def _take(self, dealt: Dealt, *, again: bool) -> _Taken:
-        if self._replay is None or not dealt.whole:
-            return self._take_plainly(dealt, again=again)
-        features, outputs, numbers = self._replay(dealt.inputs)
-        return _Taken(Forward(features, outputs), None if self.optimizer is None else numbers[-2], numbers)
-
-    def _replayed(self, execution: Execution) -> Replay | None:
-        """The step as one function of the batch, where every step does the same; else None, and the log says why."""
-        why = ""
-        if not self.rule.repeats:
-            why = f"those of {self.method.name} with these options are not all the same"
-        elif self._schedule.optimizer is not None and not self._schedule.elementwise:
-            why = "the optimizer is one of your own, which may do something else at every step"
-        if why:
-            logger.warning("Steps are not captured: %s.", why)
-            return None
-
-        def step(inputs: Tensor) -> tuple[Tensor, ...]:
-            taken = self._take_plainly(Dealt(inputs, None, [len(inputs)]), again=False)
-            numbers = taken.numbers if isinstance(taken.numbers, Tensor) else torch.tensor(taken.numbers)
-            return taken.forward.features, taken.forward.outputs, numbers
-
-        return Replay(step, "A step", tolerance=TOLERANCES[execution.precision], undo=self._put_back)
-
-    def _take_plainly(self, dealt: Dealt, *, again: bool) -> _Taken:
-        """Ask the rule, and carry its answer out."""
-        forward, update = self._ask_rule(dealt, again=again)
-        numbers = self._carry_out(update)
-        seen = Forward(forward.features.detach(), forward.outputs.detach())
-        return _Taken(seen, update, self._measured(seen, numbers))
-
-    def _put_back(self) -> None:
-        self.parts.restore()
-        if self._undo is not None:
-            self._undo.restore()
-
-    def _ask_rule(self, dealt: Dealt, *, again: bool) -> tuple[Forward, Update]:
-        processes, counts = self._processes, dealt.counts
-        self.batch_norm.switch(sum(counts), Shares(processes, empty=len(dealt.inputs) == 0))
-        forward = self._runners.usual if dealt.whole else self._runners.odd
-        run = forward if processes.size == 1 else partial(on_rows, forward)
-        try:
-            with torch.set_grad_enabled(bool(self.parts.trainable)):
-                local = run(dealt.inputs)
-                self._slots.take_over()
-                seen = Forward(processes.gather(local.features, counts), processes.gather(local.outputs, counts))
-                targets = None if dealt.targets is None else processes.gather(dealt.targets, counts)
-                batch = Batch(
-                    dealt.inputs,
-                    seen.features,
-                    seen.outputs,
-                    targets,
-                    partial(self.batch_norm.extra_pass, run),
-                    again,
-                    everywhere=lambda values: processes.gather(values, counts),
-                )
-                return seen, self.rule.update(batch)
-        finally:
-            self._slots.put_back()  # what further passes on the batch assigned
-            self.batch_norm.predicting()
-
-    def _carry_out(self, update: Update) -> list[Tensor]:
-        """What the rule answered; loss and norm of the gradient where there is one."""
-        if isinstance(update, NewHead):
-            self._replace_head(update)
-        if not isinstance(update, Tensor) or self.optimizer is None:
-            return []
-        gradients, size = self.parts.gradients, self._processes.size
-        gradients.take(update if size == 1 else update / size)
-        if not self._schedule.elementwise:
-            gradients.hand_out()
-        if size > 1:
-            for gradient in gradients:
-                gradient.copy_(self._processes.reduce(gradient))
-        norm = gradients.norm()
-        self._descend()
-        return [update.detach(), norm]
-
-    def _measured(self, forward: Forward, numbers: list[Tensor]) -> "Tensor | list[float]":
-        """All numbers of a step, as one tensor where they are to be read from a device at once."""
-        features, outputs = forward.features.sum(), forward.outputs.sum()
-        read = [self.parts.distance(), self.parts.largest(), features, outputs, *numbers]
-        if outputs.device.type == "cpu":  # where reading one by one costs less than putting them together
-            return [float(number) for number in read]
-        return torch.stack([number.to(outputs.device) for number in read])
-
-    def _outcome(self, taken: _Taken) -> StepStats:
-        read = taken.numbers.tolist() if isinstance(taken.numbers, Tensor) else taken.numbers
-        distance, largest, features, outputs, *rest = read
-        loss, gradient_norm = rest if rest else (None, None)
-        # A sum is finite only if all of it is, or it is too large to be of use.
-        finite = math.isfinite(largest) and (math.isfinite(features + outputs) or _finite(taken.forward))
-        return StepStats(loss, gradient_norm, distance / self.parts.began_norm, finite, taken.forward)
-
-    def _nothing_done(self, update: Update) -> str | None:
-        """Why there was nothing to carry out, where there was nothing."""
-        if isinstance(update, Skip):
-            return update.reason
-        if update is None and self.batch_norm.mode == "source":
-            return _changes_nothing(self.method)
-        return None
-
-    def _replace_head(self, new: NewHead) -> None:
-        if not self._schedule.may_replace_head:
-            raise OptionError(
-                f"The rule of {self.method.name} gave a new head, and its schedule has an optimizer: a head that is "
-                "replaced at a step could not be put back. Leave the optimizer out of the schedule."
-            )
-        head = self.context.require_head()
-        assign(head, "weight", new.weight)
-        if new.bias is not None and head.bias is not None:
-            assign(head, "bias", new.bias)
-
-    def _new_optimizer(self) -> torch.optim.Optimizer | None:
-        schedule = self._schedule
-        if schedule.optimizer is None:
-            return None
-        together = self.parts.gradients.steppable if schedule.elementwise else self.parts.trainable.values()
-        optimizer = schedule.optimizer(together)
-        self._make_capturable(optimizer.param_groups)
-        self._descend = bare_step(optimizer) if schedule.elementwise else optimizer.step
-        trainable, flats = self.parts.trainable, self.parts.gradients.flats
-        self._optimizer_state = (
-            FlatOptimizerState(optimizer, trainable, flats, schedule.optimizer)
-            if schedule.elementwise
-            else CustomOptimizerState(optimizer, trainable)
-        )
-        return optimizer
-
-    def _make_capturable(self, groups: Sequence[dict[str, Any]]) -> None:
-        for group in groups:
-            if "capturable" in group:
-                group["capturable"] = self._replay is not None
+        self.displacement = self.state.displacement()
 
 
 def _changes_nothing(method: Method) -> str:
     return f"{method.name} changes nothing"
 
 
-def _refused(ruling: Ruling) -> bool:
-    return isinstance(ruling, str | Rollback)
-
-
-def _finite(forward: Forward) -> bool:
+def _is_finite(forward: Forward) -> bool:
     return bool(forward.features.isfinite().all() and forward.outputs.isfinite().all())

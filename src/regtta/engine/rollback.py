@@ -1,36 +1,69 @@
-"""Everything of a model and its optimizer that an adaptation step can change, held so that it can be put back."""
+"""Snapshots of everything that a step can change, so that it can be undone exactly."""
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from regtta.execution import Flat, bound_in_place, lay_together
-from regtta.models import Snapshot, Trainable, freeze_all_but, refresh, trainable_parameters
+from regtta.engine.optimizer import total_distance, total_norm
+from regtta.execution import Flat, flatten_storage, unmovable_tensors
+from regtta.models import Trainable, freeze_all_but, recompute_weights, trainable_parameters
 
 _TINY = torch.finfo(torch.float32).tiny
 _IMMUTABLE = (bool, int, float, str, type(None))
 
 
-class MovingParts:
-    """The parameters that a method moves, the head, and all buffers of the adapter's copy.
+class Snapshot:
+    """Snapshot of tensors that can be restored bit for bit.
 
-    Made once for a copy; it freezes everything that does not move, lays what does end to end, and remembers how it
-    began.
+    Example:
+        >>> x = torch.ones(2)
+        >>> before = Snapshot([x])
+        >>> _ = x.zero_()
+        >>> before.restore(); x
+        tensor([1., 1.])
+    """
+
+    def __init__(self, tensors: Iterable[Tensor]) -> None:
+        self._live = [tensor.detach() for tensor in tensors]
+        self._kept = [tensor.clone() for tensor in self._live]
+
+    def update(self) -> None:
+        """Replace the snapshot by the current values."""
+        _copy(self._kept, self._live)
+
+    def restore(self) -> None:
+        """Restore the tensors to the values of the snapshot, in place."""
+        _copy(self._live, self._kept)
+
+
+def _copy(into: list[Tensor], values: list[Tensor]) -> None:
+    if into:
+        torch._foreach_copy_(into, values)
+
+
+class AdaptableState:
+    """Adapted parameters, head and buffers of an adapter's copy of the model, with their initial values.
+
+    Created once per copy. It freezes all other parameters and moves the storage of the adapted ones into flat tensors.
 
     Args:
-        model: the copy.
-        head: its head, where it is known.
-        which: what the optimizer is to step.
-        head_moves: whether the head may be replaced; else it is neither remembered at every step nor looked at.
+        model: the adapter's copy.
+        head: its head, if it is known.
+        which: the parameters that the optimizer steps.
+        head_moves: True if the method may replace the head, which is then part of every snapshot.
 
     Attributes:
-        trainable: what the optimizer steps, by name.
-        origin: all that can move as it was when the adapter was made, by name; never changed.
-        as_begun: the same, to run the model with.
-        began_norm: ``‖θ₀‖₂`` of the parameters, more than 0.
+        trainable: parameters that the optimizer steps, by name.
+        origin: initial values of all adaptable tensors, by name; never modified.
+        source_tensors: the same values, to run the source model with.
+        initial_norm: ``‖θ₀‖₂`` of the parameters, above 0.
+        trainable_flats: flat tensors that hold the trainable parameters.
+        parameters: flat tensors of all adapted parameters.
+        initial_parameters: their initial values.
+        floating: all flat tensors of a floating-point dtype.
     """
 
     def __init__(
@@ -46,110 +79,61 @@ class MovingParts:
         }
         self._live: dict[str, Tensor] = parameters | dict(model.named_buffers())
         self.origin = {name: tensor.detach().clone() for name, tensor in self._live.items()}
-        # Apart from the origin: a model may change its buffers even in eval mode.
-        self.as_begun = self.origin | {name: value.detach().clone() for name, value in model.named_buffers()}
-        self.began_norm = max(float(total_norm([p.detach() for p in parameters.values()])), _TINY)
+        # Separate from the origin: a model may change its buffers even in eval mode.
+        self.source_tensors = self.origin | {name: value.detach().clone() for name, value in model.named_buffers()}
+        self.initial_norm = max(float(total_norm([p.detach() for p in parameters.values()])), _TINY)
         self._head = head
-        self._lay_together(model, parameters if head_moves else self.trainable)
+        self._flatten(model, parameters if head_moves else self.trainable)
         self._refresh_head()
 
-    def _lay_together(self, model: nn.Module, parameters: dict[str, nn.Parameter]) -> None:
+    def _flatten(self, model: nn.Module, parameters: dict[str, nn.Parameter]) -> None:
         replaced = [parameter for name, parameter in parameters.items() if name not in self.trainable]
         everything = [*self.trainable.values(), *replaced, *model.buffers()]
-        flats = lay_together(everything, bound_in_place(model))
-        steppable = [flat.first(set(map(id, self.trainable.values()))) for flat in flats]
-        moving = [flat.first(set(map(id, parameters.values()))) for flat in flats]
-        self.gradients = Gradients([flat for flat in steppable if flat is not None])
-        self._parameters = [flat.whole for flat in moving if flat is not None]
-        self._began = [whole.clone() for whole in self._parameters]
-        self._floating = [flat.whole for flat in flats if flat.whole.is_floating_point()]
+        flats = flatten_storage(everything, unmovable_tensors(model))
+        trainable = [flat.first(set(map(id, self.trainable.values()))) for flat in flats]
+        adapted = [flat.first(set(map(id, parameters.values()))) for flat in flats]
+        self.trainable_flats: list[Flat] = [flat for flat in trainable if flat is not None]
+        self.parameters = [flat.whole for flat in adapted if flat is not None]
+        self.initial_parameters = [whole.clone() for whole in self.parameters]
+        self.floating = [flat.whole for flat in flats if flat.whole.is_floating_point()]
         self._before = Snapshot([flat.whole for flat in flats])
 
     def tensors(self) -> dict[str, Tensor]:
-        """All of it, by name: the live tensors."""
+        """Return all adaptable tensors by name: the live ones, not copies."""
         return dict(self._live)
 
-    def remember(self) -> None:
-        """Keep everything as it is before a step."""
+    def save_snapshot(self) -> None:
+        """Store all values before a step."""
         self._before.update()
 
-    def restore(self) -> None:
-        """Take that step back."""
+    def restore_snapshot(self) -> None:
+        """Restore the values of the last snapshot."""
         self._before.restore()
         self._refresh_head()
 
     def load(self, tensors: dict[str, Tensor]) -> None:
-        """Make the live tensors equal to ``tensors``, which has the same names."""
+        """Set the live tensors to ``tensors``, which has the same names."""
         with torch.no_grad():
             for name, tensor in self._live.items():
                 tensor.copy_(tensors[name])
         self._refresh_head()
 
-    def _refresh_head(self) -> None:
-        # A weight that is computed from these tensors may be read before the next pass computes it again.
-        if self._head is not None and self._head._forward_pre_hooks:
-            refresh(self._head)
-
-    def largest(self) -> Tensor:
-        """The largest magnitude of all that is a floating-point number, a scalar: finite if all of them are."""
-        return total_norm(self._floating, order=float("inf"))
-
-    def distance(self) -> Tensor:
-        """``‖θ − θ₀‖₂`` over the parameters, a scalar; 0 where none can move."""
-        gaps = [torch.dist(now, began) for now, began in zip(self._parameters, self._began, strict=True)]
-        return _combined(gaps, 2.0)
-
     def displacement(self) -> float:
-        """``‖θ − θ₀‖₂ / ‖θ₀‖₂``."""
-        return float(self.distance()) / self.began_norm
+        """Return ``‖θ − θ₀‖₂ / ‖θ₀‖₂`` over the parameters; 0 if none are adapted."""
+        return float(total_distance(self.parameters, self.initial_parameters)) / self.initial_norm
+
+    def _refresh_head(self) -> None:
+        # A weight that is computed from these tensors may be read before the next forward pass recomputes it.
+        if self._head is not None and self._head._forward_pre_hooks:
+            recompute_weights(self._head)
 
 
-class Gradients:
-    """The gradients of what is stepped, laid out as it is.
-
-    Attributes:
-        steppable: parameters that hold the values of many, each with its gradient: for optimizers that treat every
-            number alike.
-        flats: what each of them holds.
-    """
-
-    def __init__(self, flats: list[Flat]) -> None:
-        self.flats = flats
-        self.steppable = [nn.Parameter(flat.whole) for flat in flats]
-        self._wholes = [torch.zeros_like(flat.whole) for flat in flats]
-        self._parts: list[Tensor] = []
-        self._views: list[Tensor] = []
-        for flat, parameter, whole in zip(flats, self.steppable, self._wholes, strict=True):
-            parameter.grad = whole
-            self._parts += flat.parts
-            self._views += [whole] if len(flat.parts) == 1 and flat.parts[0].shape == whole.shape else flat.like(whole)
-
-    def take(self, loss: Tensor) -> None:
-        """Make them those of ``loss``, 0 where it does not depend on a parameter."""
-        found = torch.autograd.grad(loss, self._parts, materialize_grads=True)
-        dense = [gradient.to_dense() if gradient.is_sparse else gradient for gradient in found]  # of embeddings
-        torch._foreach_copy_(self._views, dense)
-
-    def hand_out(self) -> None:
-        """Give every parameter its own, for an optimizer that takes the parameters one by one."""
-        for part, view in zip(self._parts, self._views, strict=True):
-            part.grad = view
-
-    def norm(self) -> Tensor:
-        """The norm of all of them, a scalar."""
-        return total_norm(self._wholes)
-
-    def __iter__(self) -> Iterator[Tensor]:
-        """The gradients laid together."""
-        return iter(self._wholes)
-
-
-class OptimizerMemory:
-    """The state of an optimizer before a step, to be put back exactly: as if the step had never been.
+class OptimizerSnapshot:
+    """Snapshot of an optimizer's state, restored exactly, as if the step had never happened.
 
     Args:
-        optimizer: whose state it is.
-        fixed_options: whether its options, such as the learning rate, stay what they are.
+        optimizer: the optimizer.
+        fixed_options: True if its options, such as the learning rate, never change.
     """
 
     def __init__(self, optimizer: torch.optim.Optimizer, *, fixed_options: bool = False) -> None:
@@ -158,8 +142,8 @@ class OptimizerMemory:
         self._kept: dict[Tensor, dict[str, Any]] = {}
         self._groups: list[dict[str, Any]] = []
 
-    def remember(self) -> None:
-        """Keep it as it is."""
+    def save_snapshot(self) -> None:
+        """Store the state before a step."""
         before = self._kept
         self._kept = {
             parameter: {name: _copied(value, before.get(parameter, {}).get(name)) for name, value in state.items()}
@@ -167,19 +151,19 @@ class OptimizerMemory:
         }
         if self._fixed_options:
             return
-        # A factory of the user's own may give optimizers that change their options as they go.
+        # A user's factory may return an optimizer that changes its options from step to step.
         self._groups = [
             {name: _copied(value) for name, value in group.items() if name != "params"}
             for group in self._optimizer.param_groups
         ]
 
-    def restore(self) -> None:
-        """Make it what it was; tensors stay where they are, since a captured step writes there."""
+    def restore_snapshot(self) -> None:
+        """Restore the state of the last snapshot in place, since a captured step writes to the same tensors."""
         now = dict(self._optimizer.state)
         self._optimizer.state.clear()
         for parameter, kept in self._kept.items():
             state = now.get(parameter, {})
-            self._optimizer.state[parameter] = {name: _put_back(state.get(name), value) for name, value in kept.items()}
+            self._optimizer.state[parameter] = {name: _restored(state.get(name), value) for name, value in kept.items()}
         for group, options in zip(self._optimizer.param_groups, self._groups, strict=not self._fixed_options):
             for added in group.keys() - options.keys() - {"params"}:
                 del group[added]
@@ -196,26 +180,12 @@ def _copied(value: object, into: object = None) -> object:
     return value.detach().clone()
 
 
-def _put_back(now: object, kept: object) -> object:
+def _restored(now: object, kept: object) -> object:
     if isinstance(now, Tensor) and isinstance(kept, Tensor) and _alike(now, kept):
         with torch.no_grad():
             return now.copy_(kept)
-    return _copied(kept)  # what is kept stays apart from what is live
+    return _copied(kept)  # the snapshot must not share memory with the live state
 
 
 def _alike(a: Tensor, b: Tensor) -> bool:
     return a.shape == b.shape and a.dtype == b.dtype and a.device == b.device
-
-
-def total_norm(tensors: Sequence[Tensor], order: float = 2.0) -> Tensor:
-    """The norm of all numbers of ``tensors`` together, a scalar; 0 without any."""
-    return _combined([torch.linalg.vector_norm(tensor, order) for tensor in tensors], order)
-
-
-def _combined(norms: Sequence[Tensor], order: float) -> Tensor:
-    if len(norms) < 2:
-        return norms[0] if norms else torch.zeros(())
-    together: Tensor = torch.linalg.vector_norm(
-        torch.stack([n.to(norms[0].device, torch.float64) for n in norms]), order
-    )
-    return together

@@ -1,6 +1,7 @@
-"""One stream of batches through an adapter: what guards say, what is learned, where it stands. The adapter's alone."""
+"""The loop over the batches of a stream: guards before the step, the step, guards after it, commit or rollback."""
 
 import copy
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,210 +10,274 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from regtta.engine.callbacks import StepView
-from regtta.engine.forward import Dealt, Passes
+from regtta.engine.forward import ForwardRunner, Shard
 from regtta.engine.learner import Learner, StepResult
 from regtta.errors import RegttaError, StateError
-from regtta.execution import Processes
-from regtta.guards import Guard, GuardChain, GuardContext, IncomingBatch, Keep, Rollback, Screened, StepStats
+from regtta.execution import Communicator
+from regtta.guards import (
+    Guard,
+    GuardChain,
+    GuardContext,
+    IncomingBatch,
+    MarkGood,
+    Rollback,
+    Ruling,
+    Screened,
+    StepStats,
+)
 from regtta.models import Forward
-from regtta.persistence import invalid, require_count, require_flag, require_mapping, require_text, utc_now
-from regtta.types import Diagnostics, Step, Verdict
+from regtta.persistence import require_bool, require_count, require_mapping, require_str, state_error, utc_now
+from regtta.types import Diagnostics, Step, StepView, Verdict
+
+_NO_STEP = StepResult(StepStats())
+_MAX_REASONS = 100  # distinct reasons that are counted one by one
 
 
 @dataclass(frozen=True)
-class _Answer:
-    """What came of a batch.
+class StreamStep:
+    """Result of one batch, with what a view of it needs.
 
     Attributes:
-        step: for the user.
-        part: the samples that guards did not leave out.
-        forward: the pass of that part which the predictions are of.
-        at_source: the pass of that part by the source model, where a guard made one.
+        step: result for the user.
+        returned: model that was rolled back to; empty if there was no rollback.
+        shard: the samples that were not excluded.
+        forward: forward pass of these samples that the predictions come from.
+        batch: the same samples as the guards saw them, with their cached forward passes.
     """
 
     step: Step
-    part: Dealt
+    returned: Literal["source", "good", ""]
+    shard: Shard
     forward: Forward
-    at_source: Forward | None = None
+    batch: IncomingBatch
 
 
 class Stream:
-    """A learner with guards over it, from the first batch on.
+    """A learner under guards, from the first batch on.
 
     Args:
         learner: takes the steps.
-        passes: predicts without learning.
-        guards: rule over both.
-        processes: who else has samples of each batch.
+        forward: predicts without learning.
+        guards: guards on batches and steps.
+        processes: processes that share each batch.
 
     Attributes:
-        batches: how many have come.
-        learned: how many of them were learned from.
-        begun: when.
-        moved: whether the model is another than at first.
+        batches: number of batches so far.
+        learned: number of batches that were learned from.
+        begun: time of the first batch or of the last reset, in ISO 8601 and UTC.
+        moved: True if the model differs from the source model.
+        reasons: number of batches that were not learned from, by reason, since this object was created or reset.
     """
 
-    def __init__(self, learner: Learner, passes: Passes, guards: Sequence[Guard], processes: Processes) -> None:
+    def __init__(
+        self, learner: Learner, forward: ForwardRunner, guards: Sequence[Guard], processes: Communicator
+    ) -> None:
         self.learner = learner
-        self._passes = passes
+        self._forward = forward
         self._guards = guards
         self._processes = processes
-        self.begin()
+        self.reset()
 
-    def begin(self) -> None:
-        """What each stream starts afresh."""
+    def reset(self) -> None:
+        """Start a new stream from the source model."""
         learner = self.learner
-        learner.begin()
-        context = GuardContext(learner.smallest, learner.context.source, learner.context.head)
-        self._guard_chain = GuardChain(self._guards, context, self._processes)
+        learner.reset()
+        context = GuardContext(learner.min_batch_size, learner.context.source, learner.context.head)
+        self._chain = GuardChain(self._guards, context, self._processes)
         self.batches = self.learned = 0
         self.begun = utc_now()
         self.moved = False
+        self.reasons: Counter[str] = Counter()
         self._good: dict[str, Any] = {}
 
-    def step(self, dealt: Dealt, *, frozen: bool, sight: bool) -> tuple[Step, StepView | None]:
-        """Learn from a batch if the guards let it be; and, where asked for, how both models see it."""
-        answer = self._refused_step(dealt, "frozen by hand") if frozen else self._guarded_step(dealt)
+    def step(self, shard: Shard, *, frozen: bool = False) -> StreamStep:
+        """Predict a batch, and learn from it unless a guard rejects the batch or the step."""
+        batch = self._incoming(shard)
+        screened = Screened(batch, "frozen by hand") if frozen else self._chain.before_step(batch)
+        part, excluded = shard, None
+        if screened.kept is not None and screened.batch.size:
+            part, excluded = _split(shard, screened)
+        unlearned = None if excluded is None else self._forward.current(excluded)
+        ruling: Ruling = screened.ruling or self.learner.never_adapts or None
+        first, kept = _NO_STEP, False  # the first step on the batch, and whether it was kept
+        for repeat in range(self.learner.steps if ruling is None else 0):
+            result = self.learner.step(part, repeated=repeat > 0)
+            try:
+                judgement = result.skipped or self._chain.after_step(result.stats)
+            except BaseException:
+                self.learner.rollback()
+                raise
+            refused = isinstance(judgement, str | Rollback)
+            if refused:
+                self.learner.rollback()
+            else:
+                self.learner.commit(result)
+            if repeat == 0:
+                first, kept, ruling = result, not refused, judgement if refused else result.buffered or judgement
+            elif isinstance(judgement, Rollback | MarkGood):
+                ruling = judgement
+            if refused or result.buffered:
+                break
+        self.moved = self.moved or kept
+        answered = first.stats.forward if kept else None
+        return self._finish(_Outcome(screened, part, excluded, unlearned, ruling, first.stats, answered))
+
+    def _finish(self, outcome: "_Outcome") -> StreamStep:
+        """Apply the ruling to the model, and assemble predictions and diagnostics of the batch."""
+        screened, part, ruling, stats = outcome.screened, outcome.part, outcome.ruling, outcome.stats
+        excluded, unlearned, batch = outcome.excluded, outcome.unlearned, screened.batch
+        if not batch.size:  # every sample was excluded
+            batch = self._incoming(part)
+        returned: Literal["source", "good", ""] = ""
+        if isinstance(ruling, MarkGood):
+            self._good = self.learner.state_dict()
+        elif isinstance(ruling, Rollback):
+            returned, batch = self.return_to(ruling.to), self._incoming(part)
+            unlearned = None if excluded is None else self._forward.current(excluded)
+        forward = outcome.answered or batch.current
+        predictions = forward.outputs
+        if self._processes.size > 1:
+            predictions = self._processes.own(predictions, part.counts)
+        if excluded is not None and unlearned is not None and screened.kept is not None:
+            others = self._processes.own(unlearned.outputs, excluded.counts)
+            predictions = _join(predictions, others, screened.kept, screened.excluded_rows)
+        reason = ruling.reason if isinstance(ruling, Rollback) else ruling if isinstance(ruling, str) else ""
+        verdict = Verdict(learned=not reason, reason=reason, returned=returned)
+        diagnostics = Diagnostics(stats.loss, stats.gradient_norm, self.learner.displacement, verdict)
+        step = Step(self.batches, predictions, diagnostics, screened.excluded_rows)
         self.batches += 1
-        self.learned += answer.step.diagnostics.verdict.learned
-        if not sight:
-            return answer.step, None
-        # The source model's pass is made anew only where nobody has made it.
-        source = answer.forward if not self.moved else answer.at_source or self._passes.source(answer.part)
-        return answer.step, StepView(answer.step, answer.forward, source)
+        self.learned += not reason
+        if reason:
+            known = reason in self.reasons or len(self.reasons) < _MAX_REASONS
+            self.reasons[reason if known else "other reasons"] += 1
+        return StreamStep(step, returned, part, forward, screened.batch)
+
+    def view(self, done: StreamStep) -> StepView:
+        """Return the forward passes of a batch by both models; that of the source model is computed if necessary."""
+        source = done.forward
+        if self.moved:
+            cached = done.batch.cached_source if done.batch.size else None
+            source = cached or self._forward.source(done.shard)
+        return StepView(done.step, done.forward, source)
 
     def return_to(self, where: Literal["source", "good"]) -> Literal["source", "good"]:
-        """Take the model back; says to where, since there may be no good one."""
+        """Roll the model back and return where to: without a good model, to the source model."""
         if where == "good" and self._good:
             self.learner.load_state_dict(self._good)
         else:
             where, self._good = "source", {}
-            self.learner.begin()
+            self.learner.reset()
         self.moved = where == "good"
-        self._guard_chain.returned()
+        self._chain.on_rollback()
         return where
 
+    def _incoming(self, shard: Shard) -> IncomingBatch:
+        def part(inputs: Tensor, counts: Sequence[int]) -> Shard:
+            return Shard(inputs, None, counts, whole=shard.whole and sum(counts) == sum(shard.counts))
+
+        return IncomingBatch(
+            shard.inputs,
+            lambda inputs, counts: self._forward.current(part(inputs, counts)),
+            lambda inputs, counts: self._forward.source(part(inputs, counts)),
+            moved=self.moved,
+            processes=self._processes,
+            counts=shard.counts,
+        )
+
+    # --- state -----------------------------------------------------------------------------------
+
     def state_dict(self) -> dict[str, Any]:
-        """Where it stands."""
+        """Return the state of the stream, as tensors and plain values."""
         return {
             "index": self.batches,
             "learned": self.learned,
             "begun": self.begun,
             "moved": self.moved,
             "learner": self.learner.state_dict(),
-            "watches": self._guard_chain.state_dict(),
+            "watches": self._chain.state_dict(),
             "good": copy.deepcopy(self._good),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state, or raise a StateError that names what is wrong with it and stay exactly as it was."""
+        """Restore from :meth:`state_dict`, or raise a StateError that names the invalid field and change nothing."""
         valid = self._validated(state)
         before = self.state_dict()
         try:
             self._restore(valid)
-        except BaseException as error:  # a rule, guard or optimizer of the user's own may raise anything
+        except BaseException as error:  # user-defined rules, guards and optimizers may raise anything
             self._restore(before)
             if isinstance(error, RegttaError) or not isinstance(error, Exception):
                 raise
             raise StateError(
-                f"The state cannot be resumed: the method, a guard or the optimizer does not take it "
-                f"({type(error).__name__}: {error}). Put back a copy of the file it comes from, or begin anew."
+                f"The state cannot be resumed: the method, a guard or the optimizer does not accept it "
+                f"({type(error).__name__}: {error}). Restore the file from a backup, or start a new stream."
             ) from error
 
     def _validated(self, state: object) -> dict[str, Any]:
-        """Return a state that can be loaded, its learners' in the format of now; nothing changes."""
+        """Return a state that can be loaded, with its learners' states in the current format; change nothing."""
         keys = ("index", "learned", "begun", "moved", "learner", "watches", "good")
         found = dict(require_mapping("", state, keys))
-        require_count("learned", found["learned"], most=require_count("index", found["index"]))
-        require_flag("moved", found["moved"])
+        require_count("learned", found["learned"], maximum=require_count("index", found["index"]))
+        require_bool("moved", found["moved"])
         try:
-            datetime.fromisoformat(require_text("begun", found["begun"]))
+            datetime.fromisoformat(require_str("begun", found["begun"]))
         except ValueError as error:
-            raise invalid("begun", "a time", found["begun"]) from error
-        self._guard_chain.validate_state(found["watches"], "watches")
+            raise state_error("begun", "a time", found["begun"]) from error
+        self._chain.validate_state(found["watches"], "watches")
         found["learner"] = self.learner.validated_state(found["learner"], "learner")
         if require_mapping("good", found["good"]):
             found["good"] = self.learner.validated_state(found["good"], "good")
         return found
 
     def _restore(self, state: Mapping[str, Any]) -> None:
-        self.begin()
+        self.reset()
         self.learner.load_state_dict(state["learner"])
-        self._guard_chain.load_state_dict(state["watches"])
+        self._chain.load_state_dict(state["watches"])
         self.batches, self.learned, self.begun = state["index"], state["learned"], state["begun"]
         self.moved = state["moved"]
         self._good = copy.deepcopy(dict(state["good"]))
 
-    def _guarded_step(self, dealt: Dealt) -> _Answer:
-        screened = self._guard_chain.screen(self._arrived(dealt))
-        if screened.nothing_left:
-            return self._refused_step(dealt, screened.reasons[0], screened.excluded_rows)
-        batch, part, left_out = screened.batch, *_split(dealt, screened)
-        unlearned = None if left_out is None else self._predicted(left_out)
-        ruling = self._guard_chain.before_step(batch) or self.learner.never_learns
-        if ruling is None:
-            attempt = self.learner.learn(part, self._guard_chain.after_step)
-        else:
-            attempt = StepResult(StepStats(), stands=False, ruling=ruling)
-        at_source, returned = batch.seen_at_source, ""
-        if attempt.stands:
-            self.moved = True
-        if isinstance(attempt.ruling, Keep):
-            self._good = self.learner.state_dict()
-        if isinstance(attempt.ruling, Rollback):
-            returned = self.return_to(attempt.ruling.to)
-            batch = self._arrived(part)
-            unlearned = None if left_out is None else self._predicted(left_out)
-        learned_from = attempt.stats.forward if attempt.stands else None
-        answered = learned_from or batch.current
-        predictions = screened.joined(self._passes.own(answered.outputs, part), unlearned)
-        step = self._described(attempt, predictions, returned, screened.excluded_rows)
-        return _Answer(step, part, answered, at_source)
 
-    def _arrived(self, dealt: Dealt) -> IncomingBatch:
-        def part(inputs: Tensor, counts: Sequence[int]) -> Dealt:
-            return Dealt(inputs, None, counts, whole=dealt.whole and sum(counts) == sum(dealt.counts))
+@dataclass(frozen=True)
+class _Outcome:
+    """What guards and learner did with a batch.
 
-        return IncomingBatch(
-            dealt.inputs,
-            lambda inputs, counts: self._passes.current(part(inputs, counts)),
-            lambda inputs, counts: self._passes.source(part(inputs, counts)),
-            moved=self.moved,
-            processes=self._processes,
-            counts=dealt.counts,
-        )
+    Attributes:
+        screened: ruling of the guards before the step.
+        part: samples that were not excluded; all of them if every sample was.
+        excluded: samples that were excluded, if there are others.
+        unlearned: their forward pass in eval mode, before the step.
+        ruling: ruling on the batch.
+        stats: measurements of the first step.
+        answered: forward pass of the first step, if it was kept.
+    """
 
-    def _predicted(self, dealt: Dealt) -> Tensor:
-        """Predictions of this process's samples in eval mode."""
-        return self._passes.own(self._passes.current(dealt).outputs, dealt)
-
-    def _refused_step(self, dealt: Dealt, reason: str, excluded_rows: tuple[int, ...] = ()) -> _Answer:
-        """Predict a batch that is not learned from, and that no guard has to look at."""
-        forward = self._passes.current(dealt)
-        attempt = StepResult(StepStats(), stands=False, ruling=reason)
-        predictions = self._passes.own(forward.outputs, dealt)
-        return _Answer(self._described(attempt, predictions, "", excluded_rows), dealt, forward)
-
-    def _described(
-        self, attempt: StepResult, predictions: Tensor, returned: str, excluded_rows: tuple[int, ...] = ()
-    ) -> Step:
-        ruling, stats = attempt.ruling, attempt.stats
-        reason = ruling.reason if isinstance(ruling, Rollback) else ruling if isinstance(ruling, str) else ""
-        verdict = Verdict(learned=not reason, reason=reason, returned=returned)
-        diagnostics = Diagnostics(stats.loss, stats.gradient_norm, self.learner.displacement, verdict)
-        return Step(self.batches, predictions, diagnostics, excluded_rows)
+    screened: Screened
+    part: Shard
+    excluded: Shard | None
+    unlearned: Forward | None
+    ruling: Ruling
+    stats: StepStats
+    answered: Forward | None
 
 
-def _split(dealt: Dealt, screened: Screened) -> tuple[Dealt, Dealt | None]:
-    """The samples of a batch that are learned from, and those that are left out, where there are any."""
-    if screened.kept is None:
-        return dealt, None
+def _split(shard: Shard, screened: Screened) -> tuple[Shard, Shard]:
+    """Return the samples to learn from and the excluded ones."""
     kept, counts = screened.kept, screened.batch.counts
-    others = [all_ - left for all_, left in zip(dealt.counts, counts, strict=True)]
+    if kept is None:
+        raise ValueError("expected a batch with excluded samples")
+    others = [of_all - of_rest for of_all, of_rest in zip(shard.counts, counts, strict=True)]
     rows = torch.tensor(screened.excluded_rows, dtype=torch.int64, device=kept.device)
-    targets = dealt.targets
-    if targets is not None and len(targets) == len(dealt.inputs):  # else the method says what is wrong with them
+    targets = shard.targets
+    if targets is not None and len(targets) == len(shard.inputs):  # else the method reports the mismatch
         targets = targets[kept.to(targets.device)]
-    part = Dealt(screened.batch.inputs, targets, counts, whole=False)
-    return part, Dealt(dealt.inputs[rows], None, others, whole=False)
+    part = Shard(screened.batch.inputs, targets, counts, whole=False)
+    return part, Shard(shard.inputs[rows], None, others, whole=False)
+
+
+def _join(kept: Tensor, excluded: Tensor, rows: Tensor, excluded_rows: Sequence[int]) -> Tensor:
+    """Return the predictions of all samples in their order, given those of both parts."""
+    predictions = kept.new_empty(len(kept) + len(excluded), *kept.shape[1:])
+    predictions[rows] = kept
+    predictions[list(excluded_rows)] = excluded.to(kept.dtype)
+    return predictions

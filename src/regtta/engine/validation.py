@@ -22,15 +22,15 @@ from regtta.errors import (
 from regtta.execution import Execution
 from regtta.guards import Guard, OutlierRows
 from regtta.methods import OPTIMIZERS, GradientMethod, Method
-from regtta.models import BatchNormSwitch, linear_layers, never_negative
+from regtta.models import BatchNormSwitch, linear_layers, non_negative_buffers
 from regtta.options import check_bool
 from regtta.persistence import (
-    described,
-    invalid,
     require_count,
     require_like,
     require_mapping,
     same_description,
+    state_error,
+    to_dict,
     validate_part,
 )
 from regtta.statistics import SourceStatistics
@@ -42,7 +42,9 @@ def check_arguments(
     """Raise unless the arguments of an adapter have the expected types."""
     if not isinstance(method, Method):
         found = f"the class {method.__name__}, not an instance" if isinstance(method, type) else repr(method)
-        raise OptionError(f"Expected a method such as regtta.SSA(), found {found}. regtta.method(name) creates one.")
+        raise OptionError(
+            f"Expected a method such as regtta.SSA(), found {found}. regtta.create_method(name) creates one."
+        )
     if source is not None and not isinstance(source, SourceStatistics):
         raise StatisticsError(
             f"Expected source to be SourceStatistics, found {source!r:.80}. Load them with "
@@ -131,7 +133,7 @@ def with_later_guards(state: Mapping[str, Any], guards: Sequence[Guard]) -> Mapp
         return state
     if len(found) != len(earlier) or set(watches) != {str(number) for number in range(len(found))}:
         return state
-    descriptions = [described(guard) for guard in guards]
+    descriptions = [to_dict(guard) for guard in guards]
     states: list[object] = [{} for _ in guards]
     for number, place in enumerate(earlier):
         descriptions[place], states[place] = found[number], watches[str(number)]
@@ -200,7 +202,7 @@ class LearnerParts:
             NewerFormatError: the state has a newer format.
         """
         found = {"format": 1, **require_mapping(path, state)}
-        if require_count(f"{path}/format", found["format"], least=1) > STATE_FORMAT:
+        if require_count(f"{path}/format", found["format"], minimum=1) > STATE_FORMAT:
             raise NewerFormatError(
                 f"Expected a state of format {STATE_FORMAT} or older, found format {found['format']}. Upgrade regtta."
             )
@@ -219,9 +221,9 @@ class LearnerParts:
         return found | {"format": STATE_FORMAT}
 
     def _validate_tensors(self, state: object, path: str) -> None:
-        least_zero = never_negative(self.model)
+        least_zero = non_negative_buffers(self.model)
         for name, tensor in require_mapping(path, state, self.origin.keys()).items():
             began = self.origin[name]
             value = require_like(f"{path}/{name}", tensor, began)
             if name in least_zero and not bool(((value >= 0) | (value == began.to(value.device))).all()):
-                raise invalid(f"{path}/{name}", "at least 0 everywhere", float(value.min()))
+                raise state_error(f"{path}/{name}", "at least 0 everywhere", float(value.min()))

@@ -1,28 +1,27 @@
 """How a step is carried out: precision, memory layout, CUDA graphs, flat parameters, locks and several processes."""
 
-from regtta.execution.cuda_graphs import FIRST, Replay
-from regtta.execution.distributed import ALONE, Processes, failing_together, processes_of
-from regtta.execution.flat_params import Flat, bound_in_place, lay_together
-from regtta.execution.fused_optim import bare_step
+from regtta.execution.cuda_graphs import WARMUP_CALLS, GraphedCallable
+from regtta.execution.distributed import SINGLE_PROCESS, BatchSplitter, Communicator, make_communicator, sync_errors
+from regtta.execution.flat_params import Flat, flatten_storage, unmovable_tensors
 from regtta.execution.locking import SharedLock
 from regtta.execution.modes import FAST, PLAIN, Execution, Precision
-from regtta.execution.sync_batch_norm import Shares
+from regtta.execution.sync_batch_norm import BatchSharding
 
 __all__ = [
-    "ALONE",
     "FAST",
-    "FIRST",
     "PLAIN",
+    "SINGLE_PROCESS",
+    "WARMUP_CALLS",
+    "BatchSharding",
+    "BatchSplitter",
+    "Communicator",
     "Execution",
     "Flat",
+    "GraphedCallable",
     "Precision",
-    "Processes",
-    "Replay",
     "SharedLock",
-    "Shares",
-    "bare_step",
-    "bound_in_place",
-    "failing_together",
-    "lay_together",
-    "processes_of",
+    "flatten_storage",
+    "make_communicator",
+    "sync_errors",
+    "unmovable_tensors",
 ]

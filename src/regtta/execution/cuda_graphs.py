@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-FIRST = 3  # eager warm-up calls per input shape before the capture, in which libraries select their kernels
-MOST = 4  # captured input shapes: each graph keeps the memory of a whole step allocated
+WARMUP_CALLS = 3  # eager warm-up calls per input shape before the capture, in which libraries select their kernels
+MAX_GRAPHS = 4  # captured input shapes: each graph keeps the memory of a whole step allocated
 
 Tensors = tuple[Tensor, ...]
 
@@ -31,7 +31,7 @@ class _Entry:
     outputs: Tensors = field(default=())
 
 
-class Replay:
+class GraphedCallable:
     """Wrapper of a function of GPU tensors that replays it as a CUDA graph from the fourth call per input shape on.
 
     Args:
@@ -57,7 +57,7 @@ class Replay:
         """Number of captured input shapes."""
         return sum(entry.graph is not None for entry in self._entries.values())
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Drop all graphs, for use when the tensors that they write to have been replaced."""
         self._entries.clear()
 
@@ -68,7 +68,7 @@ class Replay:
 
     def _results(self, inputs: Tensors) -> Tensors:
         entry = self._entries.setdefault(tuple((x.shape, x.dtype) for x in inputs), _Entry())
-        if entry.graph is None and not entry.eager and entry.calls >= FIRST:
+        if entry.graph is None and not entry.eager and entry.calls >= WARMUP_CALLS:
             results = self._captured(entry, inputs)
             if results is not None:
                 return results
@@ -81,9 +81,9 @@ class Replay:
 
     def _captured(self, entry: _Entry, inputs: Tensors) -> Tensors | None:
         """Capture a graph and return its results, or None if no valid graph can be captured."""
-        if self.graphs >= MOST:
+        if self.graphs >= MAX_GRAPHS:
             entry.eager = True
-            self._warn(f"is already captured for {MOST} batch shapes, the maximum; other shapes run without a graph")
+            self._warn(f"is already captured for {MAX_GRAPHS} batch shapes, the maximum; others run without a graph")
             return None
         try:
             self._capture(entry, inputs)

@@ -20,8 +20,8 @@ from regtta.errors import MismatchError, PeerError, ProcessError, RegttaError
 Reduction = Literal["sum", "min", "max"]
 
 
-class Processes:
-    """Collective operations of a single process, which are all trivial; :class:`Together` overrides them.
+class Communicator:
+    """Collective operations of a single process, which are all trivial; :class:`ProcessGroupComm` overrides them.
 
     Attributes:
         rank: rank of this process, from 0.
@@ -35,11 +35,11 @@ class Processes:
         """Return the number of rows of each process, by rank."""
         return [rows]
 
-    def dealt(self, rows: Tensor) -> list[int]:
+    def shard_sizes(self, rows: Tensor) -> list[int]:
         """Return the number of rows of each process, by rank; raise unless all have the same row shape and dtype."""
         return [len(rows)]
 
-    def in_step(self) -> AbstractContextManager[None]:
+    def collective(self) -> AbstractContextManager[None]:
         """Mark a block of collective operations; after an error in it, this process can no longer synchronize."""
         return nullcontext()
 
@@ -70,18 +70,18 @@ class Processes:
         """Raise a MismatchError unless all processes have the same ``text``."""
 
 
-ALONE = Processes()
+SINGLE_PROCESS = Communicator()
 
 
-def processes_of(group: "dist.ProcessGroup | None") -> Processes:
-    """Return the processes of a torch.distributed group; :data:`ALONE` for ``None`` or a group of one."""
+def make_communicator(group: "dist.ProcessGroup | None") -> Communicator:
+    """Return the processes of a torch.distributed group; :data:`SINGLE_PROCESS` for ``None`` or a group of one."""
     if group is None:
-        return ALONE
-    together = Together(group)
-    return together if together.size > 1 else ALONE
+        return SINGLE_PROCESS
+    together = ProcessGroupComm(group)
+    return together if together.size > 1 else SINGLE_PROCESS
 
 
-class Together(Processes):
+class ProcessGroupComm(Communicator):
     """Collective operations of a process group. All processes must make the same calls in the same order.
 
     Args:
@@ -108,7 +108,7 @@ class Together(Processes):
         """Return the number of rows of each process, by rank."""
         return [int(count) for count in self._all(torch.tensor([rows]))]
 
-    def dealt(self, rows: Tensor) -> list[int]:
+    def shard_sizes(self, rows: Tensor) -> list[int]:
         """Return the number of rows of each process, by rank; raise unless all have the same row shape and dtype."""
         kind = zlib.crc32(f"{tuple(rows.shape[1:])} {rows.dtype}".encode())
         found = [part.tolist() for part in self._all(torch.tensor([len(rows), kind]))]
@@ -121,7 +121,7 @@ class Together(Processes):
         return [count for count, _ in found]
 
     @contextmanager
-    def in_step(self) -> Iterator[None]:
+    def collective(self) -> Iterator[None]:
         """Mark a block of collective operations; after an error in it, this process can no longer synchronize."""
         if self._out_of_step:
             raise ProcessError(
@@ -156,7 +156,7 @@ class Together(Processes):
         """Return the text of each process, by rank."""
         data = torch.tensor(list(b"" if text is None else b"+" + text.encode()), dtype=torch.uint8)
         counts = self.counts(len(data))
-        joined = bytes(self.joined(data, counts).tolist())
+        joined = bytes(self.all_gather_rows(data, counts).tolist())
         ends = list(itertools.accumulate(counts))
         parts = [joined[end - count : end] for end, count in zip(ends, counts, strict=True)]
         return [part[1:].decode() if part else None for part in parts]
@@ -170,7 +170,7 @@ class Together(Processes):
                 f"Process {other} has a different {what} from process 0. Pass the same {what} to all processes."
             )
 
-    def joined(self, rows: Tensor, counts: Sequence[int]) -> Tensor:
+    def all_gather_rows(self, rows: Tensor, counts: Sequence[int]) -> Tensor:
         """Return the rows of all processes without gradients, padded for the transfer, which requires equal shapes."""
         most = max(counts)
         padded = rows.new_zeros(most, *rows.shape[1:], device=self._device)
@@ -193,9 +193,9 @@ class _Gather(torch.autograd.Function):
     """Differentiable all-gather of rows, whose backward pass sums the gradients of all processes."""
 
     @staticmethod
-    def forward(ctx: Any, rows: Tensor, processes: Together, counts: tuple[int, ...]) -> Tensor:
+    def forward(ctx: Any, rows: Tensor, processes: ProcessGroupComm, counts: tuple[int, ...]) -> Tensor:
         ctx.processes, ctx.counts = processes, counts
-        return processes.joined(rows, counts)
+        return processes.all_gather_rows(rows, counts)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
@@ -214,8 +214,41 @@ def _peer_errors() -> Iterator[None]:
         ) from error
 
 
+class BatchSplitter:
+    """Split of whole batches, the same in every process, into one shard per process, and the reverse for results.
+
+    Args:
+        processes: the processes; each takes an equal part of the rows, in the order of ranks.
+        whole: ``(B, ...)``, the whole batch.
+
+    Attributes:
+        shard: the rows of this process.
+    """
+
+    def __init__(self, processes: Communicator, whole: Tensor) -> None:
+        self._processes = processes
+        parts = whole.tensor_split(processes.size)
+        self.whole = whole
+        self.shard = parts[processes.rank]
+        self._counts = [len(part) for part in parts]
+
+    def split(self, rows: Tensor) -> Tensor:
+        """Return the part of ``rows`` ``(B, ...)`` that belongs to the shard of this process."""
+        return self._processes.own(rows, self._counts)
+
+    def join(self, rows: Tensor) -> Tensor:
+        """Return the rows of all processes, given those of this one."""
+        return self._processes.gather(rows.detach(), self._counts)
+
+    def join_indices(self, indices: Sequence[int]) -> tuple[int, ...]:
+        """Return the indices of all processes in the whole batch, given those of this one in its shard."""
+        marked = torch.zeros(len(self.shard), dtype=torch.uint8)
+        marked[list(indices)] = 1
+        return tuple(self.join(marked).nonzero().flatten().tolist())
+
+
 @contextmanager
-def failing_together(processes: Processes) -> Iterator[None]:
+def sync_errors(processes: Communicator) -> Iterator[None]:
     """Run a block in every process and raise in all of them if it raises in any.
 
     The failed process with the lowest rank re-raises its own error; all others raise a
@@ -223,8 +256,8 @@ def failing_together(processes: Processes) -> Iterator[None]:
     must not contain collective operations itself.
 
     Example:
-        >>> from regtta.execution.distributed import ALONE
-        >>> with failing_together(ALONE):
+        >>> from regtta.execution.distributed import SINGLE_PROCESS
+        >>> with sync_errors(SINGLE_PROCESS):
         ...     int("one")
         Traceback (most recent call last):
         ValueError: invalid literal for int() with base 10: 'one'

@@ -43,7 +43,7 @@ class Flat:
         return views
 
 
-def lay_together(tensors: Iterable[Tensor], apart: Iterable[Tensor] = ()) -> list[Flat]:
+def flatten_storage(tensors: Iterable[Tensor], apart: Iterable[Tensor] = ()) -> list[Flat]:
     """Move the storage of ``tensors``, in order, into one flat tensor per dtype and device.
 
     Every tensor remains the same object with the same shape and strides; only its storage changes. A tensor that cannot
@@ -55,7 +55,7 @@ def lay_together(tensors: Iterable[Tensor], apart: Iterable[Tensor] = ()) -> lis
 
     Example:
         >>> a, b = torch.ones(2, 2), torch.zeros(3)
-        >>> [flat] = lay_together([a, b])
+        >>> [flat] = flatten_storage([a, b])
         >>> _ = flat.whole.add_(1)
         >>> a, b
         (tensor([[2., 2.],
@@ -72,7 +72,7 @@ def lay_together(tensors: Iterable[Tensor], apart: Iterable[Tensor] = ()) -> lis
     return [_moved(group) for group in groups.values()] + alone
 
 
-def bound_in_place(model: nn.Module) -> list[Tensor]:
+def unmovable_tensors(model: nn.Module) -> list[Tensor]:
     """Return the parameters and buffers whose storage must not be moved.
 
     These are the parameters of recurrent layers, which cuDNN requires to be contiguous with each other, and tensors

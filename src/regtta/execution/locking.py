@@ -11,9 +11,20 @@ class SharedLock:
 
     Readers and writers acquire the lock in order of arrival, so that neither starves the other. The lock is not
     reentrant: a thread that acquires it twice deadlocks.
+
+    As long as only the thread that created the lock has used it, that thread may write while it holds ``unshared``
+    alone, which costs no more than a mutex. The first use by another thread ends this, once ``unshared`` is free.
+
+    Attributes:
+        turn: reentrant lock for work that is done by one thread at a time, around the lock itself.
+        unshared: mutex of the owner's writes.
+        owner: identifier of the thread that created the lock; None as soon as another thread has used it.
     """
 
     def __init__(self) -> None:
+        self.turn = threading.RLock()
+        self.unshared = threading.Lock()
+        self.owner: int | None = threading.get_ident()
         self._changed = threading.Condition()
         self._queue: deque[object] = deque()
         self._readers = 0
@@ -28,6 +39,7 @@ class SharedLock:
     @contextmanager
     def reading(self) -> Iterator[None]:
         """Hold the lock for reading, shared with other readers."""
+        self._share()
         with self._changed:
             self._wait_for_turn(lambda: not self._writing)
             self._readers += 1
@@ -41,6 +53,7 @@ class SharedLock:
     @contextmanager
     def writing(self) -> Iterator[None]:
         """Hold the lock for writing, exclusively."""
+        self._share()
         with self._changed:
             self._wait_for_turn(lambda: not self._writing and not self._readers)
             self._writing = True
@@ -50,6 +63,11 @@ class SharedLock:
             with self._changed:
                 self._writing = False
                 self._notify_waiting()
+
+    def _share(self) -> None:
+        if self.owner is not None and self.owner != threading.get_ident():
+            with self.unshared:
+                self.owner = None
 
     def _notify_waiting(self) -> None:
         if self._queue:

@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from regtta.execution.distributed import ALONE, Processes
+from regtta.execution.distributed import SINGLE_PROCESS, Communicator
 
 
 @dataclass(frozen=True)
-class Shares:
+class BatchSharding:
     """Sharding of one batch across processes.
 
     Attributes:
@@ -18,7 +18,7 @@ class Shares:
         empty: True if the shard of this process is empty; it then runs the model on a dummy sample of weight 0.
     """
 
-    processes: Processes = ALONE
+    processes: Communicator = SINGLE_PROCESS
     empty: bool = False
 
     def statistics(self, inputs: Tensor) -> tuple[Tensor, Tensor, int]:

@@ -5,32 +5,31 @@ from regtta.guards.base import (
     Guard,
     GuardContext,
     GuardState,
-    IncomingBatch,
-    Keep,
+    MarkGood,
     Rollback,
     Ruling,
     StepStats,
 )
-from regtta.guards.batch_guards import FiniteInputs, OutlierRows, SeveralSamples, VariedInputs
-from regtta.guards.chain import GuardChain, Screened
-from regtta.guards.gate import ALIGNED, NO_SHIFT, Gate
+from regtta.guards.batch_guards import FiniteInputs, MinBatchSize, NonConstantInputs, OutlierRows
+from regtta.guards.chain import GuardChain, IncomingBatch, Screened
+from regtta.guards.divergence import OutputRange, SubspaceEnergy
+from regtta.guards.gate import ALIGNED_WITH_SOURCE, NO_SHIFT, Gate
 from regtta.guards.health import HealthCheck
-from regtta.guards.runaway import OutputRange, SubspaceEnergy
 from regtta.guards.step_guards import NOT_FINITE, BoundedDisplacement, BoundedLoss, FiniteStep
-from regtta.guards.stream_guards import BeyondReweighting, SteadyStream
+from regtta.guards.stream_guards import LabelShiftGuard, StationarityGuard
 
-DEFAULT: tuple[Guard, ...] = (FiniteInputs(), OutlierRows(), SeveralSamples(), VariedInputs(), FiniteStep())
+DEFAULT: tuple[Guard, ...] = (FiniteInputs(), OutlierRows(), MinBatchSize(), NonConstantInputs(), FiniteStep())
 
 """Default guards: exclude non-finite samples and extreme outliers; reject only batches that cannot be learned from."""
 
 SAFE: tuple[Guard, ...] = (
     FiniteInputs(),
     OutlierRows(features=True),
-    SeveralSamples(16),
-    VariedInputs(),
+    MinBatchSize(16),
+    NonConstantInputs(),
     Gate(),
-    BeyondReweighting(),
-    SteadyStream(),
+    LabelShiftGuard(),
+    StationarityGuard(),
     FiniteStep(),
     BoundedLoss(),
     BoundedDisplacement(),
@@ -43,12 +42,11 @@ SAFE: tuple[Guard, ...] = (
 back to the last good model on divergence, and to the source model when the shift is over."""
 
 __all__ = [
-    "ALIGNED",
+    "ALIGNED_WITH_SOURCE",
     "DEFAULT",
     "NOT_FINITE",
     "NO_SHIFT",
     "SAFE",
-    "BeyondReweighting",
     "BoundedDisplacement",
     "BoundedLoss",
     "Exclusion",
@@ -61,15 +59,16 @@ __all__ = [
     "GuardState",
     "HealthCheck",
     "IncomingBatch",
-    "Keep",
+    "LabelShiftGuard",
+    "MarkGood",
+    "MinBatchSize",
+    "NonConstantInputs",
     "OutlierRows",
     "OutputRange",
     "Rollback",
     "Ruling",
     "Screened",
-    "SeveralSamples",
-    "SteadyStream",
+    "StationarityGuard",
     "StepStats",
     "SubspaceEnergy",
-    "VariedInputs",
 ]

@@ -7,157 +7,20 @@ to accept, or the reason for the rejection. A rejection leaves weights, running 
 the method unchanged, and the batch is predicted in eval mode.
 """
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import torch
 from torch import Tensor, nn
 
 from regtta.errors import StatisticsError
-from regtta.execution import ALONE, Processes
 from regtta.models import Forward
 from regtta.persistence import require_mapping
-from regtta.statistics import Columns, SourceStatistics, Whitening, as_columns, column_values
+from regtta.statistics import SourceStatistics, Whitening
 
-RunPass = Callable[[Tensor, Sequence[int]], Forward]
-
-FEW = 64  # number of coordinates up to which their products are faster on the CPU than launching GPU kernels
-
-
-class IncomingBatch:
-    """Batch that has not been learned from yet, with lazily computed and cached forward passes in eval mode.
-
-    Args:
-        inputs: ``(B, ...)`` on the model's device; with several processes, the shard of this process.
-        current: runs the current model, given the shard of this process and the number of samples of each process.
-        source: runs the source model; not called while the current model equals the source model.
-        moved: True if the current model differs from the source model.
-        processes: the processes that share the batch.
-        counts: number of samples of each process.
-    """
-
-    def __init__(
-        self,
-        inputs: Tensor,
-        current: RunPass,
-        source: RunPass | None = None,
-        *,
-        moved: bool = False,
-        processes: Processes = ALONE,
-        counts: Sequence[int] | None = None,
-    ) -> None:
-        self.inputs = inputs
-        self.processes = processes
-        self.counts = [len(inputs)] if counts is None else counts
-        self.size = sum(self.counts)
-        self.moved = moved
-        self._run_current = current
-        self._run_source = source
-        self._whitened: dict[tuple[int, int], Tensor] = {}
-        self._here: dict[tuple[int, int], Tensor] = {}
-
-    @property
-    def peaks(self) -> Sequence[float]:
-        """Largest magnitude ``(C,)`` of each column of the inputs over all processes.
-
-        Not finite where a sample is not finite; empty for integer inputs and for an empty batch.
-        """
-        return self._peaks_and_variation[0]
-
-    def columns(self) -> Columns:
-        """Return the samples of all processes as columns ``(C, B)``."""
-        return as_columns(self._values)
-
-    @cached_property
-    def not_finite(self) -> Tensor | None:
-        """Mask ``(B,)`` of this process's samples with NaN or infinite values; None if no process has such samples."""
-        if all(map(math.isfinite, self.peaks)) and not self.inputs.is_complex():
-            return None
-        finite = self.inputs.isfinite()
-        rows = ~(finite.flatten(1).all(dim=1) if self.inputs.ndim > 1 else finite)
-        return rows if bool(self.processes.reduce(rows.sum())) else None
-
-    def without(self, rows: Tensor) -> "IncomingBatch":
-        """Return the batch without the samples of this process in the mask ``rows`` ``(B,)``.
-
-        Cached forward passes are reused for the remaining samples.
-        """
-        kept = self.inputs[~rows]
-        counts = self.processes.counts(len(kept))
-        rest = IncomingBatch(
-            kept, self._run_current, self._run_source, moved=self.moved, processes=self.processes, counts=counts
-        )
-        cached = {name: self.__dict__[name] for name in ("source", "current") if name in self.__dict__}
-        if cached:
-            kept_of_all = ~self.processes.gather(rows.to(torch.uint8), self.counts).bool()
-            for name, forward in cached.items():
-                rest.__dict__[name] = Forward(forward.features[kept_of_all], forward.outputs[kept_of_all])
-        if not self.moved and cached:  # both names refer to the same forward pass
-            rest.__dict__["source"] = rest.current
-        return rest
-
-    @cached_property
-    def varied(self) -> bool:
-        """True if not all samples of all processes are equal."""
-        return self._peaks_and_variation[1] or bool(self.processes.reduce((self.inputs != self._first_sample).sum()))
-
-    @cached_property
-    def _values(self) -> Tensor:
-        return self.processes.gather(column_values(self.inputs), self.counts)
-
-    @cached_property
-    def _peaks_and_variation(self) -> tuple[Sequence[float], bool]:
-        """The peaks, and True if the first and the last sample of a single process differ, in one device transfer."""
-        inputs, alone = self.inputs, self.processes.size == 1
-        if self.size == 0 or not inputs.is_floating_point():
-            return (), False
-        peaks = self._values.abs().amax(dim=0)
-        if alone and inputs.is_cuda:
-            *found, distance = torch.cat([peaks, torch.dist(inputs[-1], inputs[0], p=math.inf)[None]]).tolist()
-            return found, distance != 0
-        return peaks.tolist(), alone and not torch.equal(inputs[-1], inputs[0])
-
-    @cached_property
-    def _first_sample(self) -> Tensor:
-        """First sample ``(1, ...)`` over all processes."""
-        return self.processes.gather(self.inputs[:1], [min(1, count) for count in self.counts])[:1]
-
-    @cached_property
-    def current(self) -> Forward:
-        """Features and outputs of the current model."""
-        if not self.moved and "source" in self.__dict__:
-            return self.source
-        return self._run_current(self.inputs, self.counts)
-
-    @cached_property
-    def source(self) -> Forward:
-        """Features and outputs of the source model."""
-        if not self.moved or self._run_source is None:
-            return self.current
-        return self._run_source(self.inputs, self.counts)
-
-    def coordinates(self, whitening: Whitening, forward: Forward) -> Tensor:
-        """Return whitened coordinates ``(B, k)`` of one of the two forward passes, cached for all guards."""
-        key = (id(whitening), id(forward))
-        if key not in self._whitened:
-            self._whitened[key] = whitening(forward.features)
-        return self._whitened[key]
-
-    def coordinates_here(self, whitening: Whitening, forward: Forward) -> Tensor:
-        """Return :meth:`coordinates` in float64, on the CPU if ``k`` is small: small sums are slow on a GPU."""
-        key = (id(whitening), id(forward))
-        if key not in self._here:
-            values = self.coordinates(whitening, forward)
-            self._here[key] = (values.cpu() if values.shape[1] <= FEW else values).double()
-        return self._here[key]
-
-    @property
-    def seen_at_source(self) -> Forward | None:
-        """Cached forward pass of the source model, or None if it has not been computed."""
-        return self.__dict__.get("source") or (None if self.moved else self.__dict__.get("current"))
+if TYPE_CHECKING:
+    from regtta.guards.chain import IncomingBatch
 
 
 @dataclass(frozen=True)
@@ -185,7 +48,7 @@ class Rollback:
 
     Attributes:
         reason: reason for the rollback.
-        to: ``"source"`` for the source model, or ``"good"`` for the last snapshot marked by :class:`Keep`.
+        to: ``"source"`` for the source model, or ``"good"`` for the last snapshot marked by :class:`MarkGood`.
     """
 
     reason: str
@@ -206,11 +69,11 @@ class Exclusion:
 
 
 @dataclass(frozen=True)
-class Keep:
+class MarkGood:
     """Ruling that marks the current model as good, so that later rollbacks may return to it."""
 
 
-Ruling = str | Rollback | Keep | None
+Ruling = str | Rollback | MarkGood | None
 
 
 @dataclass(frozen=True)
@@ -218,12 +81,12 @@ class GuardContext:
     """Information that a guard receives at the start of a stream.
 
     Attributes:
-        smallest: smallest batch size that the method can learn from.
+        min_batch_size: smallest batch size that the method can learn from.
         source: source statistics, if there are any.
         head: head of the model, if it is known.
     """
 
-    smallest: int = 2
+    min_batch_size: int = 2
     source: SourceStatistics | None = None
     head: nn.Linear | None = None
 
@@ -247,7 +110,7 @@ class GuardContext:
 
     @cached_property
     def _whitening(self) -> Whitening:
-        return Whitening.of(*self.require("of the stream"))
+        return Whitening.from_statistics(*self.require("of the stream"))
 
 
 class GuardState:
@@ -256,11 +119,11 @@ class GuardState:
     unusable: ClassVar[bool] = False
     """True if the remaining guards must not process a batch that this guard rejects."""
 
-    def exclude_rows(self, batch: IncomingBatch) -> "Exclusion | None":  # noqa: ARG002 - overridden by subclasses
+    def exclude_rows(self, batch: "IncomingBatch") -> "Exclusion | None":  # noqa: ARG002 - overridden by subclasses
         """Return the samples to exclude from learning, or ``None``; if one process excludes samples, all must."""
         return None
 
-    def before_step(self, batch: IncomingBatch) -> Ruling:  # noqa: ARG002 - overridden by subclasses
+    def before_step(self, batch: "IncomingBatch") -> Ruling:  # noqa: ARG002 - overridden by subclasses
         """Return the reason to reject the batch, or ``None`` to accept it."""
         return None
 
@@ -268,7 +131,7 @@ class GuardState:
         """Return the reason to reject the step, or ``None`` to accept it."""
         return None
 
-    def returned(self) -> None:
+    def on_rollback(self) -> None:
         """Handle a rollback of the model; called after it."""
 
     def state_dict(self) -> dict[str, Any]:

@@ -7,9 +7,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regtta.guards.base import Exclusion, Guard, GuardContext, GuardState, IncomingBatch
-from regtta.options import check_bool, check_count, check_not_negative, check_positive, check_share
-from regtta.statistics import LEAST_ROWS, SourceStatistics, Whitening, deviations, is_table
+from regtta.guards.base import Exclusion, Guard, GuardContext, GuardState
+from regtta.guards.chain import IncomingBatch
+from regtta.options import check_bool, check_fraction, check_non_negative, check_positive, check_positive_int
+from regtta.statistics import MIN_ROWS, SourceStatistics, Whitening, deviations, is_table
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class FiniteInputs(Guard):
 
 
 @dataclass(frozen=True)
-class SeveralSamples(Guard):
+class MinBatchSize(Guard):
     """Guard that rejects batches of too few samples.
 
     Args:
@@ -42,14 +43,16 @@ class SeveralSamples(Guard):
 
     least: int | None = None
 
+    serialized_name: ClassVar[str] = "SeveralSamples"
+
     def __post_init__(self) -> None:
         """Validate fields."""
         if self.least is not None:
-            check_count("least", self.least)
+            check_positive_int("least", self.least)
 
     def start(self, context: GuardContext) -> GuardState:
         """Return the guard with the smallest batch size of the method, which is 1 if the method keeps a window."""
-        return self if self.least is not None and context.smallest > 1 else SeveralSamples(context.smallest)
+        return self if self.least is not None and context.min_batch_size > 1 else MinBatchSize(context.min_batch_size)
 
     def before_step(self, batch: IncomingBatch) -> str | None:
         """Reject the batch if it has too few samples."""
@@ -60,9 +63,10 @@ class SeveralSamples(Guard):
 
 
 @dataclass(frozen=True)
-class VariedInputs(Guard):
+class NonConstantInputs(Guard):
     """Guard that rejects batches of two or more samples that are all equal."""
 
+    serialized_name: ClassVar[str] = "VariedInputs"
     unusable: ClassVar[bool] = True
 
     def before_step(self, batch: IncomingBatch) -> str | None:
@@ -120,8 +124,8 @@ class OutlierRows(Guard):
     def __post_init__(self) -> None:
         """Validate fields."""
         check_positive("factor", self.factor)
-        check_not_negative("least", self.least)
-        check_share("most", self.most)
+        check_non_negative("least", self.least)
+        check_fraction("most", self.most)
         check_bool("features", self.features)
 
     def start(self, context: GuardContext) -> GuardState:
@@ -146,7 +150,7 @@ class _OutlierScreen(GuardState):
 
     def exclude_rows(self, batch: IncomingBatch) -> Exclusion | None:
         """Return the samples whose inputs or features are outliers."""
-        if batch.size < LEAST_ROWS:
+        if batch.size < MIN_ROWS:
             return None
         rows = self._by_inputs(batch)
         if self.whitening is not None:

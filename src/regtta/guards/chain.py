@@ -1,7 +1,8 @@
-"""Combination of all guards of one stream."""
+"""A batch on its way through the guards of a stream, and the chain that asks all of them."""
 
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -9,114 +10,266 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regtta.execution import ALONE, Processes
-from regtta.guards.base import Guard, GuardContext, GuardState, IncomingBatch, Keep, Rollback, Ruling, StepStats
+from regtta.execution import SINGLE_PROCESS, Communicator
+from regtta.guards.base import Guard, GuardContext, GuardState, MarkGood, Rollback, Ruling, StepStats
+from regtta.models import Forward
 from regtta.persistence import require_mapping, validate_part
+from regtta.statistics import ColumnArray, Whitening, column_values, to_column_array
+
+RunPass = Callable[[Tensor, Sequence[int]], Forward]
+
+FEW = 64  # number of coordinates up to which their products are faster on the CPU than launching GPU kernels
+
+
+class IncomingBatch:
+    """Batch that has not been learned from yet, with lazily computed and cached forward passes in eval mode.
+
+    Args:
+        inputs: ``(B, ...)`` on the model's device; with several processes, the shard of this process.
+        current: runs the current model, given the shard of this process and the number of samples of each process.
+        source: runs the source model; not called while the current model equals the source model.
+        moved: True if the current model differs from the source model.
+        processes: the processes that share the batch.
+        counts: number of samples of each process.
+    """
+
+    def __init__(
+        self,
+        inputs: Tensor,
+        current: RunPass,
+        source: RunPass | None = None,
+        *,
+        moved: bool = False,
+        processes: Communicator = SINGLE_PROCESS,
+        counts: Sequence[int] | None = None,
+    ) -> None:
+        self.inputs = inputs
+        self.processes = processes
+        self.counts = [len(inputs)] if counts is None else counts
+        self.size = sum(self.counts)
+        self.moved = moved
+        self._run_current = current
+        self._run_source = source
+        self._whitened: dict[tuple[int, int], Tensor] = {}
+        self._here: dict[tuple[int, int], Tensor] = {}
+
+    @cached_property
+    def peaks(self) -> Sequence[float]:
+        """Largest magnitude ``(C,)`` of each column of the inputs over all processes.
+
+        Not finite where a sample is not finite; empty for integer inputs and for an empty batch.
+        """
+        return self._peaks_and_variation[0]
+
+    def columns(self) -> ColumnArray:
+        """Return the samples of all processes as columns ``(C, B)``."""
+        return to_column_array(self._values)
+
+    @cached_property
+    def not_finite(self) -> Tensor | None:
+        """Mask ``(B,)`` of this process's samples with NaN or infinite values; None if no process has such samples."""
+        if all(map(math.isfinite, self.peaks)) and not self.inputs.is_complex():
+            return None
+        finite = self.inputs.isfinite()
+        rows = ~(finite.flatten(1).all(dim=1) if self.inputs.ndim > 1 else finite)
+        return rows if bool(self.processes.reduce(rows.sum())) else None
+
+    @cached_property
+    def varied(self) -> bool:
+        """True if not all samples of all processes are equal."""
+        return self._peaks_and_variation[1] or bool(self.processes.reduce((self.inputs != self._first_sample).sum()))
+
+    def inspect_inputs(self) -> None:
+        """Compute ``peaks``, ``not_finite`` and ``varied`` at once where that is cheap, for guards that read them."""
+        peaks, differ = self._peaks_and_variation
+        cached: dict[str, object] = {"peaks": peaks}
+        if all(map(math.isfinite, peaks)) and not self.inputs.is_complex():
+            cached["not_finite"] = None
+        if differ:
+            cached["varied"] = True
+        self.__dict__.update(cached)
+
+    def without(self, rows: Tensor) -> "IncomingBatch":
+        """Return the batch without the samples of this process in the mask ``rows`` ``(B,)``.
+
+        Cached forward passes are reused for the remaining samples.
+        """
+        kept = self.inputs[~rows]
+        counts = self.processes.counts(len(kept))
+        rest = IncomingBatch(
+            kept, self._run_current, self._run_source, moved=self.moved, processes=self.processes, counts=counts
+        )
+        cached = {name: self.__dict__[name] for name in ("source", "current") if name in self.__dict__}
+        if cached:
+            kept_of_all = ~self.processes.gather(rows.to(torch.uint8), self.counts).bool()
+            for name, forward in cached.items():
+                rest.__dict__[name] = Forward(forward.features[kept_of_all], forward.outputs[kept_of_all])
+        if not self.moved and cached:  # both names refer to the same forward pass
+            rest.__dict__["source"] = rest.current
+        return rest
+
+    @cached_property
+    def current(self) -> Forward:
+        """Features and outputs of the current model."""
+        if not self.moved and "source" in self.__dict__:
+            return self.source
+        return self._run_current(self.inputs, self.counts)
+
+    @cached_property
+    def source(self) -> Forward:
+        """Features and outputs of the source model."""
+        if not self.moved or self._run_source is None:
+            return self.current
+        return self._run_source(self.inputs, self.counts)
+
+    def coordinates(self, whitening: Whitening, forward: Forward) -> Tensor:
+        """Return whitened coordinates ``(B, k)`` of one of the two forward passes, cached for all guards."""
+        key = (id(whitening), id(forward))
+        if key not in self._whitened:
+            self._whitened[key] = whitening(forward.features)
+        return self._whitened[key]
+
+    def coordinates_float64(self, whitening: Whitening, forward: Forward) -> Tensor:
+        """Return :meth:`coordinates` in float64, on the CPU if ``k`` is small: small sums are slow on a GPU."""
+        key = (id(whitening), id(forward))
+        if key not in self._here:
+            values = self.coordinates(whitening, forward)
+            self._here[key] = (values.cpu() if values.shape[1] <= FEW else values).double()
+        return self._here[key]
+
+    @property
+    def cached_source(self) -> Forward | None:
+        """Forward pass of the source model if it has been computed, else None."""
+        return self.__dict__.get("source") or (None if self.moved else self.__dict__.get("current"))
+
+    @cached_property
+    def _values(self) -> Tensor:
+        values = column_values(self.inputs)
+        return values if self.processes.size == 1 else self.processes.gather(values, self.counts)
+
+    @cached_property
+    def _peaks_and_variation(self) -> tuple[Sequence[float], bool]:
+        """The peaks, and True if the first and the last sample of a single process differ, in one device transfer."""
+        inputs, alone = self.inputs, self.processes.size == 1
+        if self.size == 0 or not inputs.is_floating_point():
+            return (), False
+        peaks = self._values.abs().amax(dim=0)
+        if alone and inputs.is_cuda:
+            *found, distance = torch.cat([peaks, torch.dist(inputs[-1], inputs[0], p=math.inf)[None]]).tolist()
+            return found, distance != 0
+        return peaks.tolist(), alone and not torch.equal(inputs[-1], inputs[0])
+
+    @cached_property
+    def _first_sample(self) -> Tensor:
+        """First sample ``(1, ...)`` over all processes."""
+        return self.processes.gather(self.inputs[:1], [min(1, count) for count in self.counts])[:1]
 
 
 @dataclass(frozen=True)
 class Screened:
-    """Batch without the samples that guards excluded.
+    """A batch after the guards were asked before the step.
 
     Attributes:
-        batch: the batch to learn from.
-        size: number of samples of this process before exclusion.
-        kept: indices of the samples to learn from; ``None`` if no process excluded any.
-        reasons: reasons for the exclusions.
+        batch: the remaining samples.
+        ruling: ``None`` to learn from them, or why not.
+        kept: indices of the remaining samples of this process; ``None`` if no process excluded any.
+        excluded_rows: indices of the excluded samples of this process.
     """
 
     batch: IncomingBatch
-    size: int
+    ruling: Ruling = None
     kept: Tensor | None = None
-    reasons: tuple[str, ...] = ()
-
-    @property
-    def nothing_left(self) -> bool:
-        """True if all samples of all processes were excluded."""
-        return bool(self.reasons) and self.batch.size == 0
-
-    @cached_property
-    def excluded_rows(self) -> tuple[int, ...]:
-        """Indices of the excluded samples."""
-        return () if self.kept is None else tuple(sorted(set(range(self.size)) - set(self.kept.tolist())))
-
-    def joined(self, kept: Tensor, excluded: Tensor | None) -> Tensor:
-        """Merge the predictions of kept and excluded samples, in the original order."""
-        if self.kept is None or excluded is None:
-            return kept
-        predictions = kept.new_empty(self.size, *kept.shape[1:])
-        predictions[self.kept] = kept
-        predictions[list(self.excluded_rows)] = excluded.to(kept.dtype)
-        return predictions
+    excluded_rows: tuple[int, ...] = ()
 
 
 class GuardChain:
-    """Chain of the guards of one stream.
+    """All guards of a stream, called as one.
 
     Args:
-        guards: the guards, in order of evaluation.
-        context: information that the guards receive at the start of the stream.
-        processes: processes that share the stream; a rejection in one of them applies to all.
+        guards: guards in the order in which they are called.
+        context: information for the start of the stream.
+        processes: processes that must agree on every ruling.
     """
 
-    def __init__(self, guards: Sequence[Guard], context: GuardContext, processes: Processes = ALONE) -> None:
+    def __init__(
+        self, guards: Sequence[Guard], context: GuardContext, processes: Communicator = SINGLE_PROCESS
+    ) -> None:
         self.states = [guard.start(context) for guard in guards]
-        self._excluding = [each for each in self.states if type(each).exclude_rows is not GuardState.exclude_rows]
         self._processes = processes
+        self._excluding = self._overriding("exclude_rows")
+        self._before = self._overriding("before_step")
+        self._after = self._overriding("after_step")
 
-    def screen(self, batch: IncomingBatch) -> Screened:
-        """Exclude the samples that any guard returns; each guard sees the samples that earlier guards kept."""
-        screened = Screened(batch, len(batch.inputs))
-        for guard in self._excluding:
-            exclusion = guard.exclude_rows(screened.batch)
-            if exclusion is not None:
-                rows, kept = exclusion.rows, screened.kept
-                kept = torch.arange(len(rows), device=rows.device) if kept is None else kept
-                reasons = (*screened.reasons, exclusion.reason)
-                screened = Screened(screened.batch.without(rows), screened.size, kept[~rows], reasons)
-        return screened
+    def _overriding(self, name: str) -> list[GuardState]:
+        return [state for state in self.states if getattr(type(state), name) is not getattr(GuardState, name)]
 
-    def before_step(self, batch: IncomingBatch) -> Ruling:
-        """Call every guard, since each updates its state; return the first rollback, or else the first rejection."""
-        rejections: list[str | Rollback] = []
-        for guard in self.states:
-            ruling = guard.before_step(batch)
+    def before_step(self, batch: IncomingBatch) -> Screened:
+        """Exclude the samples that any guard names, then ask all guards whether to learn from the others.
+
+        Every guard is asked, since each updates its state, unless a guard finds the batch unusable. A rollback has
+        precedence over a rejection.
+        """
+        screened = self._without_excluded(batch) if self._excluding else Screened(batch)
+        if screened.ruling is not None:
+            return screened
+        refusals: list[str | Rollback] = []
+        for guard in self._before:
+            ruling = guard.before_step(screened.batch)
             if isinstance(ruling, str | Rollback):
-                rejections.append(ruling)
+                refusals.append(ruling)
                 if guard.unusable:
                     break
-        rollbacks = [ruling for ruling in rejections if isinstance(ruling, Rollback)]
-        return self._agreed(next(iter(rollbacks or rejections), None))
+        if self._processes.size == 1 and not refusals:
+            return screened
+        rollbacks = [ruling for ruling in refusals if isinstance(ruling, Rollback)]
+        agreed = self._agreed(next(iter(rollbacks or refusals), None))
+        return Screened(screened.batch, agreed, screened.kept, screened.excluded_rows)
+
+    def _without_excluded(self, batch: IncomingBatch) -> Screened:
+        """Exclude samples; each guard sees those that the guards before it left."""
+        batch.inspect_inputs()
+        size, rest, kept, reasons = len(batch.inputs), batch, None, []
+        for guard in self._excluding:
+            exclusion = guard.exclude_rows(rest)
+            if exclusion is not None:
+                rows = exclusion.rows
+                kept = (torch.arange(size, device=rows.device) if kept is None else kept)[~rows]
+                reasons.append(exclusion.reason)
+                rest = rest.without(rows)
+        if kept is None:
+            return Screened(batch)
+        excluded = tuple(sorted(set(range(size)) - set(kept.tolist())))
+        return Screened(rest, None if rest.size else reasons[0], kept, excluded)
 
     def after_step(self, stats: StepStats) -> Ruling:
-        """Call the guards in order and return the first rejection; later guards are then not called."""
-        keep: Keep | None = None
-        for guard in self.states:
+        """Ask the guards in order until one rejects the step; the guards after it are not asked."""
+        keep: MarkGood | None = None
+        for guard in self._after:
             ruling = guard.after_step(stats)
             if isinstance(ruling, str | Rollback):
-                return self._agreed(ruling)
+                return ruling if self._processes.size == 1 else self._agreed(ruling)
             keep = ruling or keep
-        return self._agreed(keep)
+        return keep if self._processes.size == 1 else self._agreed(keep)
 
     def _agreed(self, ruling: Ruling) -> Ruling:
-        """Return the first rejection of any process, since a user-defined guard may depend on one process's shard."""
+        """Return the first rejection of any process; a user-defined guard may see only the shard of one process."""
         if self._processes.size == 1:
             return ruling
-        rulings = [_decoded(text) for text in self._processes.texts(_encoded(ruling))]
-        rejections = [found for found in rulings if isinstance(found, str | Rollback)]
-        return next(iter(rejections or (found for found in rulings if found is not None)), None)
+        rulings = [_decode(text) for text in self._processes.texts(_encode(ruling))]
+        refusals = [found for found in rulings if isinstance(found, str | Rollback)]
+        return next(iter(refusals or (found for found in rulings if found is not None)), None)
 
-    def returned(self) -> None:
-        """Notify every guard of a rollback."""
+    def on_rollback(self) -> None:
+        """Notify every guard that the model was rolled back."""
         for guard in self.states:
-            guard.returned()
+            guard.on_rollback()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the states of all guards, by position."""
+        """Return the state of each guard, by its position."""
         return {str(number): guard.state_dict() for number, guard in enumerate(self.states)}
 
     def validate_state(self, state: object, path: str) -> None:
-        """Raise a StateError if a guard rejects its part of ``state``."""
+        """Raise a StateError if a guard finds its part of ``state`` invalid."""
         found = require_mapping(path, state, [str(number) for number in range(len(self.states))])
         for number, guard in enumerate(self.states):
             validate_part(guard, found[str(number)], f"{path}/{number} ({type(guard).__name__.strip('_')})")
@@ -127,20 +280,20 @@ class GuardChain:
             guard.load_state_dict(state[str(number)])
 
 
-def _encoded(ruling: Ruling) -> str | None:
-    """Return a ruling as JSON, to send to other processes."""
+def _encode(ruling: Ruling) -> str | None:
+    """Return a ruling as text, to be sent to other processes."""
     if ruling is None:
         return None
-    if isinstance(ruling, Keep):
+    if isinstance(ruling, MarkGood):
         return json.dumps({"keep": True})
     if isinstance(ruling, Rollback):
         return json.dumps({"reason": ruling.reason, "to": ruling.to})
     return json.dumps({"reason": ruling})
 
 
-def _decoded(text: str | None) -> Ruling:
-    fields = {} if text is None else json.loads(text)
-    if "to" in fields:
-        return Rollback(fields["reason"], fields["to"])
-    reason: str | None = fields.get("reason")
-    return Keep() if "keep" in fields else reason
+def _decode(text: str | None) -> Ruling:
+    said = {} if text is None else json.loads(text)
+    if "to" in said:
+        return Rollback(said["reason"], said["to"])
+    reason: str | None = said.get("reason")
+    return MarkGood() if "keep" in said else reason

@@ -4,13 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from regtta.guards.base import Guard, GuardContext, GuardState, IncomingBatch, Rollback
-from regtta.options import check_count, check_not_negative, check_share
+from regtta.guards.base import Guard, GuardContext, GuardState, Rollback
+from regtta.guards.chain import IncomingBatch
+from regtta.options import check_fraction, check_non_negative, check_positive_int
 from regtta.persistence import require_mapping
-from regtta.statistics import RecentMoments, Whitening, shift_test
+from regtta.statistics import EwmaMoments, Whitening, shift_test
 
 NO_SHIFT = "no shift"
-ALIGNED = "aligned with the source"
+ALIGNED_WITH_SOURCE = "aligned with the source"
 
 
 @dataclass(frozen=True)
@@ -37,10 +38,10 @@ class Gate(Guard):
 
     def __post_init__(self) -> None:
         """Validate fields."""
-        check_share("level", self.level)
-        check_not_negative("tolerance", self.tolerance)
-        check_count("memory", self.memory)
-        check_count("least", self.least)
+        check_fraction("level", self.level)
+        check_non_negative("tolerance", self.tolerance)
+        check_positive_int("memory", self.memory)
+        check_positive_int("least", self.least)
 
     def start(self, context: GuardContext) -> GuardState:
         """Return an empty state."""
@@ -53,24 +54,24 @@ class _GateState(GuardState):
         self.gate = gate
         self.whitening = whitening
         self.source_count = source_count
-        self.at_source = RecentMoments(gate.memory)
-        self.at_current = RecentMoments(gate.memory)
+        self.at_source = EwmaMoments(gate.memory)
+        self.at_current = EwmaMoments(gate.memory)
 
     def before_step(self, batch: IncomingBatch) -> str | Rollback | None:
         """Test the features of the source model and, if the model has been adapted, those of the current model."""
-        self.at_source.add(batch.coordinates_here(self.whitening, batch.source))
+        self.at_source.update(batch.coordinates_float64(self.whitening, batch.source))
         if self.at_source.count < self.gate.least:
             return f"fewer than {self.gate.least} samples to tell a shift by"
         if not self._shifted(self.at_source):
             return Rollback(NO_SHIFT, "source") if batch.moved else NO_SHIFT
         if not batch.moved:
             return None
-        self.at_current.add(batch.coordinates_here(self.whitening, batch.current))
-        return None if self._shifted(self.at_current) else ALIGNED
+        self.at_current.update(batch.coordinates_float64(self.whitening, batch.current))
+        return None if self._shifted(self.at_current) else ALIGNED_WITH_SOURCE
 
-    def returned(self) -> None:
+    def on_rollback(self) -> None:
         """Discard the moments of the adapted model."""
-        self.at_current.forget()
+        self.at_current.reset()
 
     def state_dict(self) -> dict[str, Any]:
         return {"source": self.at_source.state_dict(), "current": self.at_current.state_dict()}
@@ -84,7 +85,7 @@ class _GateState(GuardState):
         self.at_source.load_state_dict(state["source"])
         self.at_current.load_state_dict(state["current"])
 
-    def _shifted(self, recent: RecentMoments) -> bool:
+    def _shifted(self, recent: EwmaMoments) -> bool:
         if recent.count < self.gate.least:
             return True
         return shift_test(

@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from regtta.guards.base import Guard, GuardContext, GuardState, IncomingBatch, Keep, Rollback, StepStats
-from regtta.options import check_count
+from regtta.guards.base import Guard, GuardContext, GuardState, MarkGood, Rollback, StepStats
+from regtta.guards.chain import IncomingBatch
+from regtta.options import check_positive_int
 from regtta.persistence import require_count, require_mapping
-from regtta.statistics import RecentMoments, Whitening
+from regtta.statistics import EwmaMoments, Whitening
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,8 @@ class HealthCheck(Guard):
 
     def __post_init__(self) -> None:
         """Validate fields."""
-        check_count("every", self.every)
-        check_count("memory", self.memory)
+        check_positive_int("every", self.every)
+        check_positive_int("memory", self.memory)
 
     def start(self, context: GuardContext) -> GuardState:
         """Return an empty state."""
@@ -43,31 +44,31 @@ class _HealthState(GuardState):
     def __init__(self, guard: HealthCheck, whitening: Whitening) -> None:
         self.guard = guard
         self.whitening = whitening
-        self.at_source = RecentMoments(guard.memory, products=False)
-        self.at_current = RecentMoments(guard.memory, products=False)
+        self.at_source = EwmaMoments(guard.memory, products=False)
+        self.at_current = EwmaMoments(guard.memory, products=False)
         self.steps = self.failures = 0
 
     def before_step(self, batch: IncomingBatch) -> None:
         """Update the moments of both models, if the current model differs from the source model."""
         if batch.moved:
-            self.at_source.add(batch.coordinates_here(self.whitening, batch.source))
-            self.at_current.add(batch.coordinates_here(self.whitening, batch.current))
+            self.at_source.update(batch.coordinates_float64(self.whitening, batch.source))
+            self.at_current.update(batch.coordinates_float64(self.whitening, batch.current))
 
-    def after_step(self, stats: StepStats) -> Keep | Rollback | None:  # noqa: ARG002 - independent of the step
+    def after_step(self, stats: StepStats) -> MarkGood | Rollback | None:  # noqa: ARG002 - independent of the step
         """Compare the misalignment of both models every ``every`` steps."""
         self.steps += 1
         if self.steps % self.guard.every or not self.at_current.count:
             return None
         if misalignment(self.at_current) <= misalignment(self.at_source):
             self.failures = 0
-            return Keep()
+            return MarkGood()
         self.failures += 1
         return Rollback("adapting has not brought the features nearer", "good" if self.failures == 1 else "source")
 
-    def returned(self) -> None:
+    def on_rollback(self) -> None:
         """Discard the moments of both models."""
-        self.at_source.forget()
-        self.at_current.forget()
+        self.at_source.reset()
+        self.at_current.reset()
 
     def state_dict(self) -> dict[str, Any]:
         return {
@@ -90,13 +91,13 @@ class _HealthState(GuardState):
         self.steps, self.failures = state["steps"], state["failures"]
 
 
-def misalignment(recent: RecentMoments) -> float:
+def misalignment(recent: EwmaMoments) -> float:
     """Return the squared 2-Wasserstein distance of whitened moments to the source: ``Σ_d m_d² + (s_d − 1)²``.
 
     Example:
         >>> import torch
-        >>> recent = RecentMoments(100)
-        >>> recent.add(torch.tensor([[1.0], [3.0]]))
+        >>> recent = EwmaMoments(100)
+        >>> recent.update(torch.tensor([[1.0], [3.0]]))
         >>> misalignment(recent)
         4.0
     """

@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 from regtta.guards.base import Guard, GuardContext, GuardState, StepStats
-from regtta.options import check_count, check_positive
+from regtta.options import check_positive, check_positive_int
 from regtta.persistence import require_mapping, require_number, require_sequence
 
 NOT_FINITE = "outputs, weights or running statistics are not finite"
@@ -41,7 +41,7 @@ class BoundedLoss(Guard):
     def __post_init__(self) -> None:
         """Validate fields."""
         check_positive("factor", self.factor)
-        check_count("memory", self.memory)
+        check_positive_int("memory", self.memory)
 
     def start(self, context: GuardContext) -> GuardState:  # noqa: ARG002 - does not need the context
         """Return an empty state."""
@@ -69,7 +69,7 @@ class _LossState(GuardState):
 
     def validate_state(self, state: object, path: str) -> None:
         losses = require_mapping(path, state, ("losses",))["losses"]
-        for number, loss in enumerate(require_sequence(f"{path}/losses", losses, most=self.guard.memory)):
+        for number, loss in enumerate(require_sequence(f"{path}/losses", losses, maximum=self.guard.memory)):
             require_number(f"{path}/losses/{number}", loss)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Guards against label shift, under which aligning features would remove the label shift from the predictions."""
+"""Guards against label shift and non-stationary streams, in which alignment would change correct predictions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,20 +7,21 @@ from typing import Any, ClassVar
 import torch
 
 from regtta.errors import OptionError
-from regtta.guards.base import Guard, GuardContext, GuardState, IncomingBatch, Rollback
-from regtta.options import check_count, check_not_negative, check_share
+from regtta.guards.base import Guard, GuardContext, GuardState, Rollback
+from regtta.guards.chain import IncomingBatch
+from regtta.options import check_fraction, check_non_negative, check_positive_int
 from regtta.persistence import require_count, require_mapping, require_tensor
-from regtta.statistics import RecentMoments, Whitening, reweighting_needed, unsteady
+from regtta.statistics import EwmaMoments, Whitening, is_nonstationary, min_reweighting_divergence
 
 
 @dataclass(frozen=True)
-class BeyondReweighting(Guard):
+class LabelShiftGuard(Guard):
     """Guard that permits learning only from a shift that cannot be a reweighting of the source samples.
 
     A label shift is a reweighting of the source distribution. A reweighting of χ² divergence c moves the whitened mean
-    by at most √c, so a larger shift is not (only) a label shift. See :func:`regtta.statistics.reweighting_needed`.
-    When the required divergence falls to a quarter of ``limit``, the shift is over and the model is rolled back to the
-    source.
+    by at most √c, so a larger shift is not (only) a label shift
+    (:func:`regtta.statistics.min_reweighting_divergence`). When the required divergence falls to a quarter of
+    ``limit``, the shift is over and the model is rolled back to the source.
 
     Args:
         limit: largest χ² divergence attributed to a label shift. 9 is the divergence of a stream that contains only one
@@ -31,28 +32,29 @@ class BeyondReweighting(Guard):
     limit: float = 9.0
     memory: int = 128
 
+    serialized_name: ClassVar[str] = "BeyondReweighting"
     needs_source: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Validate fields."""
-        check_not_negative("limit", self.limit)
-        check_count("memory", self.memory)
+        check_non_negative("limit", self.limit)
+        check_positive_int("memory", self.memory)
 
     def start(self, context: GuardContext) -> GuardState:
         """Return an empty state."""
-        return _MixState(self, context.whitening("BeyondReweighting"))
+        return _LabelShiftState(self, context.whitening("LabelShiftGuard"))
 
 
-class _MixState(GuardState):
-    def __init__(self, guard: BeyondReweighting, whitening: Whitening) -> None:
+class _LabelShiftState(GuardState):
+    def __init__(self, guard: LabelShiftGuard, whitening: Whitening) -> None:
         self.guard = guard
         self.whitening = whitening
-        self.recent = RecentMoments(guard.memory, products=False)
+        self.recent = EwmaMoments(guard.memory, products=False)
 
     def before_step(self, batch: IncomingBatch) -> str | Rollback | None:
         """Compute the required reweighting from the features of the source model."""
-        self.recent.add(batch.coordinates_here(self.whitening, batch.source))
-        needed = reweighting_needed(self.recent) if self.recent.count else 0.0
+        self.recent.update(batch.coordinates_float64(self.whitening, batch.source))
+        needed = min_reweighting_divergence(self.recent) if self.recent.count else 0.0
         if needed > self.guard.limit:
             return None
         reason = "another mix of the source's own samples explains the shift"
@@ -69,7 +71,7 @@ class _MixState(GuardState):
 
 
 @dataclass(frozen=True)
-class SteadyStream(Guard):
+class StationarityGuard(Guard):
     """Guard that permits learning only while the stream is stationary.
 
     In a stream that is sorted by label or arrives in bursts, the labels of each batch are not representative, and
@@ -93,28 +95,29 @@ class SteadyStream(Guard):
     level: float = 1e-4
     tolerance: float = 0.03
 
+    serialized_name: ClassVar[str] = "SteadyStream"
     needs_source: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Validate fields."""
-        check_count("memory", self.memory)
-        check_count("patience", self.patience)
-        check_count("block", self.block)
+        check_positive_int("memory", self.memory)
+        check_positive_int("patience", self.patience)
+        check_positive_int("block", self.block)
         if self.block < 8 or self.memory < 2 * self.block:
             raise OptionError(
                 "Expected block to be at least 8 and memory to be at least two blocks, found "
                 f"block={self.block} and memory={self.memory}. Increase them."
             )
-        check_share("level", self.level)
-        check_not_negative("tolerance", self.tolerance)
+        check_fraction("level", self.level)
+        check_non_negative("tolerance", self.tolerance)
 
     def start(self, context: GuardContext) -> GuardState:
         """Return an empty state."""
-        return _SteadyState(self, context.whitening("SteadyStream"))
+        return _StationarityState(self, context.whitening("StationarityGuard"))
 
 
-class _SteadyState(GuardState):
-    def __init__(self, guard: SteadyStream, whitening: Whitening) -> None:
+class _StationarityState(GuardState):
+    def __init__(self, guard: StationarityGuard, whitening: Whitening) -> None:
         self.guard = guard
         self.whitening = whitening
         self.seen = whitening.map.new_empty(0, whitening.dimensions)
@@ -137,9 +140,9 @@ class _SteadyState(GuardState):
 
     def _unsteady(self) -> str:
         block, level = self.guard.block, self.guard.level
-        if unsteady(self.seen @ self.whitening.outputs, block, level):
+        if is_nonstationary(self.seen @ self.whitening.outputs, block, level):
             return "outputs"
-        return "features" if unsteady(self.seen, block, level, self.guard.tolerance) else ""
+        return "features" if is_nonstationary(self.seen, block, level, self.guard.tolerance) else ""
 
     def state_dict(self) -> dict[str, Any]:
         return {"seen": self.seen.clone(), "steady_for": self.steady_for}

@@ -9,10 +9,12 @@ import torch
 from torch import Tensor
 
 from regtta.errors import OptionError
-from regtta.methods.base import Batch, GradientMethod, MethodContext, Remember, Rule
+from regtta.methods.base import GradientMethod, MethodContext
 from regtta.methods.losses import METRICS, Metric, alignment_loss, moments_with_memory
-from regtta.options import check_bool, check_choice, check_whole
-from regtta.persistence import invalid, require_mapping, require_tensor
+from regtta.methods.rules import Batch, Buffered, Rule
+from regtta.options import check_bool, check_choice, check_non_negative_int
+from regtta.persistence import require_mapping, require_tensor, state_error
+from regtta.statistics import Subspace
 
 
 @dataclass(frozen=True)
@@ -55,12 +57,12 @@ class AlignmentMethod(GradientMethod):
         check_choice("metric", self.metric, METRICS.keys())
         for name in ("weighting", "unbiased", "clip"):
             check_bool(name, getattr(self, name))
-        check_whole("window", self.window)
+        check_non_negative_int("window", self.window)
         if self.window == 1:
             raise OptionError("Expected window to be 0 (disabled) or at least 2, found 1: one sample has no variance.")
 
     @property
-    def learns_from_one(self) -> bool:
+    def supports_single_samples(self) -> bool:
         """True if a window retains previous samples."""
         return self.window > 0
 
@@ -88,21 +90,21 @@ class AlignmentRule(Rule):
         self.past = self.mean.new_empty(0, len(self.mean))
 
     @property
-    def repeats(self) -> bool:
+    def capturable(self) -> bool:
         """True without a window: the rule is then stateless."""
         return self.method.window == 0
 
-    def update(self, batch: Batch) -> Tensor | Remember:
-        """Return the alignment loss of the batch together with the window, or ``Remember`` while the window fills."""
+    def update(self, batch: Batch) -> Tensor | Buffered:
+        """Return the alignment loss of the batch together with the window, or ``Buffered`` while the window fills."""
         method = self.method
         values = self.view(batch.features.to(self.dtype))
         past = self.past  # empty without a window
         if method.window:
-            past = self._past(values, again=batch.again)
+            past = self._past(values, repeated=batch.repeated)
             self.past = torch.cat([values.detach(), past])[: method.window]
             least = max(2, method.window // 2)
             if len(self.past) < min(least, method.window):
-                return Remember(f"the window holds fewer than {least} samples")
+                return Buffered(f"the window holds fewer than {least} samples")
         if len(past) == 0:
             return alignment_loss(
                 values, self.mean, self.variance, self.alpha, metric=method.metric, unbiased=method.unbiased
@@ -110,12 +112,12 @@ class AlignmentRule(Rule):
         mean, variance = moments_with_memory(values, past, unbiased=method.unbiased)
         return (self.alpha * METRICS[method.metric](mean, variance, self.mean, self.variance)).sum()
 
-    def _past(self, values: Tensor, *, again: bool) -> Tensor:
+    def _past(self, values: Tensor, *, repeated: bool) -> Tensor:
         """Return the window without ``values``, ``(n, k)``, so that no sample counts twice.
 
-        A further step on the same batch (``again``) finds its samples at the front of the window.
+        A further step on the same batch (``repeated``) finds its samples at the front of the window.
         """
-        past = self.past[len(values) :] if again else self.past
+        past = self.past[len(values) :] if repeated else self.past
         return past[: max(0, self.method.window - len(values))]
 
     def state_dict(self) -> dict[str, Any]:
@@ -128,7 +130,7 @@ class AlignmentRule(Rule):
         if found:
             past = require_tensor(f"{path}/past", found["past"], (None, len(self.mean)), self.mean.dtype)
             if len(past) > self.method.window:
-                raise invalid(f"{path}/past", f"at most {self.method.window} samples", past)
+                raise state_error(f"{path}/past", f"at most {self.method.window} samples", past)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the window from :meth:`state_dict`."""
@@ -148,3 +150,9 @@ def significance(effect: Tensor) -> Tensor:
     """
     norms: Tensor = torch.linalg.vector_norm(effect, dim=0)
     return norms + 1
+
+
+def projection(subspace: Subspace) -> Callable[[Tensor], Tensor]:
+    """Return the function ``z ↦ (z − μ) V`` of features ``(B, D)``, to use as the ``view`` of an :class:`Alignment`."""
+    mean, basis = subspace.mean, subspace.basis
+    return lambda features: (features - mean) @ basis

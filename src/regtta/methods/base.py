@@ -1,8 +1,8 @@
 """Base classes of adaptation methods.
 
-A method is a frozen dataclass of hyperparameters. :meth:`Method.start` returns the :class:`Rule` of one stream, which
-maps each batch to a loss, a new head or no update; the adapter runs the model and the optimizer. Methods derive from
-the abstract classes here and never from each other.
+A method is a frozen dataclass of hyperparameters. :meth:`Method.start` returns the :class:`~regtta.methods.rules.Rule`
+of one stream, which maps each batch to a loss, a new head or no update; the adapter runs the model and the optimizer.
+Methods derive from the abstract classes here and never from each other.
 """
 
 import functools
@@ -10,16 +10,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
-from regtta.errors import BatchError, HeadError, StatisticsError
-from regtta.models import BATCH_NORM_MODES, TRAINABLE, BatchNormMode, Forward, Trainable
-from regtta.options import check_choice, check_count, check_positive
-from regtta.persistence import invalid, require_mapping, require_tensor
-from regtta.statistics import Gatherer, SourceStatistics
+from regtta.errors import HeadError, StatisticsError
+from regtta.methods.rules import Rule
+from regtta.models import BATCH_NORM_MODES, TRAINABLE, BatchNormMode, Trainable
+from regtta.options import check_choice, check_positive, check_positive_int
+from regtta.statistics import SourceStatistics, StatisticsCollector
 
 OptimizerFactory = Callable[..., torch.optim.Optimizer]
 OptimizerName = Literal["adam", "adamw", "sgd", "rmsprop"]
@@ -33,113 +33,6 @@ OPTIMIZERS: Mapping[str, OptimizerFactory] = MappingProxyType(
         "rmsprop": torch.optim.RMSprop,
     }
 )
-
-
-@dataclass(frozen=True)
-class Batch:
-    """A batch and its forward pass, as passed to :meth:`Rule.update`.
-
-    Attributes:
-        inputs: ``(B, ...)`` on the model's device. In a process group, the rows of this process; features, outputs
-            and targets are those of all processes.
-        features: inputs of the head, ``(B, D)``; ``(B, 0)`` if the method needs no head.
-        outputs: outputs of the model.
-        targets: labels, if the method takes them.
-        forward: runs the model on other inputs in the same mode, without updating BatchNorm's running statistics.
-        again: True if this is a further step on the same samples.
-        everywhere: gathers values ``(B, ...)``, one per row of ``inputs``, from all processes; differentiable.
-    """
-
-    inputs: Tensor
-    features: Tensor
-    outputs: Tensor
-    targets: Tensor | None
-    forward: Callable[[Tensor], Forward]
-    again: bool = False
-    everywhere: Callable[[Tensor], Tensor] = lambda values: values
-
-    def require_targets(self) -> Tensor:
-        """Return the labels, or raise BatchError if there are none."""
-        if self.targets is None:
-            raise BatchError("This method learns from labels: call adapt(x, targets=y).")
-        return self.targets
-
-
-@dataclass(frozen=True)
-class NewHead:
-    """Update that replaces the head: ``weight`` ``(O, D)`` and ``bias`` ``(O,)``; ``None`` keeps the bias."""
-
-    weight: Tensor
-    bias: Tensor | None = None
-
-
-@dataclass(frozen=True)
-class Skip:
-    """Update that leaves the model unchanged because the batch is unsuitable, with the reason."""
-
-    reason: str
-
-
-@dataclass(frozen=True)
-class Remember:
-    """Update that stores the batch and takes no step yet, with the reason."""
-
-    reason: str
-
-
-Update = Tensor | NewHead | Skip | Remember | None
-
-
-class Rule(ABC):
-    """Update rule of a method on one stream; holds all state of the method."""
-
-    @property
-    def repeats(self) -> bool:
-        """True if the rule is stateless and runs the same operations on every batch, so that it can be replayed."""
-        return False
-
-    @abstractmethod
-    def update(self, batch: Batch) -> Update:
-        """Return a loss to minimise, :class:`NewHead`, :class:`Skip`, :class:`Remember`, or ``None`` for no update."""
-
-    def state_dict(self) -> dict[str, object]:
-        """Return the state of the rule as tensors and plain values; empty by default."""
-        return {}
-
-    def validate_state(self, state: object, path: str) -> None:
-        """Raise StateError unless :meth:`state_dict` could have returned ``state``; by default it must be empty.
-
-        Called before anything is loaded. Not called on a rule that overrides ``state_dict`` but not this method.
-        """
-        require_mapping(path, state, ())
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:  # noqa: B027 - most rules are stateless
-        """Restore from :meth:`state_dict`; no-op by default."""
-
-
-class RandomRule(Rule):
-    """Abstract base of rules with random draws; their state is a generator on the CPU."""
-
-    def __init__(self, seed: int) -> None:
-        self.generator = torch.Generator().manual_seed(seed)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the state of the generator."""
-        return {"generator": self.generator.get_state()}
-
-    def validate_state(self, state: object, path: str) -> None:
-        """Raise StateError unless ``state`` is a valid generator state."""
-        value = require_mapping(path, state, ("generator",))["generator"]
-        own = self.generator.get_state()
-        require_tensor(f"{path}/generator", value, own.shape, own.dtype)
-        try:
-            torch.Generator().set_state(value.cpu())
-        except RuntimeError as error:
-            raise invalid(f"{path}/generator", "the state of a random generator", value) from error
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the generator from :meth:`state_dict`."""
-        self.generator.set_state(state["generator"])
 
 
 @dataclass(frozen=True)
@@ -174,7 +67,7 @@ class MethodContext:
         if f"{method}/{key}" not in stored:
             raise StatisticsError(
                 f"{method} needs source statistics beyond the moments, which the given ones do not contain. Collect "
-                f"them with regtta.collect(model, loader, methods=[regtta.method({method!r})])."
+                f"them with regtta.collect(model, loader, methods=[regtta.create_method({method!r})])."
             )
         return stored[f"{method}/{key}"]
 
@@ -194,7 +87,7 @@ class Schedule:
     """Trainable parameters, optimizer and number of steps with which the adapter runs a method.
 
     An ``elementwise`` optimizer updates every element independently of the parameter it belongs to. Without an
-    optimizer the rule may return a :class:`NewHead`.
+    optimizer the rule may return a :class:`~regtta.methods.rules.NewHead`.
     """
 
     trainable: Trainable | None = None
@@ -219,7 +112,7 @@ class Method(ABC):
         needs_source: True if source statistics are required.
         needs_head: True if the method uses the features or the head.
         takes_targets: True if the method learns from labels.
-        gathers: description of the source statistics required beyond the moments.
+        extra_statistics: description of the source statistics required beyond the moments.
         adapts: False if the method never changes the model; batches are then only predicted.
         revision: increased when the method's results change, so that experiment runs of an older revision are repeated.
     """
@@ -229,7 +122,7 @@ class Method(ABC):
     needs_source: ClassVar[bool] = False
     needs_head: ClassVar[bool] = False
     takes_targets: ClassVar[bool] = False
-    gathers: ClassVar[str] = ""
+    extra_statistics: ClassVar[str] = ""
     adapts: ClassVar[bool] = True
     revision: ClassVar[int] = 0
 
@@ -239,7 +132,7 @@ class Method(ABC):
         """Trainable parameters, optimizer and number of steps."""
 
     @property
-    def learns_from_one(self) -> bool:
+    def supports_single_samples(self) -> bool:
         """True if the method can learn from a batch of one sample, as it retains previous ones."""
         return False
 
@@ -247,8 +140,8 @@ class Method(ABC):
     def start(self, context: MethodContext) -> Rule:
         """Return the rule of a new stream."""
 
-    def gatherers(self) -> Mapping[str, Gatherer]:
-        """Return the gatherers of source statistics beyond the moments, by method name; empty by default."""
+    def statistics_collectors(self) -> Mapping[str, StatisticsCollector]:
+        """Return the collectors of source statistics beyond the moments, by method name; empty by default."""
         return {}
 
 
@@ -281,8 +174,8 @@ class GradientMethod(Method):
     def __post_init__(self) -> None:
         """Validate fields."""
         check_positive("lr", self.lr)
-        check_count("steps", self.steps)
-        check_count("prior", self.prior)
+        check_positive_int("steps", self.steps)
+        check_positive_int("prior", self.prior)
         check_choice("batch_norm", self.batch_norm, BATCH_NORM_MODES)
         check_choice("trainable", self.trainable, TRAINABLE)
         if not callable(self.optimizer):

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from regtta.errors import ModelError
-from regtta.methods.base import Batch, Method, MethodContext, Rule, Schedule
-from regtta.models import batch_norms
-from regtta.options import check_choice, check_count
+from regtta.methods.base import Method, MethodContext, Schedule
+from regtta.methods.rules import Batch, Rule
+from regtta.models import batch_norm_layers
+from regtta.options import check_choice, check_positive_int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +34,7 @@ class BNAdapt(Method):
     def __post_init__(self) -> None:
         """Validate fields."""
         check_choice("batch_norm", self.batch_norm, ("batch", "debiased", "blended"))
-        check_count("prior", self.prior)
+        check_positive_int("prior", self.prior)
 
     @property
     def schedule(self) -> Schedule:
@@ -41,13 +42,13 @@ class BNAdapt(Method):
         return Schedule(batch_norm=self.batch_norm, prior=self.prior)
 
     @property
-    def learns_from_one(self) -> bool:
+    def supports_single_samples(self) -> bool:
         """True if the statistics are blended, as these cover previous samples."""
         return self.batch_norm == "blended"
 
     def start(self, context: MethodContext) -> Rule:
         """Return a rule without updates of its own, or raise ModelError if there are no running statistics."""
-        if not any(layer.track_running_stats for layer in batch_norms(context.model)):
+        if not any(layer.track_running_stats for layer in batch_norm_layers(context.model)):
             raise ModelError(
                 f"{type(context.model).__name__} has no BatchNorm layer with running statistics, which are all that "
                 "bn_adapt updates. Use another method, such as ssa."
@@ -57,7 +58,7 @@ class BNAdapt(Method):
 
 class _ForwardOnly(Rule):
     @property
-    def repeats(self) -> bool:
+    def capturable(self) -> bool:
         """True: the rule is stateless."""
         return True
 

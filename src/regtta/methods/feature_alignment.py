@@ -13,7 +13,7 @@ from torch import Tensor
 from regtta.errors import OptionError
 from regtta.methods.alignment import Alignment, AlignmentMethod
 from regtta.methods.base import MethodContext
-from regtta.options import check_count
+from regtta.options import check_positive_int
 from regtta.statistics import SourceStatistics
 
 logger = logging.getLogger(__name__)
@@ -47,12 +47,12 @@ class FeatureAlignment(AlignmentMethod):
         """Validate fields."""
         super().__post_init__()
         if self.k is not None:
-            check_count("k", self.k)
+            check_positive_int("k", self.k)
 
     def alignment(self, context: MethodContext) -> Alignment:
         """Return the selected raw dimensions; the effect of each on the outputs is its column of the head's weight."""
         source = context.require_source()
-        chosen = chosen_dimensions(source, self.k, clip=self.clip)
+        chosen = largest_variance_dimensions(source, self.k, clip=self.clip)
         at_device = chosen.to(context.device)
         return Alignment(
             view=lambda features: features[:, at_device],
@@ -62,7 +62,7 @@ class FeatureAlignment(AlignmentMethod):
         )
 
 
-def chosen_dimensions(source: SourceStatistics, k: int | None, *, clip: bool) -> Tensor:
+def largest_variance_dimensions(source: SourceStatistics, k: int | None, *, clip: bool) -> Tensor:
     """Return the indices ``(k,)`` of the raw dimensions with the largest source variance, in descending order."""
     if k is not None and k > source.dimensions and not clip:
         raise OptionError(

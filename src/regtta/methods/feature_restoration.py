@@ -17,12 +17,13 @@ import torch
 from torch import Tensor
 
 from regtta.errors import StatisticsError
-from regtta.execution import Processes
-from regtta.methods.base import Batch, GradientMethod, MethodContext, Rule
+from regtta.execution import Communicator
+from regtta.methods.base import GradientMethod, MethodContext
 from regtta.methods.losses import histogram_divergence, soft_histogram
+from regtta.methods.rules import Batch, Rule
 from regtta.models import Forward
-from regtta.options import check_count, check_positive
-from regtta.statistics import Gatherer
+from regtta.options import check_positive, check_positive_int
+from regtta.statistics import StatisticsCollector
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,17 +51,17 @@ class FeatureRestoration(GradientMethod):
     paper: ClassVar[str] = "Eastwood et al., ICLR 2022"
     needs_source: ClassVar[bool] = True
     needs_head: ClassVar[bool] = True
-    gathers: ClassVar[str] = "its histograms (2 passes)"
+    extra_statistics: ClassVar[str] = "its histograms (2 passes)"
 
     def __post_init__(self) -> None:
         """Validate fields."""
         super().__post_init__()
-        check_count("bins", self.bins)
+        check_positive_int("bins", self.bins)
         check_positive("temperature", self.temperature)
         check_positive("epsilon", self.epsilon)
 
-    def gatherers(self) -> Mapping[str, Gatherer]:
-        """Return the gatherer of ranges (first pass over the source) and histograms (second pass)."""
+    def statistics_collectors(self) -> Mapping[str, StatisticsCollector]:
+        """Return the collector of ranges (first pass over the source) and histograms (second pass)."""
         return {self.name: _Histograms(self.bins, self.temperature)}
 
     def start(self, context: MethodContext) -> Rule:
@@ -85,7 +86,7 @@ class FeatureRestoration(GradientMethod):
         return _Restoration(self, context, low, high, source)
 
 
-class _Histograms(Gatherer):
+class _Histograms(StatisticsCollector):
     passes = 2
 
     def __init__(self, bins: int, temperature: float) -> None:
@@ -94,10 +95,10 @@ class _Histograms(Gatherer):
         self.low = self.high = self.total = torch.empty(0)
         self.count = 0
 
-    def see(self, forward: Forward, number: int) -> None:
+    def update(self, forward: Forward, pass_index: int) -> None:
         """Update the range in the first pass and the histogram in the second."""
-        values = restored_values(forward.features, forward.outputs).double()
-        if number == 0:
+        values = features_and_outputs(forward.features, forward.outputs).double()
+        if pass_index == 0:
             low, high = values.aminmax(dim=0)
             first = self.low.numel() == 0
             self.low = low if first else torch.minimum(self.low, low)
@@ -107,9 +108,9 @@ class _Histograms(Gatherer):
         self.total = seen if self.count == 0 else self.total + seen
         self.count += len(values)
 
-    def merge(self, processes: Processes, number: int) -> None:
+    def merge(self, processes: Communicator, pass_index: int) -> None:
         """Merge the ranges or the histograms of all processes."""
-        if number == 0:
+        if pass_index == 0:
             width = int(processes.reduce(torch.tensor(len(self.low)), "max"))
             if len(self.low) == 0:
                 self.low = torch.full((width,), torch.inf, dtype=torch.float64)
@@ -145,17 +146,17 @@ class _Restoration(Rule):
         )
 
     @property
-    def repeats(self) -> bool:
+    def capturable(self) -> bool:
         """True: the rule is stateless."""
         return True
 
     def update(self, batch: Batch) -> Tensor:
         """Return the divergence between the histograms of batch and source."""
-        values = restored_values(batch.features, batch.outputs)[:, self.varies].to(self.low.dtype)
+        values = features_and_outputs(batch.features, batch.outputs)[:, self.varies].to(self.low.dtype)
         histogram = soft_histogram(values, self.low, self.high, self.method.bins, self.method.temperature)
         return histogram_divergence(histogram, self.source, self.method.epsilon).sum()
 
 
-def restored_values(features: Tensor, outputs: Tensor) -> Tensor:
+def features_and_outputs(features: Tensor, outputs: Tensor) -> Tensor:
     """Return features and outputs concatenated, ``(B, D+O)``."""
     return torch.cat([features, outputs.reshape(len(features), -1)], dim=1)

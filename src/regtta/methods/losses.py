@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from regtta.statistics import singular_vectors
+from regtta.statistics import stable_svd
 
 Metric = Literal["kl", "w2", "l1"]
 Divergence = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
@@ -193,7 +193,7 @@ def subspace_distance(basis: Tensor, basis0: Tensor) -> tuple[Tensor, Tensor]:
         [1.0, 0.0]
     """
     product = basis.T @ basis0
-    p, _, q = singular_vectors(product)
+    p, _, q = stable_svd(product)
     # The sines are the singular values of the residual outside the other subspace; 1 − cos² would cancel for small
     # angles. The derivative of a singular value does not depend on the rotation of its vectors.
     sines = torch.linalg.vector_norm((basis0 - basis @ product) @ q.detach(), dim=0)

@@ -1,15 +1,17 @@
-"""Source: the unadapted model."""
+"""No adaptation: the source model."""
 
 from dataclasses import dataclass
 from typing import ClassVar
 
-from regtta.methods.base import Batch, Method, MethodContext, Rule, Schedule
+from regtta.methods.base import Method, MethodContext, Schedule
+from regtta.methods.rules import Batch, Rule
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source(Method):
+class NoAdaptation(Method):
     """Unadapted model: the baseline of all other methods."""
 
+    serialized_name: ClassVar[str] = "Source"
     name: ClassVar[str] = "source"
     paper: ClassVar[str] = "the model as trained"
     adapts: ClassVar[bool] = False
@@ -21,9 +23,9 @@ class Source(Method):
 
     def start(self, context: MethodContext) -> Rule:  # noqa: ARG002 - signature of the base class
         """Return a rule without updates."""
-        return _Stay()
+        return _NoUpdate()
 
 
-class _Stay(Rule):
+class _NoUpdate(Rule):
     def update(self, batch: Batch) -> None:
         """Return no update."""

@@ -13,7 +13,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from regtta.errors import BatchError
-from regtta.methods.base import Batch, GradientMethod, MethodContext, Rule
+from regtta.methods.base import GradientMethod, MethodContext
+from regtta.methods.rules import Batch, Rule
 from regtta.options import check_choice
 
 logger = logging.getLogger(__name__)

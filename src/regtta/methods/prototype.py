@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from regtta.errors import ModelError
-from regtta.methods.base import Batch, Method, MethodContext, NewHead, Rule, Schedule
+from regtta.methods.base import Method, MethodContext, Schedule
+from regtta.methods.rules import Batch, NewHead, Rule
 from regtta.models import check_assignable
 from regtta.options import check_bool
 from regtta.persistence import require_count, require_mapping, require_tensor
@@ -85,7 +86,7 @@ class _RunningMean(Rule):
         """Raise StateError unless ``state`` is a sum of features and their count."""
         found = require_mapping(path, state, ("total", "count"))
         require_tensor(f"{path}/total", found["total"], self.total.shape, self.total.dtype)
-        require_count(f"{path}/count", found["count"], least=1)
+        require_count(f"{path}/count", found["count"], minimum=1)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the sum from :meth:`state_dict`."""

@@ -21,10 +21,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from regtta.methods.base import Batch, GradientMethod, MethodContext, Rule, Skip
+from regtta.methods.base import GradientMethod, MethodContext
 from regtta.methods.losses import subspace_distance
-from regtta.options import check_count, check_not_negative
-from regtta.statistics import LinAlgError, SourceStatistics, singular_vectors
+from regtta.methods.rules import Batch, Rule, Skip
+from regtta.options import check_non_negative, check_positive_int
+from regtta.statistics import LinAlgError, SourceStatistics, stable_svd
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,8 +58,8 @@ class RSD(GradientMethod):
     def __post_init__(self) -> None:
         """Validate fields."""
         super().__post_init__()
-        check_count("k", self.k)
-        check_not_negative("mismatch", self.mismatch)
+        check_positive_int("k", self.k)
+        check_non_negative("mismatch", self.mismatch)
 
     def start(self, context: MethodContext) -> Rule:
         """Return the rule of a new stream, with the bases and rank of the source features."""
@@ -93,7 +94,7 @@ class _SubspaceDistance(Rule):
         """Return the distance between the subspaces of batch and source, or skip the batch."""
         features = batch.features.to(self.bases.dtype)
         try:
-            bases, values, _ = singular_vectors(features.T)
+            bases, values, _ = stable_svd(features.T)
             count = self._comparable(numerical_rank(values.detach(), max(features.shape)))
             if not count:
                 return Skip("the features span no more than one direction")

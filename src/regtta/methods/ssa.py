@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from regtta.errors import OptionError
-from regtta.methods.alignment import Alignment, AlignmentMethod
+from regtta.methods.alignment import Alignment, AlignmentMethod, projection
 from regtta.methods.base import MethodContext
-from regtta.options import check_bool, check_count
+from regtta.options import check_bool, check_positive_int
 from regtta.statistics import Subspace
 
 
@@ -53,7 +53,7 @@ class SSA(AlignmentMethod):
         """Validate fields."""
         super().__post_init__()
         if self.k != "auto":
-            check_count("k", self.k)
+            check_positive_int("k", self.k)
         check_bool("free_output", self.free_output)
 
     def alignment(self, context: MethodContext) -> Alignment:
@@ -63,7 +63,7 @@ class SSA(AlignmentMethod):
         if self.free_output:
             return _around_output(subspace, weight, context)
         return Alignment(
-            view=subspace.to(context.device, context.dtype).project,
+            view=projection(subspace.to(context.device, context.dtype)),
             mean=torch.zeros_like(subspace.variances),
             variance=subspace.variances,
             effect=weight @ subspace.basis,
@@ -83,7 +83,7 @@ def _around_output(subspace: Subspace, weight: Tensor, context: MethodContext) -
         )
     at_device = Subspace(subspace.mean, torch.ones(free.shape[1]), subspace.basis / scale @ free)
     return Alignment(
-        view=at_device.to(context.device, context.dtype).project,
+        view=projection(at_device.to(context.device, context.dtype)),
         mean=torch.zeros(free.shape[1], dtype=torch.float64),
         variance=torch.ones(free.shape[1], dtype=torch.float64),
         effect=torch.zeros(len(weight), free.shape[1], dtype=torch.float64),

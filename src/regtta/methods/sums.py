@@ -8,10 +8,11 @@ import torch
 from torch import Tensor
 
 from regtta.errors import OptionError
-from regtta.methods.base import Batch, GradientMethod, MethodContext, Remember, Rule, Update
+from regtta.methods.base import GradientMethod, MethodContext
+from regtta.methods.rules import Batch, Buffered, Rule, Update
 from regtta.options import check_positive
 from regtta.persistence import require_mapping, validate_part
-from regtta.statistics import Gatherer
+from regtta.statistics import StatisticsCollector
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,13 +52,13 @@ class Sum(GradientMethod):
             object.__setattr__(self, need, any(getattr(term, need) for term in self.terms))
 
     @property
-    def learns_from_one(self) -> bool:
+    def supports_single_samples(self) -> bool:
         """True if every term can learn from one sample."""
-        return all(term.learns_from_one for term in self.terms)
+        return all(term.supports_single_samples for term in self.terms)
 
-    def gatherers(self) -> Mapping[str, Gatherer]:
-        """Return the gatherers of all terms."""
-        return {name: gatherer for term in self.terms for name, gatherer in term.gatherers().items()}
+    def statistics_collectors(self) -> Mapping[str, StatisticsCollector]:
+        """Return the collectors of all terms."""
+        return {name: collector for term in self.terms for name, collector in term.statistics_collectors().items()}
 
     def start(self, context: MethodContext) -> Rule:
         """Return the rule of a new stream."""
@@ -70,9 +71,9 @@ class _SumRule(Rule):
         self.weights = weights
 
     @property
-    def repeats(self) -> bool:
+    def capturable(self) -> bool:
         """True if every term can be replayed."""
-        return all(rule.repeats for rule in self.rules)
+        return all(rule.capturable for rule in self.rules)
 
     def update(self, batch: Batch) -> Update:
         """Return the weighted sum of the losses, or no step if any term takes none."""
@@ -80,7 +81,7 @@ class _SumRule(Rule):
         losses = [answer for answer in answers if isinstance(answer, Tensor)]
         if len(losses) < len(answers):
             others = [answer for answer in answers if not isinstance(answer, Tensor)]
-            return next((answer for answer in others if isinstance(answer, Remember)), others[0])
+            return next((answer for answer in others if isinstance(answer, Buffered)), others[0])
         return torch.stack([weight * loss for weight, loss in zip(self.weights, losses, strict=True)]).sum()
 
     def state_dict(self) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 Wang, Shelhamer, Liu, Olshausen and Darrell, "Tent: Fully Test-time Adaptation by Entropy Minimization",
 ICLR 2021. The output of a regressor has no entropy, so Tent applies to classifiers only, alone or summed with SSA
-(``regtta.method("tent+ssa")``) as in the classification tables of Adachi et al., ICLR 2025.
+(``regtta.create_method("tent+ssa")``) as in the classification tables of Adachi et al., ICLR 2025.
 """
 
 from dataclasses import dataclass
@@ -11,8 +11,9 @@ from typing import ClassVar
 from torch import Tensor
 
 from regtta.errors import ModelError
-from regtta.methods.base import Batch, GradientMethod, MethodContext, Rule
+from regtta.methods.base import GradientMethod, MethodContext
 from regtta.methods.losses import entropy
+from regtta.methods.rules import Batch, Rule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +44,7 @@ class Tent(GradientMethod):
 
 class _Entropy(Rule):
     @property
-    def repeats(self) -> bool:
+    def capturable(self) -> bool:
         """True: the rule is stateless."""
         return True
 

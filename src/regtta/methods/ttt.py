@@ -18,18 +18,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from regtta.errors import BatchError, ModelError, OptionError
-from regtta.methods.base import (
-    Batch,
-    GradientMethod,
-    MethodContext,
-    OptimizerFactory,
-    OptimizerName,
-    RandomRule,
-    Rule,
-)
+from regtta.methods.base import GradientMethod, MethodContext, OptimizerFactory, OptimizerName
+from regtta.methods.rules import Batch, RandomRule, Rule
 from regtta.models import Trainable
-from regtta.options import check_whole
-from regtta.statistics import Gatherer, Stored
+from regtta.options import check_non_negative_int
+from regtta.statistics import ConstantStatistics, StatisticsCollector
 
 ROTATIONS = 4
 
@@ -58,26 +51,26 @@ class TTT(GradientMethod):
     name: ClassVar[str] = "ttt"
     paper: ClassVar[str] = "Sun et al., ICML 2020"
     needs_head: ClassVar[bool] = True
-    gathers: ClassVar[str] = "a branch trained with the model"
+    extra_statistics: ClassVar[str] = "a branch trained with the model"
     revision: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         """Validate fields."""
         super().__post_init__()
-        check_whole("seed", self.seed)
+        check_non_negative_int("seed", self.seed)
         if self.branch is not None and not isinstance(self.branch, nn.Linear):
             raise OptionError(
                 f"Expected branch to be the nn.Linear that was trained with the model, found {self.branch!r}."
             )
 
-    def gatherers(self) -> Mapping[str, Gatherer]:
-        """Return the gatherer that stores the weights of the branch; it needs no pass over the data."""
+    def statistics_collectors(self) -> Mapping[str, StatisticsCollector]:
+        """Return the collector that stores the weights of the branch; it needs no pass over the data."""
         if self.branch is None:
             raise ModelError(
                 "There is no branch to store: it is trained together with the model, never collected. Pass "
                 "TTT(branch=<the trained linear layer>)."
             )
-        return {self.name: Stored(_values(self.branch))}
+        return {self.name: ConstantStatistics(_values(self.branch))}
 
     def start(self, context: MethodContext) -> Rule:
         """Return the rule of a new stream, after validating the shape of the branch."""
@@ -114,16 +107,16 @@ class _Rotations(RandomRule):
         """Return the rotation-prediction loss on randomly rotated images."""
         turns = torch.randint(ROTATIONS, (len(batch.inputs),), generator=self.generator)
         turns = turns.to(batch.inputs.device)
-        features = batch.forward(rotated(batch.inputs, turns)).features
+        features = batch.forward(rotate_images(batch.inputs, turns)).features
         logits = functional.linear(features, self.weight, self.bias)
-        return batch.everywhere(functional.cross_entropy(logits, turns, reduction="none")).mean()
+        return batch.gather(functional.cross_entropy(logits, turns, reduction="none")).mean()
 
 
-def rotated(images: Tensor, turns: Tensor) -> Tensor:
+def rotate_images(images: Tensor, turns: Tensor) -> Tensor:
     """Return images ``(B, C, S, S)``, each rotated by its multiple ``turns`` ``(B,)`` of 90°.
 
     Example:
-        >>> rotated(torch.tensor([[[[1, 2], [3, 4]]]]), torch.tensor([1])).tolist()
+        >>> rotate_images(torch.tensor([[[[1, 2], [3, 4]]]]), torch.tensor([1])).tolist()
         [[[[2, 4], [1, 3]]]]
     """
     if images.ndim != 4 or images.shape[-1] != images.shape[-2]:

@@ -17,9 +17,10 @@ import torch
 from torch import Tensor
 
 from regtta.errors import OptionError
-from regtta.methods.base import Batch, GradientMethod, MethodContext, RandomRule, Rule
+from regtta.methods.base import GradientMethod, MethodContext
+from regtta.methods.rules import Batch, RandomRule, Rule
 from regtta.models import Trainable, shift_and_jitter
-from regtta.options import check_choice, check_count, check_whole
+from regtta.options import check_choice, check_non_negative_int, check_positive_int
 
 Augmentation = Callable[[Tensor, torch.Generator], Tensor]
 
@@ -54,8 +55,8 @@ class VarianceMinimization(GradientMethod):
     def __post_init__(self) -> None:
         """Validate fields."""
         super().__post_init__()
-        check_count("views", self.views)
-        check_whole("seed", self.seed)
+        check_positive_int("views", self.views)
+        check_non_negative_int("seed", self.seed)
         if self.views < 2:
             raise OptionError("Expected views to be at least 2, found 1: one view has no variance.")
         if not callable(self.augment):
@@ -78,4 +79,4 @@ class _Views(RandomRule):
         views = [self.augment(batch.inputs, self.generator) for _ in range(self.views)]
         outputs = batch.forward(torch.cat(views)).outputs
         spread = outputs.reshape(self.views, len(batch.inputs), outputs.shape[1:].numel()).var(dim=0).sum(dim=1)
-        return batch.everywhere(spread).mean()
+        return batch.gather(spread).mean()

@@ -7,7 +7,7 @@ from regtta.errors import BatchError
 
 SHIFT = 1 / 8
 JITTER = 0.2
-SMALLEST_SIDE = 8
+MIN_SIDE = 8
 
 
 def shift_and_jitter(images: Tensor, generator: torch.Generator) -> Tensor:
@@ -20,14 +20,14 @@ def shift_and_jitter(images: Tensor, generator: torch.Generator) -> Tensor:
         >>> view.shape
         torch.Size([2, 3, 16, 16])
     """
-    if images.ndim != 4 or min(images.shape[-2:]) < SMALLEST_SIDE or not images.is_floating_point():
+    if images.ndim != 4 or min(images.shape[-2:]) < MIN_SIDE or not images.is_floating_point():
         raise BatchError(
             f"There is no default augmentation for inputs of shape {tuple(images.shape)} and dtype {images.dtype}: "
-            f"expected float images (B, C, H, W) of at least {SMALLEST_SIDE} pixels per side. Pass "
+            f"expected float images (B, C, H, W) of at least {MIN_SIDE} pixels per side. Pass "
             "augment=<callable(inputs, generator)>, or use a method that works with any input, such as ssa."
         )
     brightness, contrast = _factors(images, generator), _factors(images, generator)
-    views = windows(images, _positions(images, 2, generator), _positions(images, 3, generator))
+    views = crop_windows(images, _positions(images, 2, generator), _positions(images, 3, generator))
     mean = views.mean(dim=(1, 2, 3), keepdim=True)
     return ((views - mean) * contrast + mean) * brightness
 
@@ -37,12 +37,12 @@ def _factors(images: Tensor, generator: torch.Generator) -> Tensor:
     return factors.to(images)
 
 
-def windows(images: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+def crop_windows(images: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     """Return a window (B, C, h, w) of each image (B, C, H, W), given its ``rows`` (B, h) and ``columns`` (B, w).
 
     Example:
         >>> image = torch.arange(9).view(1, 1, 3, 3)
-        >>> windows(image, torch.tensor([[0, 1]]), torch.tensor([[2, 1]])).tolist()
+        >>> crop_windows(image, torch.tensor([[0, 1]]), torch.tensor([[2, 1]])).tolist()
         [[[[2, 1], [5, 4]]]]
     """
     samples = torch.arange(len(images), device=images.device)[:, None, None]

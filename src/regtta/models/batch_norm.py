@@ -9,29 +9,29 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 
-from regtta.execution import Shares
-from regtta.models.features import stand_in
+from regtta.execution import BatchSharding
+from regtta.models.forward_override import override_forward
 
 BatchNormMode = Literal["batch", "debiased", "blended", "source"]
 
 BATCH_NORM_MODES: tuple[str, ...] = get_args(BatchNormMode)
-ALL_HERE = Shares()
+UNSHARDED = BatchSharding()
 _Result = TypeVar("_Result")
-LONGEST = 16  # maximum weight of past target samples in a blend, in units of the prior, to track a changing target
+MAX_MEMORY = 16  # maximum weight of past target samples in a blend, in units of the prior, to track a changing target
 
 
-def batch_norms(model: nn.Module) -> list[_BatchNorm]:
+def batch_norm_layers(model: nn.Module) -> list[_BatchNorm]:
     """Return the BatchNorm layers of ``model``, in order."""
     return [module for module in model.modules() if isinstance(module, _BatchNorm)]
 
 
-def never_negative(model: nn.Module) -> set[str]:
+def non_negative_buffers(model: nn.Module) -> set[str]:
     """Return the names of the buffers of normalisation layers that hold variances and counts."""
     norms = {name: module for name, module in model.named_modules() if isinstance(module, _NormBase)}
     return {f"{name}.{buffer}".lstrip(".") for name in norms for buffer in ("running_var", "num_batches_tracked")}
 
 
-def steady(layers: Sequence[_BatchNorm], mode: BatchNormMode) -> bool:
+def has_constant_updates(layers: Sequence[_BatchNorm], mode: BatchNormMode) -> bool:
     """Return True if all adaptation passes update the layers alike; otherwise the momentum changes with each pass."""
     return not layers or mode == "source" or (mode == "batch" and all(layer.momentum is not None for layer in layers))
 
@@ -60,7 +60,6 @@ class BatchNormSwitch:
         self._blended = self._known = 0
         self._momenta = [layer.momentum for layer in layers]
         self._blends = [_Blend(layer) for layer in layers if layer.running_mean is not None]
-        self._direct = [partial(_train_forward, layer) if _is_standard(layer) else None for layer in layers]
         self._hooks: list[torch.utils.hooks.RemovableHandle] = []
         self._endings: list[Callable[[], None]] = []  # remove the forward overrides of an adaptation pass
 
@@ -75,35 +74,28 @@ class BatchNormSwitch:
             return
         self.updates += 1
         if self.mode == "blended":
-            self._known = min(self.samples, LONGEST * self.prior)
+            self._known = min(self.samples, MAX_MEMORY * self.prior)
             self._blended, self.samples = self.samples, self._known + size
 
-    def adapting(self, size: int, shares: Shares = ALL_HERE) -> None:
-        """Count and prepare an adaptation pass on ``size`` samples, distributed over processes by ``shares``."""
+    def begin_adaptation(self, size: int, sharding: BatchSharding = UNSHARDED) -> None:
+        """Count and prepare an adaptation pass on ``size`` samples, distributed over processes by ``sharding``."""
         self.count(size)
-        self.switch(size, shares)
+        self.prepare(size, sharding)
 
-    def switch(self, size: int, shares: Shares = ALL_HERE) -> None:
+    def prepare(self, size: int, sharding: BatchSharding = UNSHARDED) -> None:
         """Prepare an adaptation pass that has already been counted."""
         if self.mode == "source":
             return
         if self.mode == "blended":
             counts = (self._blended, self._known, size)
-            self._hooks = [blend.watch(self.prior, counts, shares) for blend in self._blends]
+            self._hooks = [blend.register(self.prior, counts, sharding) for blend in self._blends]
             return
-        counters: list[Tensor] = []
-        for layer, momentum, direct in zip(self.layers, self._momenta, self._direct, strict=True):
-            layer.__dict__["training"] = True  # equivalent to layer.train(), ten times faster
+        for layer, momentum in zip(self.layers, self._momenta, strict=True):
+            layer.__dict__["training"] = True  # same effect as layer.train(), but ten times faster
             if self.mode == "debiased":
                 layer.momentum = debiased_momentum(momentum, self.updates)
-            if shares.processes.size > 1:
-                self._endings.append(stand_in(layer, partial(shares.normalise, layer)))
-            elif direct is not None and size > 1:  # for one sample the layer itself may raise
-                self._endings.append(stand_in(layer, direct))
-                if layer.num_batches_tracked is not None:
-                    counters.append(layer.num_batches_tracked)
-        if counters:
-            torch._foreach_add_(counters, 1)
+            if sharding.processes.size > 1:
+                self._endings.append(override_forward(layer, partial(sharding.normalise, layer)))
 
     def extra_pass(self, run: Callable[[Tensor], _Result], inputs: Tensor) -> _Result:
         """Return ``run(inputs)``, normalised as in the adaptation pass, without updating running statistics.
@@ -111,11 +103,11 @@ class BatchNormSwitch:
         A method may run the model again on other views of a batch. Predictions are normalised by the running
         statistics, which must therefore come from the samples themselves, not from rotated or augmented copies.
         """
-        with self._statistics_kept():
+        with self._statistics_unchanged():
             return run(inputs)
 
     @contextmanager
-    def _statistics_kept(self) -> Iterator[None]:
+    def _statistics_unchanged(self) -> Iterator[None]:
         """Let layers in training mode update copies of their running statistics inside the block."""
         # The tensors themselves must not be written to, not even to restore them: autograd has saved them for the
         # backward pass of the previous forward pass, and raises if they have been modified in place.
@@ -128,7 +120,7 @@ class BatchNormSwitch:
             for buffers, own in moving:
                 buffers.update(own)
 
-    def predicting(self) -> None:
+    def end_adaptation(self) -> None:
         """Restore eval mode and each layer's own momentum."""
         for hook in self._hooks:
             hook.remove()
@@ -149,29 +141,6 @@ class BatchNormSwitch:
         self.updates, self.samples = state["updates"], state["samples"]
 
 
-def _is_standard(layer: _BatchNorm) -> bool:
-    """Return True for torch's own layer classes with running statistics and a fixed momentum."""
-    own = type(layer) in (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
-    return own and layer.track_running_stats and layer.running_mean is not None and layer.momentum is not None
-
-
-def _train_forward(layer: _BatchNorm, inputs: Tensor) -> Tensor:
-    """Return the training-mode output of a standard layer, twice as fast, without counting the batch."""
-    layer._check_input_dim(inputs)  # type: ignore[no-untyped-call]
-    parameters, buffers = layer._parameters, layer._buffers
-    return torch.batch_norm(
-        inputs,
-        parameters["weight"],
-        parameters["bias"],
-        buffers["running_mean"],
-        buffers["running_var"],
-        True,
-        layer.momentum or 0.0,
-        layer.eps,
-        torch.backends.cudnn.enabled,
-    )
-
-
 class _Blend:
     """Layer whose running statistics are a blend of source and target statistics.
 
@@ -182,7 +151,9 @@ class _Blend:
         self.layer = layer
         self.source = [running.detach().clone() for running in self._running()]
 
-    def watch(self, prior: int, counts: tuple[int, int, int], shares: Shares) -> torch.utils.hooks.RemovableHandle:
+    def register(
+        self, prior: int, counts: tuple[int, int, int], sharding: BatchSharding
+    ) -> torch.utils.hooks.RemovableHandle:
         """Register a hook that updates the blend with the next batch before it is normalised.
 
         ``counts`` are the target samples in the blend so far, the weight they keep, and the size of the batch.
@@ -194,7 +165,7 @@ class _Blend:
             if not updated:  # a method may run the model again on views of the same samples
                 updated = True
                 with torch.no_grad():
-                    self._update(shares.statistics(args[0].detach()), prior, counts)
+                    self._update(sharding.statistics(args[0].detach()), prior, counts)
 
         return self.layer.register_forward_pre_hook(update)
 

@@ -7,10 +7,10 @@ from torch.nn.utils.rnn import PackedSequence
 
 from regtta.errors import BatchError
 
-MOST_LABELS = 3  # label tensors beside 2-D inputs; a longer list of tensors of equal shape is a list of samples
+MAX_LABELS = 3  # label tensors beside 2-D inputs; a longer list of tensors of equal shape is a list of samples
 
 
-def inputs_of(batch: object, key: str | None = None) -> Tensor:
+def extract_inputs(batch: object, key: str | None = None) -> Tensor:
     """Return the model's inputs (B, ...) of ``batch``, a tensor, ``(x, ...)`` or a dict; labels are dropped.
 
     A tuple or list is interpreted as ``(inputs, labels, ...)`` only if its other tensors have one row per sample, as
@@ -22,9 +22,9 @@ def inputs_of(batch: object, key: str | None = None) -> Tensor:
 
     Example:
         >>> import torch
-        >>> inputs_of({"image": torch.zeros(2, 3), "age": torch.ones(2)}, "image").shape
+        >>> extract_inputs({"image": torch.zeros(2, 3), "age": torch.ones(2)}, "image").shape
         torch.Size([2, 3])
-        >>> inputs_of([torch.zeros(2, 3), torch.ones(2)]).shape
+        >>> extract_inputs([torch.zeros(2, 3), torch.ones(2)]).shape
         torch.Size([2, 3])
     """
     if isinstance(batch, Mapping):
@@ -92,7 +92,7 @@ def _look_like_samples(tensors: Sequence[Tensor]) -> bool:
     """
     first = tensors[0]
     alike = all(tensor.shape == first.shape and tensor.dtype == first.dtype for tensor in tensors[1:])
-    return alike and len(tensors) > (1 + MOST_LABELS if first.ndim == 2 else 2)
+    return alike and len(tensors) > (1 + MAX_LABELS if first.ndim == 2 else 2)
 
 
 def _are_labels(inputs: Tensor, others: Sequence[Tensor]) -> bool:

@@ -9,39 +9,13 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
 from regtta.errors import BatchError, HeadError, ModelError
-
-
-def stand_in(module: nn.Module, forward: Callable[..., Any]) -> Callable[[], None]:
-    """Override the module's ``forward`` and return a function that removes the override.
-
-    Hooks of the module are still called, and removal restores an earlier override.
-
-    Example:
-        >>> import torch
-        >>> layer = nn.Linear(2, 1)
-        >>> end = stand_in(layer, lambda x: x + 1)
-        >>> layer(torch.zeros(1))
-        tensor([1.])
-        >>> end()
-        >>> "forward" in vars(layer)
-        False
-    """
-    own = vars(module).get("forward")
-    vars(module)["forward"] = forward
-
-    def end() -> None:
-        del vars(module)["forward"]
-        if own is not None:
-            vars(module)["forward"] = own
-
-    return end
-
+from regtta.models.forward_override import override_forward
 
 # Matches torch's error messages about mismatched dtypes, which differ by layer and device.
 _DTYPE_ERROR = re.compile(
@@ -97,9 +71,9 @@ class FeatureModel:
 
     def __call__(self, inputs: Tensor, tensors: Mapping[str, Tensor] | None = None) -> Forward:
         """Run the model on ``inputs`` (B, ...), with ``tensors`` replacing its parameters and buffers by name."""
-        return self.by(lambda x: run_model(self.model, x, tensors), inputs)
+        return self.run_with(lambda x: run_model(self.model, x, tensors), inputs)
 
-    def by(self, run: Callable[[Tensor], Tensor], inputs: Tensor) -> Forward:
+    def run_with(self, run: Callable[[Tensor], Tensor], inputs: Tensor) -> Forward:
         """Return features and outputs of a forward pass of the model that ``run(inputs)`` executes."""
         with self._recorder as recorded:
             outputs = run(inputs)
@@ -123,7 +97,7 @@ class _InputRecorder:
     def __enter__(self) -> list[Tensor]:
         self._recorded.clear()
         self._run = self._layer.forward
-        self._close = stand_in(self._layer, self._forward)
+        self._close = override_forward(self._layer, self._forward)
         return self._recorded
 
     def __exit__(self, *_: object) -> None:
@@ -138,7 +112,7 @@ class _InputRecorder:
             return self._run(inputs.to(self._layer.weight.dtype))
 
 
-def without_features(model: nn.Module) -> RunForward:
+def forward_without_features(model: nn.Module) -> RunForward:
     """Return a forward function for methods that need no features: the features have shape (B, 0)."""
 
     def forward(inputs: Tensor, tensors: Mapping[str, Tensor] | None = None) -> Forward:

@@ -7,12 +7,12 @@ import torch
 from torch import Tensor, nn
 
 
-def digest_of_tensors(tensors: Mapping[str, Tensor]) -> str:
+def digest_tensors(tensors: Mapping[str, Tensor]) -> str:
     """Return the SHA-256 over names, dtypes, shapes and values, independent of order and memory layout.
 
     Example:
         >>> a, b = torch.zeros(2), torch.ones(1)
-        >>> digest_of_tensors({"a": a, "b": b}) == digest_of_tensors({"b": b, "a": a})
+        >>> digest_tensors({"a": a, "b": b}) == digest_tensors({"b": b, "a": a})
         True
     """
     digest = hashlib.sha256()
@@ -34,7 +34,7 @@ def fingerprint(model: nn.Module) -> str:
         >>> fingerprint(a) == fingerprint(b)
         True
     """
-    return digest_of_tensors(
+    return digest_tensors(
         {
             name: value
             for name, value in model.state_dict().items()

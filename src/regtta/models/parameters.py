@@ -99,18 +99,19 @@ class BufferSlots:
         model: the adapter's copy of the model.
 
     Attributes:
+        entries: ``(buffers, name, registered tensor, full name)`` of each buffer.
         reassigned: True if a pass has assigned a buffer so far.
 
     Example:
         >>> layer = nn.BatchNorm1d(2)
         >>> slots, registered = BufferSlots(layer), layer.running_mean
         >>> layer.running_mean = torch.ones(2)
-        >>> slots.take_over(); layer.running_mean is registered, registered
+        >>> slots.restore_with_values(); layer.running_mean is registered, registered
         (True, tensor([1., 1.]))
     """
 
     def __init__(self, model: nn.Module) -> None:
-        self._slots = [
+        self.entries = [
             (module._buffers, name, value, f"{place}.{name}".lstrip("."))
             for place, module in model.named_modules()
             for name, value in module._buffers.items()
@@ -118,16 +119,16 @@ class BufferSlots:
         self.reassigned = False
         self._warned: set[str] = set()
 
-    def put_back(self) -> None:
+    def restore(self) -> None:
         """Put the registered tensors back with their old values, after a pass that must not change state."""
-        for buffers, name, registered, _ in self._slots:
+        for buffers, name, registered, _ in self.entries:
             if buffers.get(name) is not registered:
                 self.reassigned = True
                 buffers[name] = registered
 
-    def take_over(self) -> None:
+    def restore_with_values(self) -> None:
         """Put the registered tensors back with the values assigned in the pass, after an adaptation pass."""
-        for buffers, name, registered, place in self._slots:
+        for buffers, name, registered, place in self.entries:
             assigned = buffers.get(name)
             if assigned is not registered:
                 self._take(registered, assigned, place)
@@ -145,35 +146,6 @@ class BufferSlots:
 
 def _same_kind(a: Tensor, b: Tensor) -> bool:
     return a.shape == b.shape and a.dtype == b.dtype
-
-
-class Snapshot:
-    """Snapshot of tensors that can be restored bit for bit.
-
-    Example:
-        >>> x = torch.ones(2)
-        >>> before = Snapshot([x])
-        >>> _ = x.zero_()
-        >>> before.restore(); x
-        tensor([1., 1.])
-    """
-
-    def __init__(self, tensors: Iterable[Tensor]) -> None:
-        self._live = [tensor.detach() for tensor in tensors]
-        self._kept = [tensor.clone() for tensor in self._live]
-
-    def update(self) -> None:
-        """Replace the snapshot by the current values."""
-        _copy(self._kept, self._live)
-
-    def restore(self) -> None:
-        """Restore the tensors to the values of the snapshot, in place."""
-        _copy(self._live, self._kept)
-
-
-def _copy(into: list[Tensor], values: list[Tensor]) -> None:
-    if into:
-        torch._foreach_copy_(into, values)
 
 
 def _kind(value: object) -> str:

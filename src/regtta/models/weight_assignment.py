@@ -12,7 +12,7 @@ from regtta.errors import ModelError
 
 
 @torch.no_grad()
-def assign(module: nn.Module, name: str, value: Tensor) -> None:
+def assign_tensor(module: nn.Module, name: str, value: Tensor) -> None:
     """Set the tensor ``name`` of ``module`` to ``value`` in place, even if it is computed from other parameters.
 
     Weight normalisation (``torch.nn.utils.parametrizations`` or the older ``torch.nn.utils.weight_norm``) computes a
@@ -24,7 +24,7 @@ def assign(module: nn.Module, name: str, value: Tensor) -> None:
 
     Example:
         >>> head = torch.nn.utils.parametrizations.weight_norm(nn.Linear(2, 1))
-        >>> assign(head, "weight", torch.tensor([[3.0, 4.0]]))
+        >>> assign_tensor(head, "weight", torch.tensor([[3.0, 4.0]]))
         >>> head.weight.tolist(), head.parametrizations.weight.original0.item()
         ([[3.0, 4.0]], 5.0)
     """
@@ -32,12 +32,12 @@ def assign(module: nn.Module, name: str, value: Tensor) -> None:
     # Copied in place, since torch's own assignment to a parametrized tensor would reallocate its parameters.
     for parameter, part in _underlying(module, name, value):
         parameter.copy_(part)
-    refresh(module)
+    recompute_weights(module)
 
 
 @torch.no_grad()
 def check_assignable(module: nn.Module, name: str) -> None:
-    """Raise a :class:`ModelError` unless :func:`assign` can set the tensor ``name`` of ``module`` to any value."""
+    """Raise a :class:`ModelError` unless :func:`assign_tensor` can set the tensor ``name`` to any value."""
     if not parametrize.is_parametrized(module, name):
         _underlying(module, name, getattr(module, name))
         return
@@ -54,7 +54,7 @@ def check_assignable(module: nn.Module, name: str) -> None:
 
 
 @torch.no_grad()
-def refresh(module: nn.Module) -> None:
+def recompute_weights(module: nn.Module) -> None:
     """Recompute weights of ``torch.nn.utils.weight_norm``, which would else happen in the next forward pass only."""
     for hook in module._forward_pre_hooks.values():
         if isinstance(hook, WeightNorm):

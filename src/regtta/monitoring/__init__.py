@@ -3,46 +3,46 @@
 from regtta.monitoring.alarms import (
     DEFAULT_ALARMS,
     Alarm,
-    AlarmWatch,
+    AlarmState,
     LabelShiftAlarm,
-    Lasting,
+    NonstationarityAlarm,
     NotHelping,
-    RefusedAlarm,
+    PersistentAlarm,
+    RejectionAlarm,
     RiskAlarm,
     ShiftAlarm,
-    UnsteadyAlarm,
 )
 from regtta.monitoring.drift import DriftAlarm
-from regtta.monitoring.estimator import FEATURES, SignalEstimator, features_of
+from regtta.monitoring.estimator import RISK_FEATURES, SignalEstimator, risk_features
 from regtta.monitoring.monitor import Monitor
-from regtta.monitoring.signals import NUMBERS, Evidence, Outputs, Shift, Signals
-from regtta.monitoring.writers import Event, JsonLines, News, PrometheusText, TensorBoard, Writer
+from regtta.monitoring.signals import SCALARS, Evidence, FeatureShift, OutputShift, Signals
+from regtta.monitoring.writers import Event, JsonLines, MonitorReport, PrometheusText, TensorBoard, Writer
 
 __all__ = [
     "DEFAULT_ALARMS",
-    "FEATURES",
-    "NUMBERS",
+    "RISK_FEATURES",
+    "SCALARS",
     "Alarm",
-    "AlarmWatch",
+    "AlarmState",
     "DriftAlarm",
     "Event",
     "Evidence",
+    "FeatureShift",
     "JsonLines",
     "LabelShiftAlarm",
-    "Lasting",
     "Monitor",
-    "News",
+    "MonitorReport",
+    "NonstationarityAlarm",
     "NotHelping",
-    "Outputs",
+    "OutputShift",
+    "PersistentAlarm",
     "PrometheusText",
-    "RefusedAlarm",
+    "RejectionAlarm",
     "RiskAlarm",
-    "Shift",
     "ShiftAlarm",
     "SignalEstimator",
     "Signals",
     "TensorBoard",
-    "UnsteadyAlarm",
     "Writer",
-    "features_of",
+    "risk_features",
 ]

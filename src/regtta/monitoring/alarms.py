@@ -2,25 +2,24 @@
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from regtta.guards import ALIGNED, NO_SHIFT
+from regtta.guards import ALIGNED_WITH_SOURCE, NO_SHIFT
 from regtta.monitoring.signals import Evidence, Signals
-from regtta.monitoring.writers import Event
-from regtta.options import check_count, check_not_negative, check_positive, check_share
+from regtta.options import check_fraction, check_non_negative, check_positive, check_positive_int
 from regtta.persistence import (
+    require_bool,
     require_count,
-    require_flag,
     require_mapping,
     require_sequence,
-    require_text,
-    validate_part,
+    require_str,
+    serialized_name,
 )
 
 
-class AlarmWatch(ABC):
+class AlarmState(ABC):
     """Abstract state of an alarm for one stream."""
 
     @abstractmethod
@@ -34,7 +33,7 @@ class AlarmWatch(ABC):
     def validate_state(self, state: object, path: str) -> None:
         """Raise a StateError unless ``state`` has the form that :meth:`state_dict` returns; by default, empty.
 
-        Called before anything is loaded. Not called for a watch that overrides ``state_dict`` but not this method.
+        Called before anything is loaded. Not called for a state that overrides ``state_dict`` but not this method.
         """
         require_mapping(path, state, ())
 
@@ -52,17 +51,17 @@ class Alarm(ABC):
     action: ClassVar[str]
 
     @abstractmethod
-    def start(self) -> AlarmWatch:
+    def start(self) -> AlarmState:
         """Return the initial state for a new stream."""
 
     @property
     def name(self) -> str:
-        """Name of the alarm in events."""
-        return type(self).__name__
+        """Name of the alarm in events; a renamed class keeps its first name."""
+        return serialized_name(type(self))
 
 
 @dataclass(frozen=True)
-class Lasting(Alarm):
+class PersistentAlarm(Alarm):
     """Abstract alarm on a condition that must hold, or fail, for several consecutive batches.
 
     Args:
@@ -73,47 +72,47 @@ class Lasting(Alarm):
 
     def __post_init__(self) -> None:
         """Validate fields."""
-        check_count("batches", self.batches)
+        check_positive_int("batches", self.batches)
 
     @abstractmethod
     def condition(self, signals: Signals, evidence: Evidence) -> str | None:
         """Return a message if the condition holds for this batch, else ``None``."""
 
-    def start(self) -> AlarmWatch:
+    def start(self) -> AlarmState:
         """Return the initial state for a new stream."""
-        return _LastingWatch(self)
+        return _PersistentState(self)
 
 
-class _LastingWatch(AlarmWatch):
-    def __init__(self, alarm: Lasting) -> None:
+class _PersistentState(AlarmState):
+    def __init__(self, alarm: PersistentAlarm) -> None:
         self.alarm = alarm
         self.run = 0  # consecutive batches that contradict the current state of the alarm
-        self.said: str | None = None  # message of the alarm while it is raised
+        self.message: str | None = None  # message of the alarm while it is raised
 
     def check(self, signals: Signals) -> str | None:
         if signals.evidence is None:
-            return self.said
+            return self.message
         found = self.alarm.condition(signals, signals.evidence)
-        self.run = self.run + 1 if (found is None) != (self.said is None) else 0
+        self.run = self.run + 1 if (found is None) != (self.message is None) else 0
         if self.run >= self.alarm.batches:
-            self.said, self.run = found, 0
-        return self.said
+            self.message, self.run = found, 0
+        return self.message
 
     def state_dict(self) -> dict[str, Any]:
-        return {"run": self.run, "said": self.said}
+        return {"run": self.run, "said": self.message}
 
     def validate_state(self, state: object, path: str) -> None:
         found = require_mapping(path, state, ("run", "said"))
-        require_count(f"{path}/run", found["run"], most=self.alarm.batches)
+        require_count(f"{path}/run", found["run"], maximum=self.alarm.batches)
         if found["said"] is not None:
-            require_text(f"{path}/said", found["said"])
+            require_str(f"{path}/said", found["said"])
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.run, self.said = state["run"], state["said"]
+        self.run, self.message = state["run"], state["said"]
 
 
 @dataclass(frozen=True)
-class ShiftAlarm(Lasting):
+class ShiftAlarm(PersistentAlarm):
     """Alarm on a feature shift that is significant at the monitor's level and tolerance."""
 
     action: ClassVar[str] = "Look at what changed in the data. Adapting may help; watch the risk."
@@ -124,7 +123,7 @@ class ShiftAlarm(Lasting):
 
 
 @dataclass(frozen=True)
-class NotHelping(Lasting):
+class NotHelping(PersistentAlarm):
     """Alarm on a significant shift whose misalignment adaptation has not reduced for many batches.
 
     Args:
@@ -139,7 +138,7 @@ class NotHelping(Lasting):
     def __post_init__(self) -> None:
         """Validate fields."""
         super().__post_init__()
-        check_count("after", self.after)
+        check_positive_int("after", self.after)
 
     def condition(self, signals: Signals, evidence: Evidence) -> str | None:
         """Return a message if the stream is shifted and adaptation has not helped for ``after`` batches."""
@@ -148,7 +147,7 @@ class NotHelping(Lasting):
 
 
 @dataclass(frozen=True)
-class RiskAlarm(Lasting):
+class RiskAlarm(PersistentAlarm):
     """Alarm on a high estimated risk that the predictions are worse than those of the source model.
 
     Args:
@@ -162,7 +161,7 @@ class RiskAlarm(Lasting):
     def __post_init__(self) -> None:
         """Validate fields."""
         super().__post_init__()
-        check_share("above", self.above)
+        check_fraction("above", self.above)
 
     def condition(self, signals: Signals, evidence: Evidence) -> str | None:  # noqa: ARG002
         """Return a message if the risk exceeds the threshold."""
@@ -171,11 +170,11 @@ class RiskAlarm(Lasting):
 
 
 @dataclass(frozen=True)
-class LabelShiftAlarm(Lasting):
+class LabelShiftAlarm(PersistentAlarm):
     """Alarm on a shift that a label shift alone may explain and that moves the outputs of the source model.
 
     Args:
-        limit: largest χ² divergence attributed to a label shift; see :class:`regtta.guards.BeyondReweighting`.
+        limit: largest χ² divergence attributed to a label shift; see :class:`regtta.guards.LabelShiftGuard`.
         moved: smallest shift of the mean of an output, in source standard deviations.
     """
 
@@ -187,7 +186,7 @@ class LabelShiftAlarm(Lasting):
     def __post_init__(self) -> None:
         """Validate fields."""
         super().__post_init__()
-        check_not_negative("limit", self.limit)
+        check_non_negative("limit", self.limit)
         check_positive("moved", self.moved)
 
     def condition(self, signals: Signals, evidence: Evidence) -> str | None:  # noqa: ARG002
@@ -198,10 +197,13 @@ class LabelShiftAlarm(Lasting):
 
 
 @dataclass(frozen=True)
-class UnsteadyAlarm(Lasting):
+class NonstationarityAlarm(PersistentAlarm):
     """Alarm on a non-stationary stream: it is sorted, arrives in bursts, or drifts."""
 
-    action: ClassVar[str] = "Batches are not representative: shuffle, buffer, or guard with regtta.guards.SteadyStream."
+    serialized_name: ClassVar[str] = "UnsteadyAlarm"
+    action: ClassVar[str] = (
+        "Batches are not representative: shuffle, buffer, or guard with regtta.guards.StationarityGuard."
+    )
 
     def condition(self, signals: Signals, evidence: Evidence) -> str | None:  # noqa: ARG002
         """Return a message if outputs differ significantly between blocks."""
@@ -210,7 +212,7 @@ class UnsteadyAlarm(Lasting):
 
 
 @dataclass(frozen=True)
-class RefusedAlarm(Alarm):
+class RejectionAlarm(Alarm):
     """Alarm on many rejected batches, not counting those that the gate rejected as unshifted or already aligned.
 
     Args:
@@ -221,89 +223,39 @@ class RefusedAlarm(Alarm):
     share: float = 0.5
     batches: int = 32
 
+    serialized_name: ClassVar[str] = "RefusedAlarm"
     action: ClassVar[str] = "Read the reasons in the log, which state what is wrong with the batches or the steps."
 
     def __post_init__(self) -> None:
         """Validate fields."""
-        check_share("share", self.share)
-        check_count("batches", self.batches)
+        check_fraction("share", self.share)
+        check_positive_int("batches", self.batches)
 
-    def start(self) -> AlarmWatch:
+    def start(self) -> AlarmState:
         """Return the initial state for a new stream."""
-        return _RefusedWatch(self)
+        return _RejectionState(self)
 
 
-class _RefusedWatch(AlarmWatch):
-    def __init__(self, alarm: RefusedAlarm) -> None:
+class _RejectionState(AlarmState):
+    def __init__(self, alarm: RejectionAlarm) -> None:
         self.alarm = alarm
-        self.refused: deque[bool] = deque(maxlen=alarm.batches)
+        self.rejected: deque[bool] = deque(maxlen=alarm.batches)
 
     def check(self, signals: Signals) -> str | None:
-        self.refused.append(not signals.learned and signals.reason not in (NO_SHIFT, ALIGNED))
-        too_many = sum(self.refused) > self.alarm.share * self.alarm.batches
+        self.rejected.append(not signals.learned and signals.reason not in (NO_SHIFT, ALIGNED_WITH_SOURCE))
+        too_many = sum(self.rejected) > self.alarm.share * self.alarm.batches
         return f"more than {self.alarm.share:.0%} of {self.alarm.batches} batches were rejected" if too_many else None
 
     def state_dict(self) -> dict[str, Any]:
-        return {"refused": list(self.refused)}
+        return {"refused": list(self.rejected)}
 
     def validate_state(self, state: object, path: str) -> None:
         refused = require_mapping(path, state, ("refused",))["refused"]
-        for number, value in enumerate(require_sequence(f"{path}/refused", refused, most=self.alarm.batches)):
-            require_flag(f"{path}/refused/{number}", value)
+        for number, value in enumerate(require_sequence(f"{path}/refused", refused, maximum=self.alarm.batches)):
+            require_bool(f"{path}/refused/{number}", value)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.refused = deque(state["refused"], maxlen=self.alarm.batches)
-
-
-class AlarmSet:
-    """All alarms of one stream, which emits an event when an alarm is raised or cleared."""
-
-    def __init__(self, alarms: Sequence[Alarm]) -> None:
-        self.alarms = tuple(alarms)
-        self.watches = [alarm.start() for alarm in self.alarms]
-        self.said: list[str | None] = [None] * len(self.alarms)
-
-    def check(self, signals: Signals) -> list[Event]:
-        """Update all alarms and return the events of those that were raised or cleared."""
-        events = []
-        for number, (alarm, watch) in enumerate(zip(self.alarms, self.watches, strict=True)):
-            before, now = self.said[number], watch.check(signals)
-            self.said[number] = now
-            if now is not None and before is None:
-                events.append(Event("raised", alarm.name, signals.index, now, alarm.action))
-            if now is None and before is not None:
-                events.append(Event("cleared", alarm.name, signals.index, before, ""))
-        return events
-
-    def active(self) -> dict[str, bool]:
-        """Return a dict from the name of every alarm to True if it is raised."""
-        found: dict[str, bool] = {}
-        for alarm, said in zip(self.alarms, self.said, strict=True):
-            found[alarm.name] = found.get(alarm.name, False) or said is not None
-        return found
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the states of all alarms, by position."""
-        return {
-            str(number): {"said": said, "watch": watch.state_dict()}
-            for number, (said, watch) in enumerate(zip(self.said, self.watches, strict=True))
-        }
-
-    def validate_state(self, state: object, path: str) -> None:
-        """Raise a StateError if a watch rejects its part of ``state``."""
-        found = require_mapping(path, state, [str(number) for number in range(len(self.watches))])
-        for number, watch in enumerate(self.watches):
-            at = f"{path}/{number}"
-            part = require_mapping(at, found[str(number)], ("said", "watch"))
-            if part["said"] is not None:
-                require_text(f"{at}/said", part["said"])
-            validate_part(watch, part["watch"], f"{at}/watch")
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the state from :meth:`state_dict`."""
-        for number, watch in enumerate(self.watches):
-            self.said[number] = state[str(number)]["said"]
-            watch.load_state_dict(state[str(number)]["watch"])
+        self.rejected = deque(state["refused"], maxlen=self.alarm.batches)
 
 
 DEFAULT_ALARMS: tuple[Alarm, ...] = (
@@ -311,7 +263,7 @@ DEFAULT_ALARMS: tuple[Alarm, ...] = (
     NotHelping(),
     RiskAlarm(),
     LabelShiftAlarm(),
-    UnsteadyAlarm(),
-    RefusedAlarm(),
+    NonstationarityAlarm(),
+    RejectionAlarm(),
 )
 """Default alarms, which need no optional packages."""

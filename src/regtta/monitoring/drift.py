@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Protocol, get_args
 
-from regtta.monitoring.alarms import Alarm, AlarmWatch
-from regtta.monitoring.signals import NUMBERS, Signals
+from regtta.monitoring.alarms import Alarm, AlarmState
+from regtta.monitoring.signals import SCALARS, Signals
 from regtta.optional_imports import import_optional
-from regtta.options import check_choice, check_count, check_not_negative, check_positive, check_share
+from regtta.options import check_choice, check_fraction, check_non_negative, check_positive, check_positive_int
 from regtta.persistence import require_count, require_mapping, require_number, validate_part
 
 DetectorName = Literal["page_hinkley", "adwin"]
@@ -21,7 +21,7 @@ class DriftAlarm(Alarm):
         detector: ``"page_hinkley"``, which detects increases, or river's ``"adwin"``
             (``pip install 'regtta[monitor]'``), which detects changes in both directions. The state of ADWIN is not
             saved: a resumed stream restarts it.
-        signal: one of :data:`regtta.monitoring.NUMBERS`.
+        signal: one of :data:`regtta.monitoring.SCALARS`.
         hold: number of batches for which the alarm stays raised after the last change.
         least: number of values required before a change can be detected, for Page–Hinkley.
         delta: largest change to ignore, for Page–Hinkley.
@@ -42,20 +42,20 @@ class DriftAlarm(Alarm):
     def __post_init__(self) -> None:
         """Validate fields, and raise early if river is needed and not installed."""
         check_choice("detector", self.detector, get_args(DetectorName))
-        check_choice("signal", self.signal, NUMBERS)
-        check_count("hold", self.hold)
-        check_count("least", self.least)
-        check_not_negative("delta", self.delta)
+        check_choice("signal", self.signal, SCALARS)
+        check_positive_int("hold", self.hold)
+        check_positive_int("least", self.least)
+        check_non_negative("delta", self.delta)
         check_positive("threshold", self.threshold)
-        check_share("confidence", self.confidence)
+        check_fraction("confidence", self.confidence)
         if self.detector == "adwin":
             import_optional("river.drift", "monitor", "The ADWIN detector")
 
-    def start(self) -> AlarmWatch:
+    def start(self) -> AlarmState:
         """Return the initial state for a new stream."""
         if self.detector == "adwin":
-            return _DriftWatch(self, _Adwin(self.confidence))
-        return _DriftWatch(self, PageHinkley(self.least, self.delta, self.threshold))
+            return _DriftState(self, _Adwin(self.confidence))
+        return _DriftState(self, PageHinkley(self.least, self.delta, self.threshold))
 
 
 class Detector(Protocol):
@@ -130,14 +130,14 @@ class _Adwin:
         """Do nothing: river does not expose the buckets of ADWIN, so the detector restarts."""
 
 
-class _DriftWatch(AlarmWatch):
+class _DriftState(AlarmState):
     def __init__(self, alarm: DriftAlarm, detector: Detector) -> None:
         self.alarm = alarm
         self.detector = detector
         self.left = 0
 
     def check(self, signals: Signals) -> str | None:
-        value = signals.numbers().get(self.alarm.signal)
+        value = signals.scalars().get(self.alarm.signal)
         self.left = max(self.left - 1, 0)
         if value is not None and self.detector.changed(value):
             self.left = self.alarm.hold
@@ -148,7 +148,7 @@ class _DriftWatch(AlarmWatch):
 
     def validate_state(self, state: object, path: str) -> None:
         found = require_mapping(path, state, ("left", "detector"))
-        require_count(f"{path}/left", found["left"], most=self.alarm.hold)
+        require_count(f"{path}/left", found["left"], maximum=self.alarm.hold)
         validate_part(self.detector, found["detector"], f"{path}/detector")
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

@@ -7,21 +7,34 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regtta.engine import StepView
 from regtta.models import Forward
-from regtta.monitoring.signals import Evidence, Outputs, Shift
-from regtta.persistence import require_flag, require_mapping, require_tensor
-from regtta.statistics import RecentMoments, SourceStatistics, Whitening, reweighting_needed, shift_test, steadiness
+from regtta.monitoring.signals import Evidence, FeatureShift, OutputShift
+from regtta.persistence import require_bool, require_mapping, require_tensor
+from regtta.statistics import (
+    EwmaMoments,
+    SourceStatistics,
+    Whitening,
+    min_reweighting_divergence,
+    shift_test,
+    stationarity_statistic,
+)
+from regtta.types import StepView
 
-FEATURES = ("steadiness", "shift_source", "output_mean_source", "output_deviation_source", "output_deviation_adapted")
+RISK_FEATURES = (
+    "steadiness",
+    "shift_source",
+    "output_mean_source",
+    "output_deviation_source",
+    "output_deviation_adapted",
+)
 
 # Fitted by benchmarks/monitor_risk.py on simulated shifts of source data, with half of the source models;
 # docs/monitoring.md has the evaluation on the other half. No target data was used.
-CONSTANT = -1.98
+INTERCEPT = -1.98
 COEFFICIENTS = (0.28, -2.21, 2.09, 0.43, -3.26)
 
 
-def features_of(evidence: Evidence) -> tuple[float, ...]:
+def risk_features(evidence: Evidence) -> tuple[float, ...]:
     """Return the five features of the logistic regression, each clipped to the range in which it was fitted.
 
     They are the ``log`` of the stationarity statistic (1 while unknown), the ``log`` of the shift of the source model,
@@ -40,13 +53,13 @@ def features_of(evidence: Evidence) -> tuple[float, ...]:
 
 def risk_of_harm(evidence: Evidence) -> float:
     """Return the estimated probability that recent predictions have a larger squared error than the source model's."""
-    terms = zip(COEFFICIENTS, features_of(evidence), strict=True)
-    return 1 / (1 + math.exp(-(CONSTANT + math.fsum(weight * value for weight, value in terms))))
+    terms = zip(COEFFICIENTS, risk_features(evidence), strict=True)
+    return 1 / (1 + math.exp(-(INTERCEPT + math.fsum(weight * value for weight, value in terms))))
 
 
-def _log(value: float, least: float, most: float) -> float:
-    """Return the ``log`` of a value clipped to ``[least, most]``; NaN counts as ``most``."""
-    return math.log(most if math.isnan(value) else min(max(value, least), most))
+def _log(value: float, low: float, high: float) -> float:
+    """Return the ``log`` of a value clipped to ``[low, high]``; NaN counts as ``high``."""
+    return math.log(high if math.isnan(value) else min(max(value, low), high))
 
 
 def _mean(values: Iterable[float]) -> float:
@@ -75,18 +88,18 @@ class SignalEstimator:
     ) -> None:
         self.memory, self.least, self.level, self.tolerance = memory, least, level, tolerance
         self.source_count = source.count
-        self.whitening = Whitening.of(source, head)
+        self.whitening = Whitening.from_statistics(source, head)
         self.head = head
         mean, variance = source.output_moments(head.weight)
-        self.usual_mean = mean if head.bias is None else mean + head.bias.detach().cpu().double()
-        self.usual_sd = variance.clamp_min(1e-300).sqrt()
-        self.begin()
+        self.source_mean = mean if head.bias is None else mean + head.bias.detach().cpu().double()
+        self.source_deviation = variance.clamp_min(1e-300).sqrt()
+        self.reset()
 
-    def begin(self) -> None:
+    def reset(self) -> None:
         """Reset to an empty state."""
-        self.at_source = RecentMoments(self.memory)
-        self.at_adapted = RecentMoments(self.memory)
-        self.outputs = RecentMoments(self.memory, products=False)
+        self.at_source = EwmaMoments(self.memory)
+        self.at_adapted = EwmaMoments(self.memory)
+        self.outputs = EwmaMoments(self.memory, products=False)
         self.seen = torch.empty(0, self.head.out_features, dtype=torch.float64)
         self.moved = False
 
@@ -95,20 +108,20 @@ class SignalEstimator:
         """Effective number of samples behind the evidence."""
         return min(self.at_source.count, self.at_adapted.count, self.outputs.count)
 
-    def see(self, sight: StepView) -> None:
+    def update(self, view: StepView) -> None:
         """Update the moments with a batch."""
-        before, self.moved = self.moved, sight.answered is not sight.source
-        if sight.step.diagnostics.verdict.returned or (before and not self.moved):
+        before, self.moved = self.moved, view.answered is not view.source
+        if view.step.diagnostics.verdict.returned or (before and not self.moved):
             # The moments of the adapted model are obsolete after a rollback.
-            self.at_adapted.forget()
-            self.outputs.forget()
-        self.at_source.add(self.whitening(sight.source.features))
+            self.at_adapted.reset()
+            self.outputs.reset()
+        self.at_source.update(self.whitening(view.source.features))
         if self.moved:
-            self.at_adapted.add(self.whitening(sight.answered.features))
+            self.at_adapted.update(self.whitening(view.answered.features))
         else:
             self.at_adapted.load_state_dict(self.at_source.state_dict())
-        linear = self._linear(sight.source)
-        self._see_outputs(sight, linear)
+        linear = self._linear(view.source)
+        self._update_outputs(view, linear)
         finite = linear[linear.isfinite().all(dim=1)]
         self.seen = torch.cat([self.seen, finite])[-max(self.memory, 4 * len(finite)) :]
 
@@ -120,11 +133,11 @@ class SignalEstimator:
         enough = len(self.seen) >= min(self.memory, 4 * BLOCK) and len(self.seen) >= 2 * BLOCK
         source, adapted, disagreement = self._outputs()
         return Evidence(
-            source=Shift.of(self.at_source),
-            adapted=Shift.of(self.at_adapted),
+            source=FeatureShift.of(self.at_source),
+            adapted=FeatureShift.of(self.at_adapted),
             beyond_chance=max(test.mean, test.spread),
-            reweighting=reweighting_needed(self.at_source),
-            steadiness=steadiness(self.seen, BLOCK, self.level) if enough else None,
+            reweighting=min_reweighting_divergence(self.at_source),
+            steadiness=stationarity_statistic(self.seen, BLOCK, self.level) if enough else None,
             outputs_source=source,
             outputs_adapted=adapted,
             disagreement=disagreement,
@@ -135,14 +148,14 @@ class SignalEstimator:
         with torch.no_grad():
             return _rows(self.head(forward.features.detach()))
 
-    def _see_outputs(self, sight: StepView, linear: Tensor) -> None:
-        source, answered = (_rows(forward.outputs) for forward in (sight.source, sight.answered))
+    def _update_outputs(self, view: StepView, linear: Tensor) -> None:
+        source, answered = (_rows(forward.outputs) for forward in (view.source, view.answered))
         if source.shape != linear.shape:  # the model transforms the outputs of its head
-            source, answered = linear, self._linear(sight.answered)
+            source, answered = linear, self._linear(view.answered)
         # The variance of the last column yields the covariance of the first two.
-        self.outputs.add(torch.cat([linear, source, answered, answered - source, linear + source], dim=1))
+        self.outputs.update(torch.cat([linear, source, answered, answered - source, linear + source], dim=1))
 
-    def _outputs(self) -> tuple[Outputs, Outputs, float]:
+    def _outputs(self) -> tuple[OutputShift, OutputShift, float]:
         """Return standardized outputs of both models and their disagreement.
 
         A model may rescale the outputs of its head. Mean and standard deviation of the source are known at the head
@@ -154,13 +167,13 @@ class SignalEstimator:
         )
         covariance = (variance[4] - variance[0] - variance[1]) / 2
         slope = torch.where(variance[0] > 0, covariance / variance[0].clamp_min(1e-300), 1.0)
-        unit = slope * self.usual_sd
-        at_source = (mean[0] - self.usual_mean) / self.usual_sd
+        unit = slope * self.source_deviation
+        at_source = (mean[0] - self.source_mean) / self.source_deviation
         disagreement = (square[3] / unit**2).mean().sqrt()
         spreads = variance[1:3].sqrt() / unit.abs()
         return (
-            Outputs(tuple(at_source.tolist()), tuple(spreads[0].tolist())),
-            Outputs(tuple((at_source + mean[3] / unit).tolist()), tuple(spreads[1].tolist())),
+            OutputShift(tuple(at_source.tolist()), tuple(spreads[0].tolist())),
+            OutputShift(tuple((at_source + mean[3] / unit).tolist()), tuple(spreads[1].tolist())),
             float(disagreement),
         )
 
@@ -182,7 +195,7 @@ class SignalEstimator:
         self.at_adapted.validate_state(found["adapted"], f"{path}/adapted", wide)
         self.outputs.validate_state(found["outputs"], f"{path}/outputs", _COLUMNS * outputs)
         require_tensor(f"{path}/seen", found["seen"], (None, outputs), torch.float64)
-        require_flag(f"{path}/moved", found["moved"])
+        require_bool(f"{path}/moved", found["moved"])
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the state from :meth:`state_dict`."""

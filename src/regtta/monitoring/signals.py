@@ -4,9 +4,9 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
-from regtta.statistics import RecentMoments
+from regtta.statistics import EwmaMoments
 
-NUMBERS = (
+SCALARS = (
     "samples",
     "learned",
     "loss",
@@ -26,7 +26,7 @@ NUMBERS = (
 
 
 @dataclass(frozen=True)
-class Shift:
+class FeatureShift:
     """Shift of recent features relative to the source, per direction of the source subspace.
 
     Attributes:
@@ -34,7 +34,7 @@ class Shift:
         deviations: ``(k,)`` whitened standard deviations; 1 on the source.
 
     Example:
-        >>> shift = Shift(means=(3.0, 0.0), deviations=(1.0, 5.0))
+        >>> shift = FeatureShift(means=(3.0, 0.0), deviations=(1.0, 5.0))
         >>> shift.sizes, shift.misalignment
         ((3.0, 4.0), 25.0)
     """
@@ -43,7 +43,7 @@ class Shift:
     deviations: tuple[float, ...]
 
     @classmethod
-    def of(cls, recent: RecentMoments) -> "Shift":
+    def of(cls, recent: EwmaMoments) -> "FeatureShift":
         """Return the shift of whitened moments."""
         return cls(tuple(recent.mean.tolist()), tuple(recent.variance.sqrt().tolist()))
 
@@ -64,7 +64,7 @@ class Shift:
 
 
 @dataclass(frozen=True)
-class Outputs:
+class OutputShift:
     """Recent outputs of a model relative to the source.
 
     Attributes:
@@ -93,13 +93,13 @@ class Evidence:
             standard deviations.
     """
 
-    source: Shift
-    adapted: Shift
+    source: FeatureShift
+    adapted: FeatureShift
     beyond_chance: float
     reweighting: float
     steadiness: float | None
-    outputs_source: Outputs
-    outputs_adapted: Outputs
+    outputs_source: OutputShift
+    outputs_adapted: OutputShift
     disagreement: float
 
     @property
@@ -140,7 +140,7 @@ class Signals:
     batches_since_helped: int
     risk: float | None
 
-    def numbers(self) -> dict[str, float]:
+    def scalars(self) -> dict[str, float]:
         """Return the finite scalar signals, by name."""
         found: dict[str, float | None] = {
             "samples": self.samples,
@@ -178,11 +178,11 @@ class Signals:
             "output_deviation_adapted": evidence.outputs_adapted.deviations,
         }
 
-    def plain(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, object]:
         """Return all signals as values that JSON can represent."""
         texts = {"index": self.index, "reason": self.reason, "returned": self.returned}
         series = {name: [_finite(value) for value in values] for name, values in self.series().items()}
-        return {**texts, **self.numbers(), "samples": self.samples, "learned": self.learned, **series}
+        return {**texts, **self.scalars(), "samples": self.samples, "learned": self.learned, **series}
 
 
 def _finite(value: float) -> float | None:

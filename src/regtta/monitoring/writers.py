@@ -14,7 +14,7 @@ import numpy as np
 from regtta.errors import FileError
 from regtta.monitoring.signals import Signals
 from regtta.optional_imports import import_optional
-from regtta.persistence import refuse_existing, written_whole
+from regtta.persistence import atomic_write, check_not_existing
 
 
 @dataclass(frozen=True)
@@ -35,13 +35,13 @@ class Event:
     message: str
     action: str
 
-    def plain(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, object]:
         """Return the event as values that JSON can represent."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
-class News:
+class MonitorReport:
     """Update that a writer receives after a batch.
 
     Attributes:
@@ -59,7 +59,7 @@ class Writer(ABC):
     """Abstract base class of writers. The monitor logs errors that a writer raises, and the stream continues."""
 
     @abstractmethod
-    def write(self, news: News) -> None:
+    def write(self, report: MonitorReport) -> None:
         """Write the signals and events of one batch."""
 
     def close(self) -> None:  # noqa: B027 - no resources by default
@@ -77,16 +77,16 @@ class JsonLines(Writer):
     """
 
     def __init__(self, path: str | Path) -> None:
-        self._path = refuse_existing(path, overwrite=True)
+        self._path = check_not_existing(path, overwrite=True)
         try:
             self._path.open("a", encoding="utf-8").close()
         except OSError as error:
             raise FileError(f"Could not write {path}: {error}.") from error
 
-    def write(self, news: News) -> None:
+    def write(self, report: MonitorReport) -> None:
         """Append the lines of one batch in a single write."""
-        objects = [{"type": "signals", **news.signals.plain()}]
-        objects += [{"type": "event", **event.plain()} for event in news.events]
+        objects = [{"type": "signals", **report.signals.to_dict()}]
+        objects += [{"type": "event", **event.to_dict()} for event in report.events]
         text = "".join(json.dumps(item, allow_nan=False) + "\n" for item in objects)
         with self._path.open("a", encoding="utf-8") as file:
             file.write(text)
@@ -106,15 +106,15 @@ class TensorBoard(Writer):
         module = import_optional("torch.utils.tensorboard", "monitor", "The TensorBoard writer")
         self._writer = module.SummaryWriter(str(folder))
 
-    def write(self, news: News) -> None:
+    def write(self, report: MonitorReport) -> None:
         """Add the signals and events of one batch."""
-        step = news.signals.index
-        for name, value in news.signals.numbers().items():
+        step = report.signals.index
+        for name, value in report.signals.scalars().items():
             self._writer.add_scalar(f"regtta/{name}", value, step)
-        for name, values in news.signals.series().items():
+        for name, values in report.signals.series().items():
             if name.endswith("by_dimension"):
                 self._writer.add_histogram(f"regtta/{name}", np.asarray(values), step)
-        for event in news.events:
+        for event in report.events:
             self._writer.add_text(f"regtta/{event.alarm}", f"{event.kind}: {event.message}. {event.action}", step)
         self._writer.flush()
 
@@ -155,14 +155,14 @@ class PrometheusText(Writer):
     """
 
     def __init__(self, path: str | Path) -> None:
-        self._path = refuse_existing(path, overwrite=True)
+        self._path = check_not_existing(path, overwrite=True)
         self._raised: Counter[str] = Counter()
 
-    def write(self, news: News) -> None:
+    def write(self, report: MonitorReport) -> None:
         """Replace the file with the signals and alarms of one batch."""
-        self._raised.update(event.alarm for event in news.events if event.kind == "raised")
-        text = "".join([*_of_signals(news.signals), *self._of_alarms(news.active)])
-        with written_whole(self._path) as draft:
+        self._raised.update(event.alarm for event in report.events if event.kind == "raised")
+        text = "".join([*_of_signals(report.signals), *self._of_alarms(report.active)])
+        with atomic_write(self._path) as draft:
             draft.write_text(text, encoding="utf-8")
 
     def _of_alarms(self, active: dict[str, bool]) -> Iterable[str]:
@@ -176,7 +176,7 @@ class PrometheusText(Writer):
 
 def _of_signals(signals: Signals) -> Iterable[str]:
     yield _family("batches_total", "counter", "Batches of the stream so far", [("", float(signals.index + 1))])
-    for name, value in signals.numbers().items():
+    for name, value in signals.scalars().items():
         yield _family(name, "gauge", _HELP[name], [("", value)])
     for name, values in signals.series().items():
         label = "dimension" if name.endswith("by_dimension") else "output"

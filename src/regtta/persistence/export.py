@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from regtta.errors import (
-    ForeignFileError,
+    InvalidFileError,
     MissingFileError,
     ModelError,
     ModelMismatchError,
@@ -23,18 +23,19 @@ from regtta.errors import (
 )
 from regtta.models import fingerprint
 from regtta.optional_imports import import_optional
-from regtta.persistence.export_tools import (
-    any_rows,
-    at_rest,
-    captured,
-    check_outputs,
-    onnx_session,
-    read_onnx_metadata,
-    stand_in,
-    told,
+from regtta.persistence.atomic_files import atomic_write, check_not_existing
+from regtta.persistence.model_tracing import (
+    check_same_outputs,
+    convert_export_errors,
+    dynamic_batch_shapes,
+    make_dummy_inputs,
+    make_onnx_runner,
+    prepare_for_export,
+    trace_model,
 )
+from regtta.persistence.onnx_metadata import read_onnx_metadata
 from regtta.persistence.provenance import Provenance
-from regtta.persistence.safetensors_files import read_metadata, refuse_existing, write_safetensors, written_whole
+from regtta.persistence.safetensors_files import read_metadata, write_safetensors
 
 __all__ = [
     "PROVENANCE",
@@ -43,7 +44,7 @@ __all__ = [
     "check_exportable",
     "check_packages",
     "read_provenance",
-    "save",
+    "save_model",
     "save_onnx",
     "save_program",
     "save_state_dict",
@@ -53,11 +54,11 @@ PROVENANCE = "regtta.provenance"
 STATE_DICT, PROGRAM, ONNX = SUFFIXES = (".safetensors", ".pt2", ".onnx")
 
 _PACKAGES = ("onnx", "onnxscript", "onnxruntime")
-_MOST_PROVENANCE = 2**20  # bytes; a typical one has about one thousand
-_MOST_ONNX = 2**31 - 2**24  # bytes of weights: protobuf is limited to 2 GiB, which includes the graph
+_MAX_PROVENANCE_BYTES = 2**20  # bytes; a typical one has about one thousand
+_MAX_ONNX_BYTES = 2**31 - 2**24  # bytes of weights: protobuf is limited to 2 GiB, which includes the graph
 
 
-def save(
+def save_model(
     path: str | Path, model: nn.Module, provenance: Provenance, example: object = None, *, overwrite: bool = False
 ) -> None:
     """Write ``model`` in the format given by the suffix of ``path``.
@@ -76,7 +77,7 @@ def save(
         >>> step = adapter.adapt(torch.randn(4, 3))
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     path = Path(folder, "adapted.safetensors")
-        ...     save(path, adapter.export(), adapter.provenance())
+        ...     save_model(path, adapter.export(), adapter.provenance())
         ...     read_provenance(path).learned
         1
     """
@@ -92,8 +93,8 @@ def save(
 
 def save_state_dict(path: str | Path, model: nn.Module, provenance: Provenance, *, overwrite: bool = False) -> None:
     """Write the weights as safetensors, for ``load_state_dict`` of a model with the same architecture."""
-    path = refuse_existing(path, overwrite=overwrite)
-    _check_belonging(model, provenance)
+    path = check_not_existing(path, overwrite=overwrite)
+    _check_fingerprint(model, provenance)
     state = model.state_dict()
     others = [name for name, value in state.items() if not isinstance(value, Tensor)]
     if others:
@@ -101,7 +102,7 @@ def save_state_dict(path: str | Path, model: nn.Module, provenance: Provenance, 
             f"Expected a state dict of tensors only, found {type(state[others[0]]).__name__} at {others[0]!r}. Remove "
             "it from the model's state dict, or write .pt2."
         )
-    write_safetensors(path, state, {PROVENANCE: provenance.text()})
+    write_safetensors(path, state, {PROVENANCE: provenance.to_json()})
 
 
 @torch.inference_mode(False)  # tracing does not work in inference mode
@@ -117,17 +118,20 @@ def save_program(
         example: a batch of inputs; only its shape and dtype are stored.
         overwrite: replace an existing file.
     """
-    path = refuse_existing(path, overwrite=overwrite)
-    _check_belonging(model, provenance)
-    plain, rows = at_rest(model, example)
-    program = captured(plain, rows)
-    with written_whole(path) as draft, told("The program cannot be written", "Write the weights as .safetensors."):
-        with draft.open("wb") as file:
-            torch.export.save(program, file, extra_files={PROVENANCE: provenance.text()})
-        with draft.open("rb") as file:
+    path = check_not_existing(path, overwrite=overwrite)
+    _check_fingerprint(model, provenance)
+    eval_model, rows = prepare_for_export(model, example)
+    program = trace_model(eval_model, rows)
+    with (
+        atomic_write(path) as temporary,
+        convert_export_errors("The program cannot be written", "Write the weights as .safetensors."),
+    ):
+        with temporary.open("wb") as file:
+            torch.export.save(program, file, extra_files={PROVENANCE: provenance.to_json()})
+        with temporary.open("rb") as file:
             # Loading is safe, since the archive was written just now, and tests what users will load.
             loaded = torch.export.load(file).module()
-        check_outputs("the program", loaded, plain, rows)
+        check_same_outputs("the program", loaded, eval_model, rows)
 
 
 @torch.inference_mode(False)
@@ -138,36 +142,38 @@ def save_onnx(
 
     Needs ``pip install 'regtta[export]'``. The arguments are those of :func:`save_program`.
     """
-    path = refuse_existing(path, overwrite=overwrite)
+    path = check_not_existing(path, overwrite=overwrite)
     packages = check_packages(ONNX)
-    _check_belonging(model, provenance)
+    _check_fingerprint(model, provenance)
     size = sum(value.nbytes for value in model.state_dict().values() if isinstance(value, Tensor))
-    if size > _MOST_ONNX:
+    if size > _MAX_ONNX_BYTES:
         raise ModelError(
             f"The model has {size / 2**30:.1f} GiB of weights, but an ONNX file holds at most 2. Write .pt2 or "
             ".safetensors, or convert the model with model.half()."
         )
-    plain, rows = at_rest(model, example)
-    program = captured(plain, rows)
-    with told("The model cannot be written as ONNX", "Write .pt2, which supports every operation."):
+    eval_model, rows = prepare_for_export(model, example)
+    program = trace_model(eval_model, rows)
+    with convert_export_errors("The model cannot be written as ONNX", "Write .pt2, which supports every operation."):
         converted = torch.onnx.export(
             program,
-            (stand_in(rows),),
+            (make_dummy_inputs(rows),),
             dynamo=True,
-            dynamic_shapes=any_rows(),
+            dynamic_shapes=dynamic_batch_shapes(),
             input_names=["input"],
             output_names=["output"],
             verbose=False,
         )
         if converted is None:
             raise RuntimeError("the exporter returned None")
-        converted.model.metadata_props[PROVENANCE] = provenance.text()
-    with written_whole(path) as draft:
-        with told("The ONNX file cannot be written", "Write .pt2 instead."):
-            converted.save(draft, external_data=False)
-        with told("onnxruntime cannot run the model", "Write .pt2, or try another precision: model.float()."):
-            run = onnx_session(packages["onnxruntime"], draft)
-            check_outputs("onnxruntime", run, plain, rows)
+        converted.model.metadata_props[PROVENANCE] = provenance.to_json()
+    with atomic_write(path) as temporary:
+        with convert_export_errors("The ONNX file cannot be written", "Write .pt2 instead."):
+            converted.save(temporary, external_data=False)
+        with convert_export_errors(
+            "onnxruntime cannot run the model", "Write .pt2, or try another precision: model.float()."
+        ):
+            run = make_onnx_runner(packages["onnxruntime"], temporary)
+            check_same_outputs("onnxruntime", run, eval_model, rows)
 
 
 def read_provenance(path: str | Path) -> Provenance:
@@ -178,15 +184,15 @@ def read_provenance(path: str | Path) -> Provenance:
     if suffix == STATE_DICT:
         text = read_metadata(path).get(PROVENANCE)
     elif suffix == PROGRAM:
-        text = _archived(path)
+        text = _read_from_archive(path)
     else:
-        text = read_onnx_metadata(path, PROVENANCE, limit=_MOST_PROVENANCE)
+        text = read_onnx_metadata(path, PROVENANCE, limit=_MAX_PROVENANCE_BYTES)
     if text is None:
-        raise ForeignFileError(f"{path} has no provenance: regtta did not export it.")
+        raise InvalidFileError(f"{path} has no provenance: regtta did not export it.")
     try:
-        return Provenance.from_text(text)
+        return Provenance.from_json(text)
     except OptionError as error:
-        raise ForeignFileError(f"{path}: {error}") from error
+        raise InvalidFileError(f"{path}: {error}") from error
 
 
 def check_packages(suffix: str) -> dict[str, Any]:
@@ -199,10 +205,10 @@ def check_packages(suffix: str) -> dict[str, Any]:
 @torch.inference_mode(False)
 def check_exportable(model: nn.Module, example: object) -> None:
     """Raise a ModelError unless ``torch.export`` can trace ``model``, as ``.pt2`` and ``.onnx`` require."""
-    captured(*at_rest(model, example))
+    trace_model(*prepare_for_export(model, example))
 
 
-def _check_belonging(model: nn.Module, provenance: Provenance) -> None:
+def _check_fingerprint(model: nn.Module, provenance: Provenance) -> None:
     found = fingerprint(model)
     if found != provenance.adapted:
         raise ModelMismatchError(
@@ -218,7 +224,7 @@ def _suffix(path: str | Path) -> str:
     return suffix
 
 
-def _archived(path: Path) -> bytes | None:
+def _read_from_archive(path: Path) -> bytes | None:
     """Return the provenance in a program's archive, whose folder layout depends on the version of torch."""
     if not path.is_file():
         raise MissingFileError(f"There is no file {path}.")
@@ -228,12 +234,12 @@ def _archived(path: Path) -> bytes | None:
             if not entries:
                 return None
             with archive.open(entries[0]) as file:
-                text = file.read(_MOST_PROVENANCE + 1)
+                text = file.read(_MAX_PROVENANCE_BYTES + 1)
     # A damaged archive can raise any of these.
     except (zipfile.BadZipFile, zlib.error, struct.error, OSError, EOFError, RuntimeError, ValueError) as error:
-        raise ForeignFileError(f"{path} is not a torch.export program, or is damaged: {error}.") from error
-    if len(text) > _MOST_PROVENANCE:
-        raise ForeignFileError(
-            f"{path} has a provenance of more than {_MOST_PROVENANCE} bytes: regtta did not export it."
+        raise InvalidFileError(f"{path} is not a torch.export program, or is damaged: {error}.") from error
+    if len(text) > _MAX_PROVENANCE_BYTES:
+        raise InvalidFileError(
+            f"{path} has a provenance of more than {_MAX_PROVENANCE_BYTES} bytes: regtta did not export it."
         )
     return text

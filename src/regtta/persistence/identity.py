@@ -15,7 +15,7 @@ _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{4,}")
 _MAX_DEPTH = 8  # nesting of objects; deeper ones are identified by their class
 
 
-def identified(value: object, describe: Callable[[object], object], depth: int = 0) -> object:
+def describe_value(value: object, describe: Callable[[object], object], depth: int = 0) -> object:
     """Return a description of ``value`` in plain values that does not depend on memory addresses.
 
     Functions are identified by module and name, classes by name, partials by their function and arguments, torch
@@ -27,13 +27,13 @@ def identified(value: object, describe: Callable[[object], object], depth: int =
         depth: nesting depth of ``value``.
 
     Example:
-        >>> identified(functools.partial(sorted, reverse=True), lambda options: {})
+        >>> describe_value(functools.partial(sorted, reverse=True), lambda options: {})
         {'partial': 'builtins.sorted', 'arguments': [], 'keywords': {'reverse': True}}
     """
     if isinstance(value, _PLAIN):
         return value
     if isinstance(value, type):
-        return value.__qualname__
+        return _serialized(value, value.__qualname__)
     if inspect.isroutine(value) and not inspect.ismethod(value):
         return _name(value)
     if depth >= _MAX_DEPTH:
@@ -42,11 +42,11 @@ def identified(value: object, describe: Callable[[object], object], depth: int =
         return describe(value)
 
     def inside(item: object) -> object:
-        return identified(item, describe, depth + 1)
+        return describe_value(item, describe, depth + 1)
 
     def attribute(item: object) -> object:
         # Attributes of attributes are identified by their class, since an object may refer to the whole program.
-        return identified(item, describe, max(depth + 1, _MAX_DEPTH - 2))
+        return describe_value(item, describe, max(depth + 1, _MAX_DEPTH - 2))
 
     known = _container(value, inside) if isinstance(value, Collection) else _wrapper(value, inside)
     return known if known is not None else _tensors(value) or _object(value, attribute)
@@ -89,13 +89,13 @@ def _tensors(value: object) -> dict[str, object] | None:
         return None
     from torch import Tensor, nn
 
-    from regtta.models import digest_of_tensors
+    from regtta.models import digest_tensors
 
     if isinstance(value, Tensor):
-        return {"type": type(value).__name__, "values": digest_of_tensors({"": value})}
+        return {"type": type(value).__name__, "values": digest_tensors({"": value})}
     if isinstance(value, nn.Module):
         state = {name: item for name, item in value.state_dict().items() if isinstance(item, Tensor)}
-        return {"type": _name(type(value)), "weights": digest_of_tensors(state)}
+        return {"type": _name(type(value)), "weights": digest_tensors(state)}
     return None
 
 
@@ -123,22 +123,42 @@ def _module_name(module: str) -> str:
     return Path(file).stem if isinstance(file, str) else module
 
 
-def described(options: object) -> dict[str, object]:
+def serialized_name(cls: type) -> str:
+    """Return the name of a class in files, which stays the same when the class is renamed.
+
+    A renamed class defines ``serialized_name: ClassVar[str]``, its first name; subclasses do not inherit it.
+
+    Example:
+        >>> class Renamed:
+        ...     serialized_name = "FirstName"
+        >>> class Derived(Renamed):
+        ...     pass
+        >>> serialized_name(Renamed), serialized_name(Derived)
+        ('FirstName', 'Derived')
+    """
+    return _serialized(cls, cls.__name__)
+
+
+def _serialized(cls: type, name: str) -> str:
+    return str(vars(cls).get("serialized_name", name))
+
+
+def to_dict(options: object) -> dict[str, object]:
     """Return the name of a dataclass and its options in plain values, equal across processes.
 
     Example:
         >>> @dataclasses.dataclass
         ... class Options:
         ...     rate: float = 0.1
-        >>> described(Options())
+        >>> to_dict(Options())
         {'type': 'Options', 'rate': 0.1}
     """
-    return {"type": type(options).__name__, **_fields(options, _plain)}
+    return {"type": serialized_name(type(options)), **_fields(options, _plain)}
 
 
-def described_by_0_1_0(options: object) -> dict[str, object]:
-    """Return the result of :func:`described` in version 0.1.0, to compare with files it wrote."""
-    return {"type": type(options).__name__, **_fields(options, _plain_by_0_1_0)}
+def to_dict_v0_1_0(options: object) -> dict[str, object]:
+    """Return the result of :func:`to_dict` in version 0.1.0, to compare with files it wrote."""
+    return {"type": serialized_name(type(options)), **_fields(options, _plain_by_0_1_0)}
 
 
 def _fields(options: object, plain: Callable[[object], object]) -> dict[str, object]:
@@ -149,7 +169,7 @@ def _plain(value: object) -> object:
     """Return an option in plain values, without memory addresses or anything else specific to a process."""
     if isinstance(value, _PLAIN):
         return value
-    return identified(value, described)
+    return describe_value(value, to_dict)
 
 
 def _plain_by_0_1_0(value: object) -> object:
@@ -158,5 +178,5 @@ def _plain_by_0_1_0(value: object) -> object:
     if isinstance(value, tuple):
         return [_plain_by_0_1_0(item) for item in value]
     if dataclasses.is_dataclass(value):
-        return described_by_0_1_0(value)
+        return to_dict_v0_1_0(value)
     return getattr(value, "__qualname__", None) or repr(value)

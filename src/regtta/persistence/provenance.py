@@ -25,7 +25,7 @@ class Provenance:
     Attributes:
         source: fingerprint of the model before adaptation.
         adapted: fingerprint of the adapted model.
-        method: the method and its options, as returned by :func:`regtta.persistence.identity.described`.
+        method: the method and its options, as returned by :func:`regtta.persistence.identity.to_dict`.
         head: name of the head, if the method uses one.
         samples_behind_statistics: number of samples in the source statistics, if there are any.
         batches: number of batches that the adapter has processed.
@@ -43,7 +43,7 @@ class Provenance:
         >>> found = adapter.provenance()
         >>> found.method["type"], found.batches, found.learned, found.source == regtta.fingerprint(model)
         ('BNAdapt', 2, 1, True)
-        >>> Provenance.from_plain(found.plain()) == found
+        >>> Provenance.from_dict(found.to_dict()) == found
         True
     """
 
@@ -59,17 +59,17 @@ class Provenance:
     regtta: str = __version__
     torch: str = field(default_factory=lambda: str(torch.__version__))
 
-    def plain(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, object]:
         """Return the fields as values that JSON can represent."""
         return {name: _finite(value) for name, value in asdict(self).items()}
 
-    def text(self) -> str:
+    def to_json(self) -> str:
         """Return the fields as JSON."""
-        return json.dumps(self.plain(), allow_nan=False)
+        return json.dumps(self.to_dict(), allow_nan=False)
 
     @classmethod
-    def from_plain(cls, plain: object) -> "Provenance":
-        """Restore a provenance from :meth:`plain`; raise an OptionError for unknown, missing or invalid fields."""
+    def from_dict(cls, plain: object) -> "Provenance":
+        """Restore a provenance from :meth:`to_dict`; raise an OptionError for unknown, missing or invalid fields."""
         if not isinstance(plain, Mapping):
             raise OptionError(f"Expected the provenance to be a JSON object, found {type(plain).__name__}.")
         known = {item.name for item in fields(cls)}
@@ -86,10 +86,10 @@ class Provenance:
         return cls(**plain)
 
     @classmethod
-    def from_text(cls, text: str | bytes) -> "Provenance":
-        """Restore a provenance from the JSON that :meth:`text` returns."""
+    def from_json(cls, text: str | bytes) -> "Provenance":
+        """Restore a provenance from the JSON that :meth:`to_json` returns."""
         try:
-            return cls.from_plain(json.loads(text, parse_constant=_reject_constant))
+            return cls.from_dict(json.loads(text, parse_constant=_reject_constant))
         except (ValueError, RecursionError) as error:
             raise OptionError("The provenance is not valid JSON.") from error
 
@@ -135,11 +135,11 @@ def _reject_constant(name: str) -> float:
     raise ValueError(f"{name} is not valid JSON")
 
 
-def versions() -> dict[str, str]:
+def software_versions() -> dict[str, str]:
     """Return the versions of regtta, torch and Python.
 
     Example:
-        >>> list(versions())
+        >>> list(software_versions())
         ['regtta', 'torch', 'python']
     """
     return {"regtta": __version__, "torch": str(torch.__version__), "python": platform.python_version()}

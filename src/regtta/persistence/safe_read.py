@@ -1,7 +1,7 @@
 """Safe reading of possibly damaged or malicious files, within bounded memory and with clear errors.
 
 Readers check declared sizes before allocating memory and decompress files in chunks, up to the limit of
-:func:`most_unpacked`.
+:func:`max_decompressed_size`.
 """
 
 import gzip
@@ -18,16 +18,16 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
-from regtta.errors import FileError, ForeignFileError, RegttaError
+from regtta.errors import FileError, InvalidFileError, RegttaError
 
 # Images decompress to about their own size, tables to 3 to 20 times, sparse arrays seldom to 50 times; a decompression
 # bomb to 1,000 times, the maximum of deflate.
-MOST_TIMES = 100
+MAX_COMPRESSION_RATIO = 100
 # Always allowed: small files of constant data may well decompress to 1,000 times their size.
-ALWAYS_UNPACKED = 256 * 2**20
+MIN_SIZE_LIMIT = 256 * 2**20
 # Results, records and settings take some kilobytes each; the largest real one takes a few megabytes.
-MOST_JSON_BYTES = 256 * 2**20
-_LONGEST_REASON = 300
+MAX_JSON_BYTES = 256 * 2**20
+_MAX_REASON_LENGTH = 300
 _NPY_HEADERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
@@ -35,13 +35,13 @@ _NPY_HEADERS = {
 
 
 @contextmanager
-def clear_errors(tell: Callable[[str], RegttaError]) -> Iterator[None]:
-    """Convert any exception raised inside the block to the error that ``tell`` creates from its message.
+def convert_errors(make_error: Callable[[str], RegttaError]) -> Iterator[None]:
+    """Convert any exception raised inside the block to the error that ``make_error`` creates from its message.
 
     Parsers raise many kinds of exceptions on damaged files, from KeyError to OverflowError.
 
     Example:
-        >>> with clear_errors(lambda why: FileError(f"x.csv is no table: {why}.")):
+        >>> with convert_errors(lambda why: FileError(f"x.csv is no table: {why}.")):
         ...     raise KeyError("column")
         Traceback (most recent call last):
         regtta.errors.FileError: x.csv is no table: 'column'.
@@ -52,7 +52,7 @@ def clear_errors(tell: Callable[[str], RegttaError]) -> Iterator[None]:
         raise
     except Exception as error:
         text = " ".join(str(error).split()).rstrip(".") or type(error).__name__
-        raise tell(text if len(text) <= _LONGEST_REASON else f"{text[:_LONGEST_REASON]}…") from error
+        raise make_error(text if len(text) <= _MAX_REASON_LENGTH else f"{text[:_MAX_REASON_LENGTH]}…") from error
 
 
 def parse_json(raw: bytes | str) -> object:
@@ -70,22 +70,22 @@ def parse_json(raw: bytes | str) -> object:
     return content
 
 
-def read_whole(path: Path, most: int) -> bytes:
-    """Return the content of a file; raise a FileError if it has more than ``most`` bytes."""
+def read_bounded(path: Path, max_bytes: int) -> bytes:
+    """Return the content of a file; raise a FileError if it has more than ``max_bytes`` bytes."""
     try:
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
-            raw = file.read(size + 1) if size <= most else b""
+            raw = file.read(size + 1) if size <= max_bytes else b""
     except (OSError, ValueError) as error:
         raise FileError(f"{path} cannot be read: {error}.") from error
-    if max(size, len(raw)) > most:
-        raise ForeignFileError(f"{path} has more than {most} bytes, the most that are read. Is it the right file?")
+    if max(size, len(raw)) > max_bytes:
+        raise InvalidFileError(f"{path} has more than {max_bytes} bytes, the most that are read. Is it the right file?")
     return raw
 
 
-def most_unpacked(packed: int) -> int:
+def max_decompressed_size(packed: int) -> int:
     """Return the maximum number of bytes that ``packed`` compressed bytes may decompress to."""
-    return max(ALWAYS_UNPACKED, MOST_TIMES * packed)
+    return max(MIN_SIZE_LIMIT, MAX_COMPRESSION_RATIO * packed)
 
 
 class BoundedFile(io.RawIOBase):
@@ -94,20 +94,20 @@ class BoundedFile(io.RawIOBase):
     Args:
         path: path of the file.
         gzipped: decompress the file while reading.
-        most: maximum number of (decompressed) bytes; by default its size, or :func:`most_unpacked` of that.
+        max_size: maximum number of (decompressed) bytes; by default its size, or :func:`max_decompressed_size` of that.
 
     Attributes:
-        at_once: maximum number of bytes of one read, which catches headers that declare absurd lengths.
+        max_read: maximum number of bytes of one read, which catches headers that declare absurd lengths.
     """
 
-    def __init__(self, path: Path, *, gzipped: bool, most: int | None = None) -> None:
+    def __init__(self, path: Path, *, gzipped: bool, max_size: int | None = None) -> None:
         super().__init__()
         self.path = path
-        self.at_once = 2**20
+        self.max_read = 2**20
         self._file = path.open("rb")
         size = os.fstat(self._file.fileno()).st_size
-        limit = most_unpacked(size) if gzipped else size
-        self._most = limit if most is None else min(most, limit)
+        limit = max_decompressed_size(size) if gzipped else size
+        self._max_size = limit if max_size is None else min(max_size, limit)
         self._open: IO[bytes] | gzip.GzipFile = gzip.GzipFile(fileobj=self._file) if gzipped else self._file
 
     def readable(self) -> bool:
@@ -120,8 +120,8 @@ class BoundedFile(io.RawIOBase):
 
     def read(self, size: int = -1, /) -> bytes:
         """Return at most ``size`` bytes; ``size`` must be given."""
-        if not 0 <= size <= self.at_once:
-            raise ForeignFileError(f"{self.path} is damaged: it has a header that declares {size} bytes. Get it again.")
+        if not 0 <= size <= self.max_read:
+            raise InvalidFileError(f"{self.path} is damaged: it has a header that declares {size} bytes. Get it again.")
         raw = self._open.read(size)
         self._check(self.tell())
         return raw
@@ -129,7 +129,7 @@ class BoundedFile(io.RawIOBase):
     def seek(self, place: int, whence: int = os.SEEK_SET, /) -> int:
         """Move to a position from the start; other reference points are not supported."""
         if whence != os.SEEK_SET or place < 0:
-            raise ForeignFileError(f"{self.path} is damaged: it refers to the byte {place}. Get it again.")
+            raise InvalidFileError(f"{self.path} is damaged: it refers to the byte {place}. Get it again.")
         self._check(place)
         return self._open.seek(place)
 
@@ -143,10 +143,10 @@ class BoundedFile(io.RawIOBase):
         self._file.close()
 
     def _check(self, place: int) -> None:
-        if place > self._most:
-            raise ForeignFileError(
-                f"{self.path} holds, or declares, more than {self._most} bytes, the maximum for a file of its size. "
-                "It is truncated, or made to exhaust the memory. Get it again."
+        if place > self._max_size:
+            raise InvalidFileError(
+                f"{self.path} holds, or declares, more than {self._max_size} bytes, the maximum for a file of its "
+                "size. It is truncated, or made to exhaust the memory. Get it again."
             )
 
 
@@ -165,7 +165,7 @@ def npz_array(archive: zipfile.ZipFile, name: str) -> NDArray[np.generic]:
         raise ValueError(f"{name!r} is compressed in a way that numpy never uses")
     available = Path(str(archive.filename)).stat().st_size
     packed = min(entry.compress_size, available)
-    if entry.file_size > (available if entry.compress_type == zipfile.ZIP_STORED else most_unpacked(packed)):
+    if entry.file_size > (available if entry.compress_type == zipfile.ZIP_STORED else max_decompressed_size(packed)):
         raise ValueError(f"{name!r} would unpack from {packed} to {entry.file_size} bytes, which is damage or a bomb")
     with archive.open(entry) as file:
         version = np.lib.format.read_magic(file)

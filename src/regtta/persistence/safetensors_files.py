@@ -1,6 +1,5 @@
-"""Atomic file writes, and reading of safetensors and weights without executing pickles."""
+"""Reading and writing of safetensors files and model weights without executing pickles."""
 
-import errno
 import mmap
 import os
 import re
@@ -16,79 +15,30 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from regtta.errors import (
-    ExistingFileError,
     FileError,
-    ForeignFileError,
+    InvalidFileError,
     MissingFileError,
-    PickleRefusedError,
     RegttaError,
     TruncatedFileError,
+    UnsafePickleError,
 )
-from regtta.persistence.atomic_write import draft_beside, take_place
-from regtta.persistence.safe_read import clear_errors, parse_json
+from regtta.persistence.atomic_files import atomic_write
+from regtta.persistence.safe_read import convert_errors, parse_json
 
 _ZIP_OR_PICKLE = (b"PK\x03\x04", b"\x80")
 _LENGTH_BYTES = 8
 # A tensor takes about 100 bytes of the header, so this allows 250,000 of them; the largest models have 10,000.
-_MOST_HEADER_BYTES = 25 * 2**20
-
-
-def refuse_existing(path: str | Path, *, overwrite: bool, remedy: str = "overwrite=True") -> Path:
-    """Return ``path`` as a Path; raise if it exists and ``overwrite`` is False, or if its folder does not exist."""
-    path = Path(path)
-    if path.exists() and not overwrite:
-        raise ExistingFileError(f"{path} exists. Choose another path, or pass {remedy}.")
-    if not path.parent.is_dir():
-        raise MissingFileError(f"There is no folder {path.parent} to write {path.name} into.")
-    return path
+_MAX_HEADER_BYTES = 25 * 2**20
 
 
 def write_safetensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
     """Write ``tensors`` to ``path`` atomically: a reader sees either the old file or the complete new one."""
     whole = {key: value.detach().cpu().contiguous().clone() for key, value in tensors.items()}
-    with written_whole(path) as draft:
+    with atomic_write(path) as temporary:
         try:
-            save_file(whole, draft, metadata=dict(metadata or {}))
+            save_file(whole, temporary, metadata=dict(metadata or {}))
         except SafetensorError as error:
             raise _cause(error) from error
-
-
-@contextmanager
-def written_whole(path: Path) -> Iterator[Path]:
-    """Yield a temporary path to write to, which replaces ``path`` atomically if the block succeeds.
-
-    A process killed at any moment leaves either the old file or the complete new one.
-    """
-    try:
-        with draft_beside(path) as draft:
-            yield draft
-            take_place(draft, path)
-    except OSError as error:
-        raise unwritable(path, error) from error
-
-
-def unwritable(path: Path, error: OSError) -> FileError:
-    """Return the FileError that says why ``path`` could not be written and what to do.
-
-    Example:
-        >>> print(unwritable(Path("a/b"), OSError(errno.ENOSPC, "No space left on device")))
-        Could not write a/b: No space left on device. Free space there, or choose a path on another disk.
-    """
-    remedy = _REMEDIES.get(error.errno or 0, "Choose another path.").format(folder=path.parent)
-    return FileError(f"Could not write {path}: {(error.strerror or str(error)).rstrip('.')}. {remedy}")
-
-
-_REMEDIES = {
-    errno.ENOSPC: "Free space there, or choose a path on another disk.",
-    errno.EDQUOT: "Free some of your quota there, or choose a path on another disk.",
-    errno.EFBIG: "Raise the limit on the size of files, or choose a path on another disk.",
-    errno.EROFS: "Make the disk writable again, or choose a path on another.",
-    errno.EACCES: "Let this user write to the folder {folder}, or choose another path.",
-    errno.EPERM: "Let this user write to the folder {folder}, or choose another path.",
-    errno.ENOENT: "Make the folder {folder}, or choose another path.",
-    errno.ENOTDIR: "Make the folder {folder}, or choose another path.",
-    errno.EISDIR: "It is a folder: name a file.",
-}
 
 
 def _cause(error: SafetensorError) -> OSError:
@@ -116,7 +66,7 @@ def _opened(path: Path) -> Iterator[Any]:  # safetensors has no type annotation 
     except OSError as error:
         raise FileError(f"{path} cannot be read: {error.strerror or error}. Let this user read it.") from error
     with (
-        clear_errors(lambda why: ForeignFileError(f"{path} is not a safetensors file: {why}. Copy it again.")),
+        convert_errors(lambda why: InvalidFileError(f"{path} is not a safetensors file: {why}. Copy it again.")),
         safe_open(path, framework="pt", device="cpu") as file,
     ):
         yield file
@@ -134,19 +84,19 @@ def load_weights(path: str | Path) -> dict[str, Tensor]:
         raise MissingFileError(f"There is no file {path}.")
 
     def rejected(why: str) -> RegttaError:
-        return PickleRefusedError(
+        return UnsafePickleError(
             f"{path} cannot be loaded as plain weights, and pickles that could run code are never "
             f"loaded. Save model.state_dict() with torch.save or safetensors. (torch said: {why})"
         )
 
-    with clear_errors(rejected):
+    with convert_errors(rejected):
         content = load_tensors(path, torch.device("cpu"))
     for key in ("state_dict", "model"):
         if isinstance(content, Mapping) and isinstance(content.get(key), Mapping):
             content = content[key]
     if isinstance(content, Mapping) and all(isinstance(k, str) and isinstance(v, Tensor) for k, v in content.items()):
         return dict(content)
-    raise ForeignFileError(f"{path} holds no state dict: expected a mapping from names to tensors.")
+    raise InvalidFileError(f"{path} holds no state dict: expected a mapping from names to tensors.")
 
 
 def load_tensors(path: Path, device: torch.device) -> object:
@@ -178,17 +128,17 @@ def _check_readable(path: Path) -> None:
     with path.open("rb") as file:
         start = file.read(_LENGTH_BYTES + 1)
         if start.startswith(_ZIP_OR_PICKLE) and not start.endswith(b"{"):
-            raise PickleRefusedError(
+            raise UnsafePickleError(
                 f"{path} looks like a pickle or a torch.save archive, not safetensors. Pickles can run "
                 "code when loaded, so regtta never loads one. Save again with .save()."
             )
         length = int.from_bytes(start[:_LENGTH_BYTES], "little")
         if size > _LENGTH_BYTES and not start.endswith(b"{"):
-            raise ForeignFileError(f"{path} is not a safetensors file: it has no safetensors header.")
-        if length > _MOST_HEADER_BYTES and size >= _LENGTH_BYTES:
-            raise ForeignFileError(
+            raise InvalidFileError(f"{path} is not a safetensors file: it has no safetensors header.")
+        if length > _MAX_HEADER_BYTES and size >= _LENGTH_BYTES:
+            raise InvalidFileError(
                 f"{path} is not a safetensors file: it declares a header of {length} bytes, and at most "
-                f"{_MOST_HEADER_BYTES} are read. Copy it again from its source."
+                f"{_MAX_HEADER_BYTES} are read. Copy it again from its source."
             )
         whole = _LENGTH_BYTES + length
         if size >= whole > _LENGTH_BYTES:

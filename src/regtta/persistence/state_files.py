@@ -15,11 +15,12 @@ import torch
 from torch import Tensor
 
 from regtta._version import __version__
-from regtta.errors import ForeignFileError, NewerFormatError, OptionError
+from regtta.errors import InvalidFileError, NewerFormatError, OptionError
+from regtta.persistence.atomic_files import check_not_existing
 from regtta.persistence.safe_read import parse_json
-from regtta.persistence.safetensors_files import read_safetensors, refuse_existing, write_safetensors
+from regtta.persistence.safetensors_files import read_safetensors, write_safetensors
 
-FORMAT_VERSION = 2  # format 1, which stored the optimizer's state in memory order, can also be read
+STATE_FORMAT_VERSION = 2  # format 1, which stored the optimizer's state in memory order, can also be read
 _KEY = "regtta.state"
 _ROOT = "state"
 # Dtypes that every version of safetensors supports; tensors of other dtypes are stored as bytes.
@@ -46,13 +47,13 @@ def write_state(path: str | Path, state: object, *, overwrite: bool = False) -> 
         >>> read_state(path)
         {'weights': {0: tensor([1., 1.])}, 'betas': (0.9, inf), 'good': None}
     """
-    path = refuse_existing(path, overwrite=overwrite)
+    path = check_not_existing(path, overwrite=overwrite)
     tensors: dict[str, Tensor] = {}
     try:
-        text = json.dumps(_packed(state, _ROOT, tensors), allow_nan=False)
+        text = json.dumps(_pack(state, _ROOT, tensors), allow_nan=False)
     except (ValueError, RecursionError) as error:
         raise OptionError(f"The state cannot be written: {error}.") from error
-    about = {"format": FORMAT_VERSION, "regtta": __version__, "digest": _digest(text, tensors), "state": text}
+    about = {"format": STATE_FORMAT_VERSION, "regtta": __version__, "digest": _digest(text, tensors), "state": text}
     write_safetensors(path, tensors, {_KEY: json.dumps(about)})
 
 
@@ -60,62 +61,62 @@ def read_state(path: str | Path) -> Any:
     """Read a state written by :func:`write_state`; tensors are on the CPU, contiguous and without gradients."""
     path = Path(path)
     tensors, metadata = read_safetensors(path)
-    about = _about(path, metadata)
+    about = _read_header(path, metadata)
     text = about["state"]
     if about.get("digest") != _digest(text, tensors):
-        raise ForeignFileError(f"{path} is damaged: its digest does not match its content. Restore it from a backup.")
+        raise InvalidFileError(f"{path} is damaged: its digest does not match its content. Restore it from a backup.")
     try:
-        return _unpacked(parse_json(text), tensors)
+        return _unpack(parse_json(text), tensors)
     except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError) as error:
-        raise ForeignFileError(f"{path} has no state that regtta {__version__} can read.") from error
+        raise InvalidFileError(f"{path} has no state that regtta {__version__} can read.") from error
 
 
-def _about(path: Path, metadata: Mapping[str, str]) -> dict[str, Any]:
-    """Return the header of the file; raise a ForeignFileError if it has none, or a NewerFormatError."""
+def _read_header(path: Path, metadata: Mapping[str, str]) -> dict[str, Any]:
+    """Return the header of the file; raise a InvalidFileError if it has none, or a NewerFormatError."""
     try:
         about = parse_json(metadata[_KEY])
         if not isinstance(about, dict):
             raise TypeError(f"expected an object, found {type(about).__name__}")
         version, _ = int(about["format"]), about["state"].encode()
     except (LookupError, ValueError, TypeError, AttributeError, ArithmeticError) as error:
-        raise ForeignFileError(
-            f"{path} is not a checkpoint of a stream. Pass a file written by regtta.Checkpoints or by regtta adapt "
+        raise InvalidFileError(
+            f"{path} is not a checkpoint of a stream. Pass a file written by regtta.Checkpoint or by regtta adapt "
             "--checkpoint."
         ) from error
-    if version > FORMAT_VERSION:
+    if version > STATE_FORMAT_VERSION:
         raise NewerFormatError(
-            f"{path} has format {version}, but regtta {__version__} reads formats up to {FORMAT_VERSION}. Upgrade "
-            f"regtta (the file was written by version {about.get('regtta')})."
+            f"{path} has format {version}, but regtta {__version__} reads formats up to {STATE_FORMAT_VERSION}. "
+            f"Upgrade regtta (the file was written by version {about.get('regtta')})."
         )
     return dict(about)
 
 
-def _packed(value: object, path: str, tensors: dict[str, Tensor]) -> object:
+def _pack(value: object, path: str, tensors: dict[str, Tensor]) -> object:
     """Return ``value`` as JSON values, with types that JSON does not distinguish tagged; add tensors to ``tensors``."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else {"float": str(float(value))}
     if isinstance(value, list | tuple):
-        items = [_packed(item, f"{path}/{index}", tensors) for index, item in enumerate(value)]
+        items = [_pack(item, f"{path}/{index}", tensors) for index, item in enumerate(value)]
         return items if isinstance(value, list) else {"tuple": items}
     if isinstance(value, Mapping):
-        return {"dict": [[_packed_key(k), _packed(v, f"{path}/{k}", tensors)] for k, v in value.items()]}
+        return {"dict": [[_pack_key(k), _pack(v, f"{path}/{k}", tensors)] for k, v in value.items()]}
     if isinstance(value, Tensor):
-        return _packed_tensor(value, path, tensors)
+        return _pack_tensor(value, path, tensors)
     raise OptionError(
         f"Expected tensors and plain values in a state, found {type(value).__name__} at {path}. Convert it to a dict, "
         "a list, a number or a string in state_dict()."
     )
 
 
-def _packed_key(key: object) -> object:
+def _pack_key(key: object) -> object:
     if key is None or isinstance(key, bool | int | float | str):
-        return _packed(key, _ROOT, {})
+        return _pack(key, _ROOT, {})
     raise OptionError(f"Expected plain keys in a state, found {type(key).__name__}. Use strings or numbers.")
 
 
-def _packed_tensor(tensor: Tensor, path: str, tensors: dict[str, Tensor]) -> dict[str, object]:
+def _pack_tensor(tensor: Tensor, path: str, tensors: dict[str, Tensor]) -> dict[str, object]:
     if tensor.layout is not torch.strided or tensor.is_quantized:
         raise OptionError(
             f"Expected dense tensors in a state, found a sparse or quantized one at {path}. Convert it with "
@@ -132,21 +133,21 @@ def _packed_tensor(tensor: Tensor, path: str, tensors: dict[str, Tensor]) -> dic
     return {"tensor": name, "dtype": str(values.dtype).removeprefix("torch."), "shape": list(values.shape)}
 
 
-def _unpacked(packed: Any, tensors: Mapping[str, Tensor]) -> object:
+def _unpack(packed: Any, tensors: Mapping[str, Tensor]) -> object:
     if isinstance(packed, list):
-        return [_unpacked(item, tensors) for item in packed]
+        return [_unpack(item, tensors) for item in packed]
     if not isinstance(packed, dict):
         return packed
     if "float" in packed:
         return float(packed["float"])
     if "tuple" in packed:
-        return tuple(_unpacked(item, tensors) for item in packed["tuple"])
+        return tuple(_unpack(item, tensors) for item in packed["tuple"])
     if "dict" in packed:
-        return {_unpacked(key, tensors): _unpacked(value, tensors) for key, value in packed["dict"]}
-    return _unpacked_tensor(packed, tensors)
+        return {_unpack(key, tensors): _unpack(value, tensors) for key, value in packed["dict"]}
+    return _unpack_tensor(packed, tensors)
 
 
-def _unpacked_tensor(packed: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Tensor:
+def _unpack_tensor(packed: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Tensor:
     values = tensors[packed["tensor"]]
     if "dtype" not in packed:
         return values

@@ -1,8 +1,6 @@
 """Figures of an adaptation record, drawn from the numbers stored in it. A figure without its numbers is omitted."""
 
-from collections.abc import Mapping
-from typing import Any
-
+from regtta.report.adaptation_summary import Record
 from regtta.report.analysis import (
     FeatureHistograms,
     GradientNorms,
@@ -14,7 +12,7 @@ from regtta.report.analysis import (
     StreamRecord,
     SubspaceReport,
 )
-from regtta.report.content import Picture
+from regtta.report.content import ReportFigure
 from regtta.report.figures import (
     draw_gradient_norms,
     draw_normality,
@@ -24,82 +22,80 @@ from regtta.report.figures import (
     draw_shift,
     draw_significance,
     draw_spectrum,
-    figure_of,
     histogram_grid,
+    root_figure,
     stream_panels,
 )
 
-Record = Mapping[str, Any]
 
-
-def shift_pictures(record: Record) -> tuple[Picture, ...]:
+def make_shift_figures(record: Record) -> tuple[ReportFigure, ...]:
     """Draw means and spreads along the source directions, and the reconstruction error from these directions."""
-    return (*_moment_pictures(record), *_reconstruction_pictures(record))
+    return (*_make_moment_figures(record), *_make_reconstruction_figures(record))
 
 
-def _moment_pictures(record: Record) -> tuple[Picture, ...]:
+def _make_moment_figures(record: Record) -> tuple[ReportFigure, ...]:
     if "shift" not in record:
         return ()
-    shift = ShiftReport.from_plain(record["shift"])
+    shift = ShiftReport.from_dict(record["shift"])
     return (
-        Picture(
+        ReportFigure(
             "Means along the source's directions",
             "Marks of the target's mean before and after adapting, around a line at zero, the source's.",
             "Where the target's features lie, in the source's standard deviations. On the line is on the source.",
-            figure_of(draw_shift(shift, "means")),
+            root_figure(draw_shift(shift, "means")),
         ),
-        Picture(
+        ReportFigure(
             "Spreads along the source's directions",
             "Marks of the target's spread before and after adapting, around a line at one, the source's.",
             "How widely the target's features scatter, over the source's. On the line is like the source.",
-            figure_of(draw_shift(shift, "spreads")),
+            root_figure(draw_shift(shift, "spreads")),
         ),
     )
 
 
-def _reconstruction_pictures(record: Record) -> tuple[Picture, ...]:
+def _make_reconstruction_figures(record: Record) -> tuple[ReportFigure, ...]:
     if "reconstruction" not in record:
         return ()
     return (
-        Picture(
+        ReportFigure(
             "Reconstruction from source directions",
             "Falling curves of the error against the number of directions, before and after adapting.",
             "How far features lie outside what n source directions span; lower is more like the source.",
-            figure_of(draw_reconstruction(Reconstruction.from_plain(record["reconstruction"]))),
+            root_figure(draw_reconstruction(Reconstruction.from_dict(record["reconstruction"]))),
         ),
     )
 
 
-def prediction_pictures(record: Record) -> tuple[Picture, ...]:
+def make_prediction_figures(record: Record) -> tuple[ReportFigure, ...]:
     """Draw the distribution of predictions and, with labels, predictions against labels."""
-    made = []
+    figures = []
     if "outputs" in record:
-        made.append(
-            Picture(
+        figures.append(
+            ReportFigure(
                 "Distribution of predictions",
                 "Histograms of predictions before and after adapting, over the source's distribution.",
                 "Grey: what the unadapted head makes of the source's features, as a Gaussian.",
-                figure_of(draw_outputs(OutputReport.from_plain(record["outputs"]))),
+                root_figure(draw_outputs(OutputReport.from_dict(record["outputs"]))),
             )
         )
-    for name, plain in record.get("predictions", {}).items():
+    for name, values in record.get("predictions", {}).items():
         title = "as trained" if name == "before" else "adapted"
-        made.append(
-            Picture(
+        figures.append(
+            ReportFigure(
                 f"Predictions against labels, {title}",
                 f"Scatter of predictions over labels, {title}, with the line where both agree.",
                 "Rows drawn at random from the stream, predicted in eval mode.",
-                figure_of(draw_predictions(PredictionReport.from_plain(plain))),
+                root_figure(draw_predictions(PredictionReport.from_dict(values))),
             )
         )
-    return tuple(made)
+    return tuple(figures)
 
 
-def stream_pictures(record: Record) -> tuple[Picture, ...]:
+def make_stream_figures(record: Record) -> tuple[ReportFigure, ...]:
     """Draw loss, gradient norm, displacement, moments and online R² over the stream."""
-    stream = StreamRecord.from_plain(record["stream"])
+    stream = StreamRecord.from_dict(record["stream"])
     return (
-        Picture(
+        ReportFigure(
             "Over the stream",
             "Panels over batches: loss, gradient norm, displacement, shift and spread along source directions.",
             "One point a batch. Crosses mark batches that were not learned from.",
@@ -108,48 +104,48 @@ def stream_pictures(record: Record) -> tuple[Picture, ...]:
     )
 
 
-def subspace_pictures(record: Record) -> tuple[Picture, ...]:
+def make_subspace_figures(record: Record) -> tuple[ReportFigure, ...]:
     """Draw the source spectrum, the weight of each direction, and gradient norms of raw dimensions."""
     if "subspace" not in record:
         return ()
-    subspace = SubspaceReport.from_plain(record["subspace"])
+    subspace = SubspaceReport.from_dict(record["subspace"])
     return (
-        Picture(
+        ReportFigure(
             "Spectrum of the source's features",
             "Falling variances on logarithmic axes with the share of variance and the rank.",
             "Directions beyond the rank have no variance to speak of.",
-            figure_of(draw_spectrum(subspace)),
+            root_figure(draw_spectrum(subspace)),
         ),
-        Picture(
+        ReportFigure(
             "Variance and weight of each direction",
             "Scatter of weights over variances; filled marks carry the output.",
             "Weights as SSA takes them: 1 plus how far a step along the direction moves the output.",
-            figure_of(draw_significance(subspace)),
+            root_figure(draw_significance(subspace)),
         ),
-        Picture(
+        ReportFigure(
             "How raw dimensions move the subspace",
             "Histogram of gradient norms between 0 and 1.",
             "0: a raw dimension that the subspace does not see; 1: one that lies wholly inside it.",
-            figure_of(draw_gradient_norms(GradientNorms.from_plain(record["gradients"]))),
+            root_figure(draw_gradient_norms(GradientNorms.from_dict(record["gradients"]))),
         ),
     )
 
 
-def assumption_pictures(record: Record) -> tuple[Picture, ...]:
+def make_assumption_figures(record: Record) -> tuple[ReportFigure, ...]:
     """Draw how far the target features are from the Gaussian that alignment assumes."""
     if "normality" not in record:
         return ()
     return (
-        Picture(
+        ReportFigure(
             "Distance to a Gaussian",
             "Sorted distances of raw and projected dimensions to their own Gaussian, with the 5 % level.",
             "Of the target's features before adapting. The lower curve is the more Gaussian.",
-            figure_of(draw_normality(NormalityReport.from_plain(record["normality"]))),
+            root_figure(draw_normality(NormalityReport.from_dict(record["normality"]))),
         ),
-        Picture(
+        ReportFigure(
             "Some dimensions beside their Gaussian",
             "Histograms of raw dimensions above and of projected ones below, each with a Gaussian curve.",
             "Of the target's features before adapting.",
-            histogram_grid(FeatureHistograms.from_plain(record["histograms"])),
+            histogram_grid(FeatureHistograms.from_dict(record["histograms"])),
         ),
     )

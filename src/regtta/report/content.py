@@ -12,7 +12,7 @@ Tone = Literal["better", "worse", "undecided", "unknown"]
 
 
 @dataclass(frozen=True, eq=False)
-class Picture:
+class ReportFigure:
     """A figure with its texts.
 
     Args:
@@ -29,7 +29,7 @@ class Picture:
 
 
 @dataclass(frozen=True)
-class Entry:
+class ReportCell:
     """A table cell.
 
     Args:
@@ -44,43 +44,43 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Grid:
+class ReportTable:
     """A sortable table whose first column holds the row names.
 
     Args:
         title: heading.
         columns: column headers.
-        rows: one entry per column in each row.
+        rows: one cell per column in each row.
         notes: paragraphs below the table.
 
     Example:
-        >>> Grid("Scores", ("method", "R²"), ((Entry("ssa"), Entry("0.93"), Entry("0.95")),))
+        >>> ReportTable("Scores", ("method", "R²"), ((ReportCell("ssa"), ReportCell("0.93"), ReportCell("0.95")),))
         Traceback (most recent call last):
-        regtta.errors.OptionError: Expected 2 entries in each row of the table 'Scores', found 3 in row 0.
+        regtta.errors.OptionError: Expected 2 cells in each row of the table 'Scores', found 3 in row 0.
     """
 
     title: str
     columns: tuple[str, ...]
-    rows: tuple[tuple[Entry, ...], ...]
+    rows: tuple[tuple[ReportCell, ...], ...]
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for place, row in enumerate(self.rows):
+        for index, row in enumerate(self.rows):
             if len(row) != len(self.columns):
                 raise OptionError(
-                    f"Expected {len(self.columns)} entries in each row of the table {self.title!r}, "
-                    f"found {len(row)} in row {place}."
+                    f"Expected {len(self.columns)} cells in each row of the table {self.title!r}, "
+                    f"found {len(row)} in row {index}."
                 )
 
 
 @dataclass(frozen=True, eq=False)
 class Section:
-    """A titled part of the page: paragraphs, then tables, then figures."""
+    """A set_title part of the page: paragraphs, then tables, then figures."""
 
     title: str
     paragraphs: tuple[str, ...] = ()
-    grids: tuple[Grid, ...] = ()
-    pictures: tuple[Picture, ...] = ()
+    tables: tuple[ReportTable, ...] = ()
+    figures: tuple[ReportFigure, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

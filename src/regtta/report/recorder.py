@@ -15,23 +15,23 @@ import regtta
 from regtta.adapter import Adapter
 from regtta.errors import BatchError
 from regtta.models import FeatureModel
-from regtta.options import check_count
-from regtta.persistence import described, device_name, versions, written_whole
+from regtta.options import check_positive_int
+from regtta.persistence import atomic_write, device_name, software_versions, to_dict
 from regtta.report.analysis import (
-    Report,
+    AnalysisResult,
     StreamRecorder,
     feature_histograms,
     gradient_norms,
     normality_report,
     output_report,
-    plain_of,
     prediction_report,
     reconstruction,
     shift_report,
     subspace_report,
+    to_json_value,
 )
 from regtta.statistics import LabelShiftEvidence, label_shift_evidence
-from regtta.types import Step
+from regtta.types import Callback, Step
 
 
 class Reservoir:
@@ -50,14 +50,14 @@ class Reservoir:
     """
 
     def __init__(self, most: int, *, seed: int) -> None:
-        check_count("most", most)
+        check_positive_int("most", most)
         self._most = most
         self._generator = torch.Generator().manual_seed(seed)
         self._draws = torch.empty(0, dtype=torch.float64)
         self._columns: list[Tensor] = []
         self.seen = 0
 
-    def see(self, *columns: Tensor) -> None:
+    def update(self, *columns: Tensor) -> None:
         """Update the sample with a batch: paired tensors (B, ...), the same number of them in every call."""
         count = len(columns[0])
         if any(len(column) != count for column in columns) or len(columns) != len(self._columns or columns):
@@ -86,29 +86,39 @@ RESAMPLES = 2000
 _AT_ONCE = 256  # rows per forward pass
 
 
-class Recorder:
-    """Recorder of an adaptation that collects the data of its report in bounded memory.
+class RunRecorder(Callback):
+    """Callback that collects the data of a run's report in bounded memory.
 
     Args:
         model: the unadapted model.
-        adapter: the adapter.
-        seed: of the sample of rows that is analysed in detail.
+        seed: seed of the sample of rows that is analysed in detail.
+
+    Attributes:
+        labels: labels of the next batch, for scores only; ``None`` for none. They never reach the adapter.
     """
 
-    def __init__(self, model: nn.Module, adapter: Adapter, *, seed: int = 0) -> None:
-        self._model, self._adapter = model, adapter
-        self._stream = StreamRecorder(adapter)
+    def __init__(self, model: nn.Module, *, seed: int = 0) -> None:
+        self._model = model
+        self._stream = StreamRecorder()
         self._seed = seed
         self._sample: Reservoir | None = None
         self._labelled = False
+        self.labels: Tensor | None = None
 
-    def watch(self, inputs: Tensor) -> None:
+    def on_start(self, adapter: Adapter) -> None:
+        """Attach to the adapter."""
+        self._adapter = adapter
+
+    def before_step(self, adapter: Adapter, inputs: Tensor) -> None:
         """Record the inputs of a batch before its step."""
-        self._stream.watch(inputs)
+        self._stream.labels = self.labels
+        self._stream.before_step(adapter, inputs)
+        self._inputs = inputs
 
-    def see(self, step: Step, inputs: Tensor, labels: Tensor | None) -> None:
+    def on_step(self, adapter: Adapter, step: Step) -> None:
         """Record a step with its inputs and labels."""
-        self._stream.see(step, labels)
+        self._stream.on_step(adapter, step)
+        inputs, labels, self.labels = self._inputs, self.labels, None
         if len(inputs) == 0:
             return
         if self._sample is None:
@@ -117,7 +127,7 @@ class Recorder:
             self._labelled = labels is not None
         whole = _rows(inputs).isfinite().all(dim=1).cpu()
         columns = [inputs, _rows(step.predictions), *([] if labels is None else [_rows(labels)])]
-        self._sample.see(*(column.cpu()[whole] for column in columns))
+        self._sample.update(*(column.cpu()[whole] for column in columns))
 
     def record(self, about: Mapping[str, object], *, online: bool) -> dict[str, Any]:
         """Return the record as JSON-compatible values.
@@ -127,7 +137,7 @@ class Recorder:
             online: True if the predictions were made while adapting, False if by the adapted model.
         """
         content: dict[str, Any] = {"format": ADAPTATION, **about, "environment": self._environment()}
-        content["stream"] = self._stream.record().plain()
+        content["stream"] = self._stream.record().to_dict()
         rows = [] if self._sample is None else self._sample.rows()
         if rows and len(rows[0]) > 1:
             predictions = self._predictions(rows[0])
@@ -140,13 +150,13 @@ class Recorder:
     def _environment(self) -> dict[str, object]:
         device = next((p.device for p in self._model.parameters()), torch.device("cpu"))
         return {
-            "versions": versions(),
+            "versions": software_versions(),
             "device": device_name(device),
-            "method": {"name": self._adapter.method.name, **described(self._adapter.method)},
+            "method": {"name": self._adapter.method.name, **to_dict(self._adapter.method)},
         }
 
     def _predictions(self, inputs: Tensor) -> dict[str, Tensor]:
-        unadapted = Adapter(self._model, regtta.Source())
+        unadapted = Adapter(self._model, regtta.NoAdaptation())
         return {BEFORE: _over(unadapted.predict, inputs), AFTER: _over(self._adapter.predict, inputs)}
 
     def _of_features(self, inputs: Tensor, predictions: dict[str, Tensor]) -> dict[str, object]:
@@ -154,16 +164,16 @@ class Recorder:
         source, name = self._adapter.source, self._adapter.head
         if source is None or name is None:
             return {}
-        unadapted = Adapter(self._model, regtta.Source(), head=name)
+        unadapted = Adapter(self._model, regtta.NoAdaptation(), head=name)
         head = FeatureModel(unadapted.export(), name).head
         before = _over(unadapted.features, inputs)
         features = {BEFORE: before, AFTER: _over(self._adapter.features, inputs)}
         found: dict[str, object] = {
-            "subspace": subspace_report(source, head.weight).plain(),
-            "gradients": gradient_norms(source).plain(),
+            "subspace": subspace_report(source, head.weight).to_dict(),
+            "gradients": gradient_norms(source).to_dict(),
             "statistics": {"count": source.count, "head": source.head, "fingerprint": source.fingerprint},
         }
-        analyses: dict[str, Callable[[], Report | LabelShiftEvidence]] = {
+        analyses: dict[str, Callable[[], AnalysisResult | LabelShiftEvidence]] = {
             "shift": lambda: shift_report(source, features),
             "label_shift": lambda: label_shift_evidence(source, head, before),
             "outputs": lambda: output_report(source, head, predictions),
@@ -173,7 +183,7 @@ class Recorder:
         }
         for key, analysis in analyses.items():
             try:
-                found[key] = analysis().plain()
+                found[key] = analysis().to_dict()
             except BatchError as error:
                 found.setdefault("unmeasured", str(error))
         return found
@@ -198,7 +208,7 @@ def _of_labels(predictions: Mapping[str, Tensor], answers: Tensor, labels: Tenso
     before = (reports[BEFORE].predictions - truth) ** 2
     after = (prediction_report(_rows(answers)[known], labels[known]).predictions - truth) ** 2
     return {
-        "predictions": {name: report.plain() for name, report in reports.items()},
+        "predictions": {name: report.to_dict() for name, report in reports.items()},
         "gain": {"rows": len(truth), **gain_interval(before, after, truth)},
     }
 
@@ -241,8 +251,10 @@ def gain_interval(
 
 def write_record(path: Path, content: Mapping[str, Any]) -> None:
     """Write a record atomically; non-finite numbers become null, as JSON cannot represent them."""
-    with written_whole(path) as draft:
-        draft.write_text(json.dumps(plain_of(content), allow_nan=False, ensure_ascii=False) + "\n", encoding="utf-8")
+    with atomic_write(path) as draft:
+        draft.write_text(
+            json.dumps(to_json_value(content), allow_nan=False, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
 
 
 ADAPTATION = "regtta.adaptation/1"

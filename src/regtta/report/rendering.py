@@ -17,11 +17,11 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 from PIL import Image, ImageChops
 
-from regtta.persistence import refuse_existing, written_whole
-from regtta.report.content import Entry, Grid, Page, Tone
+from regtta.persistence import atomic_write, check_not_existing
+from regtta.report.content import Page, ReportCell, ReportTable, Tone
 
 # A sign and a word for each tone, so that colour is never the only cue.
-SIGNS: Mapping[Tone, tuple[str, str]] = MappingProxyType(
+TONE_LABELS: Mapping[Tone, tuple[str, str]] = MappingProxyType(
     {
         "better": ("+", "Better"),
         "worse": ("−", "Worse"),
@@ -31,9 +31,9 @@ SIGNS: Mapping[Tone, tuple[str, str]] = MappingProxyType(
 )
 
 PIXEL_RATIO = 2  # image pixels per CSS pixel, so that figures stay sharp on high-density screens
-DPI = 96 * PIXEL_RATIO  # CSS defines 96 pixels per inch
+IMAGE_DPI = 96 * PIXEL_RATIO  # CSS defines 96 pixels per inch
 PALETTE_COLOURS = 256  # the largest PNG palette
-TOLERANCE = 16  # of 255: largest change of a colour channel that a palette may cause in any pixel
+PALETTE_TOLERANCE = 16  # of 255: largest change of a colour channel that a palette may cause in any pixel
 
 _PACKAGE = "regtta.report"
 # Control characters and lone surrogates, which file names in a command can contain but an HTML page cannot.
@@ -50,7 +50,7 @@ class EmbeddedImage(NamedTuple):
     height: int
 
 
-def html_of(page: Page) -> str:
+def render_html(page: Page) -> str:
     """Render ``page`` as an HTML document; equal pages give equal text.
 
     Args:
@@ -58,11 +58,11 @@ def html_of(page: Page) -> str:
 
     Example:
         >>> page = Page("digits, ssa", "ssa is better: R² rises by 0.21.", "better", (), (), (), (), "regtta report")
-        >>> text = html_of(page)
+        >>> text = render_html(page)
         >>> text.startswith("<!DOCTYPE html>"), ">ssa is better: R² rises by 0.21.</h1>" in text
         (True, True)
     """
-    sign, word = SIGNS[page.tone]
+    sign, word = TONE_LABELS[page.tone]
     template = _environment().get_template("page.html.j2")
     style, script = _asset("style.css"), _asset("behaviour.js")
     return template.render(page=page, tone_sign=sign, tone_word=word, style=style, script=script)
@@ -76,9 +76,9 @@ def write_page(page: Page, path: str | Path, *, overwrite: bool = False) -> Path
         path: HTML file to write.
         overwrite: replace an existing file.
     """
-    path = refuse_existing(path, overwrite=overwrite)
-    text = html_of(page)
-    with written_whole(path) as draft:
+    path = check_not_existing(path, overwrite=overwrite)
+    text = render_html(page)
+    with atomic_write(path) as draft:
         draft.write_text(text, encoding="utf-8", newline="\n")
     return path
 
@@ -89,18 +89,18 @@ def _environment() -> Environment:
         loader=PackageLoader(_PACKAGE),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=printable,
+        finalize=replace_unprintable,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
     environment.filters.update(
         column_kinds=column_kinds,
-        embedded=embedded,
+        embed_figure=embed_figure,
         js_number=js_number,
         sha256=_sha256,
         sort_key=sort_key,
-        words=_words,
+        words=_split_words,
     )
     return environment
 
@@ -110,13 +110,13 @@ def _asset(name: str) -> Markup:
     return Markup((resources.files(_PACKAGE) / "templates" / name).read_text(encoding="utf-8"))
 
 
-def printable(value: Any) -> Any:
+def replace_unprintable(value: Any) -> Any:
     r"""Replace the characters of plain text that an HTML page cannot contain; return anything else unchanged.
 
     Jinja applies it to every value before escaping.
 
     Example:
-        >>> printable("a\x00b\r\n")
+        >>> replace_unprintable("a\x00b\r\n")
         'a\ufffdb\n'
     """
     if not isinstance(value, str) or isinstance(value, Markup):
@@ -124,9 +124,9 @@ def printable(value: Any) -> Any:
     return _UNPRINTABLE.sub("\ufffd", value.replace("\r\n", "\n"))
 
 
-def _words(text: str) -> list[str]:
+def _split_words(text: str) -> list[str]:
     """Split ``text`` into alternating words and white space; joining them gives the printable text again."""
-    return re.findall(r"\s+|\S+", printable(text))
+    return re.findall(r"\s+|\S+", replace_unprintable(text))
 
 
 def _sha256(text: str) -> str:
@@ -134,19 +134,19 @@ def _sha256(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def sort_key(entry: Entry) -> float | str | None:
-    """Return the sort key of ``entry``: numbers sort before texts, and ``None`` last in either direction.
+def sort_key(cell: ReportCell) -> float | str | None:
+    """Return the sort key of ``cell``: numbers sort before texts, and ``None`` last in either direction.
 
     Example:
-        >>> sort_key(Entry("0.93 ± 0.02")), sort_key(Entry("−1,024")), sort_key(Entry("diverged")), sort_key(Entry(""))
-        (0.93, -1024.0, 'diverged', None)
-        >>> sort_key(Entry("large", value=3))
+        >>> [sort_key(ReportCell(text)) for text in ("0.93 ± 0.02", "−1,024", "diverged", "")]
+        [0.93, -1024.0, 'diverged', None]
+        >>> sort_key(ReportCell("large", value=3))
         3.0
     """
-    value = entry.value
+    value = cell.value
     if value is None:
-        start = _NUMBER.match(entry.text)
-        value = entry.text if start is None else float(start[1].replace("−", "-").replace(",", ""))
+        start = _NUMBER.match(cell.text)
+        value = cell.text if start is None else float(start[1].replace("−", "-").replace(",", ""))
     if isinstance(value, str):
         return value.strip() or None
     return None if math.isnan(value) else float(value)
@@ -162,42 +162,42 @@ def js_number(value: float) -> str:
     return repr(value) if math.isfinite(value) else ("Infinity" if value > 0 else "-Infinity")
 
 
-def column_kinds(grid: Grid) -> list[str]:
-    """Return ``"number"`` for each column in which most non-empty entries are numbers, else ``"text"``.
+def column_kinds(table: ReportTable) -> list[str]:
+    """Return ``"number"`` for each column in which most non-empty cells are numbers, else ``"text"``.
 
     Columns of numbers are aligned to the right.
     """
     kinds = []
-    for column in range(len(grid.columns)):
-        shown = [row[column].text for row in grid.rows if row[column].text.strip()]
+    for column in range(len(table.columns)):
+        shown = [row[column].text for row in table.rows if row[column].text.strip()]
         numbers = sum(_NUMBER.match(text) is not None for text in shown)
         kinds.append("number" if 2 * numbers > len(shown) else "text")
     return kinds
 
 
-def png_of(figure: Figure) -> bytes:
+def encode_png(figure: Figure) -> bytes:
     """Return ``figure`` on a white background as a compact PNG.
 
     A palette of 256 colours takes a third of the bytes. It is used if it changes no colour channel by more than
-    ``TOLERANCE``, which holds for lines, bars and text but not for photographs.
+    ``PALETTE_TOLERANCE``, which holds for lines, bars and text but not for photographs.
     """
-    drawn = io.BytesIO()
+    buffer = io.BytesIO()
     # The first drawing still changes the layout. Drawing twice makes the bytes reproducible.
-    figure.savefig(io.BytesIO(), format="raw", dpi=DPI)
-    figure.savefig(drawn, format="png", dpi=DPI, pil_kwargs={"compress_level": 1})
-    colours = Image.open(drawn).convert("RGBA")
+    figure.savefig(io.BytesIO(), format="raw", dpi=IMAGE_DPI)
+    figure.savefig(buffer, format="png", dpi=IMAGE_DPI, pil_kwargs={"compress_level": 1})
+    colours = Image.open(buffer).convert("RGBA")
     full = Image.alpha_composite(Image.new("RGBA", colours.size, "white"), colours).convert("RGB")
     reduced = full.quantize(PALETTE_COLOURS, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
     largest_change = max(ImageChops.difference(full, reduced.convert("RGB")).tobytes())
-    written = io.BytesIO()
-    chosen = reduced if largest_change <= TOLERANCE else full
-    chosen.save(written, "PNG", optimize=True)
-    return written.getvalue()
+    output = io.BytesIO()
+    chosen = reduced if largest_change <= PALETTE_TOLERANCE else full
+    chosen.save(output, "PNG", optimize=True)
+    return output.getvalue()
 
 
-def embedded(figure: Figure) -> EmbeddedImage:
+def embed_figure(figure: Figure) -> EmbeddedImage:
     """Encode ``figure`` as a PNG data URI."""
-    png = png_of(figure)
+    png = encode_png(figure)
     with Image.open(io.BytesIO(png)) as image:
         width, height = (round(pixels / PIXEL_RATIO) for pixels in image.size)
     return EmbeddedImage(f"data:image/png;base64,{base64.b64encode(png).decode()}", width, height)

@@ -1,39 +1,44 @@
 """Statistics of the source features: collecting, saving and merging them, and tests of shifts against them."""
 
 from regtta.statistics.collection import collect
-from regtta.statistics.collectors import Gatherer, Stored
-from regtta.statistics.label_shift import LabelShiftEvidence, evidence_of, label_shift_evidence
-from regtta.statistics.linalg import LinAlgError, singular_vectors
-from regtta.statistics.moments import RecentMoments, RunningMoments
-from regtta.statistics.outliers import LEAST_ROWS, Columns, as_columns, column_values, deviations, is_table
-from regtta.statistics.shift_tests import reweighting_needed, shift_test, steadiness, unsteady
-from regtta.statistics.source import SHARE, VALID_TOLERANCE, SourceStatistics, Subspace
+from regtta.statistics.collectors import ConstantStatistics, StatisticsCollector
+from regtta.statistics.label_shift import LabelShiftEvidence, evidence_from_coordinates, label_shift_evidence
+from regtta.statistics.linalg import LinAlgError, stable_svd
+from regtta.statistics.moments import EwmaMoments, RunningMoments
+from regtta.statistics.outliers import MIN_ROWS, ColumnArray, column_values, deviations, is_table, to_column_array
+from regtta.statistics.shift_tests import (
+    is_nonstationary,
+    min_reweighting_divergence,
+    shift_test,
+    stationarity_statistic,
+)
+from regtta.statistics.source import EXPLAINED_VARIANCE, VALID_TOLERANCE, SourceStatistics, Subspace
 from regtta.statistics.whitening import Whitening
 
 __all__ = [
-    "LEAST_ROWS",
-    "SHARE",
+    "EXPLAINED_VARIANCE",
+    "MIN_ROWS",
     "VALID_TOLERANCE",
-    "Columns",
-    "Gatherer",
+    "ColumnArray",
+    "ConstantStatistics",
+    "EwmaMoments",
     "LabelShiftEvidence",
     "LinAlgError",
-    "RecentMoments",
     "RunningMoments",
     "SourceStatistics",
-    "Stored",
+    "StatisticsCollector",
     "Subspace",
     "Whitening",
-    "as_columns",
     "collect",
     "column_values",
     "deviations",
-    "evidence_of",
+    "evidence_from_coordinates",
+    "is_nonstationary",
     "is_table",
     "label_shift_evidence",
-    "reweighting_needed",
+    "min_reweighting_divergence",
     "shift_test",
-    "singular_vectors",
-    "steadiness",
-    "unsteady",
+    "stable_svd",
+    "stationarity_statistic",
+    "to_column_array",
 ]

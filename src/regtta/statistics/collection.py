@@ -9,12 +9,12 @@ from torch import distributed as dist
 from torch.utils.data import DataLoader
 
 from regtta.errors import BatchError, OptionError, StatisticsError
-from regtta.execution import Processes, failing_together, processes_of
-from regtta.models import FeatureModel, Forward, find_head, fingerprint, inputs_of, model_device, private_copy
-from regtta.statistics.collectors import Gatherer, Gathers
-from regtta.statistics.moments import Moments, RunningMoments, moments_of_all
-from regtta.statistics.outliers import FurthestFeatures, InputRanges
+from regtta.execution import Communicator, make_communicator, sync_errors
+from regtta.models import FeatureModel, Forward, extract_inputs, find_head, fingerprint, model_device, private_copy
+from regtta.statistics.collectors import HasCollectors, StatisticsCollector
+from regtta.statistics.moments import Moments, RunningMoments, all_reduce_moments
 from regtta.statistics.source import SourceStatistics
+from regtta.statistics.source_ranges import FurthestFeatures, InputRanges
 
 _BATCHES_BETWEEN_CHECKS = 32
 
@@ -24,11 +24,11 @@ def collect(
     loader: Iterable[object],
     *,
     head: str | None = None,
-    methods: Sequence[Gathers] = (),
+    methods: Sequence[HasCollectors] = (),
     inputs: str | None = None,
     device: torch.device | str | None = None,
     progress: Callable[[int], None] | None = None,
-    group: "dist.ProcessGroup | None" = None,
+    process_group: "dist.ProcessGroup | None" = None,
 ) -> SourceStatistics:
     """Collect the statistics of the source features of ``model`` over ``loader``, in one streaming pass.
 
@@ -44,9 +44,9 @@ def collect(
         inputs: key of the inputs in dict batches.
         device: device to run on; ``None`` uses the model's device.
         progress: callback, called after each batch with the number of samples seen so far over all passes.
-        group: process group for distributed collection, such as ``torch.distributed.group.WORLD``. Each process passes
-            the same model and its own shard of the data, which may be empty; all return the statistics of the whole.
-            Processes synchronise only at the end of each pass, and an error in one is raised in all.
+        process_group: process group for distributed collection, such as ``torch.distributed.group.WORLD``. Each process
+            passes the same model and its own shard of the data, which may be empty; all return the statistics of the
+            whole. Processes synchronise only at the end of each pass, and an error in one is raised in all.
 
     Example:
         >>> import torch, regtta
@@ -55,77 +55,79 @@ def collect(
         >>> source.count, source.head, source.basis.shape
         (100, '2', torch.Size([8, 8]))
     """
-    processes = processes_of(group)
-    with failing_together(processes):
+    processes = make_communicator(process_group)
+    with sync_errors(processes):
         _check_loader(loader)
         _check_methods(methods)
         features = _SourceFeatures(model, head, inputs, device)
-        gatherers = _Gatherers(methods, features.device)
-        gatherers.check(processes, loader)
+        collectors = _Collectors(methods, features.device)
+        collectors.check(processes, loader)
     processes.check_same("model", features.fingerprint)
-    processes.check_same("list of methods to gather for", ", ".join(map(_described, methods)))
-    _run_passes(loader, features, gatherers, processes, progress)
-    source = features.statistics(gatherers.moments.merged, gatherers.extras())
+    processes.check_same("list of methods to collect for", ", ".join(map(_describe_method, methods)))
+    _run_passes(loader, features, collectors, processes, progress)
+    source = features.statistics(collectors.moments.merged, collectors.extras())
     return dataclasses.replace(
         source,
-        input_ranges=features.ranges.merged(processes),
-        largest_feature_norm=float(source.whitened_norms(gatherers.furthest.rows).max()),
+        input_ranges=features.ranges.all_reduce(processes),
+        largest_feature_norm=float(source.whitened_norms(collectors.furthest.rows).max()),
     )
 
 
 def _run_passes(
     loader: Iterable[object],
     features: "_SourceFeatures",
-    gatherers: "_Gatherers",
-    processes: Processes,
+    collectors: "_Collectors",
+    processes: Communicator,
     progress: Callable[[int], None] | None,
 ) -> None:
-    """Update all gatherers in their passes over ``loader`` and merge them across processes after each pass."""
-    counts = [0] * gatherers.passes
-    for number in range(gatherers.passes):
-        active = gatherers.in_pass(number)
-        with failing_together(processes):
+    """Update all collectors in their passes over ``loader`` and merge them across processes after each pass."""
+    counts = [0] * collectors.passes
+    for pass_index in range(collectors.passes):
+        active = collectors.in_pass(pass_index)
+        with sync_errors(processes):
             for forward in features.over(loader):
-                for gatherer in active:
-                    gatherer.see(forward, number)
-                counts[number] += len(forward.features)
+                for collector in active:
+                    collector.update(forward, pass_index)
+                counts[pass_index] += len(forward.features)
                 if progress is not None:
                     progress(sum(counts))
-            _check_count(number, counts[number], counts[0])
+            _check_count(pass_index, counts[pass_index], counts[0])
         features.agree_on_head(processes)
-        for gatherer in active:
-            gatherer.merge(processes, number)
+        for collector in active:
+            collector.merge(processes, pass_index)
 
 
-class _Gatherers:
+class _Collectors:
     """Gatherers of one collection: feature moments, furthest features and those requested by methods.
 
     Attributes:
-        passes: number of passes over the source data that the gatherers need.
+        passes: number of passes over the source data that the collectors need.
     """
 
-    def __init__(self, methods: Sequence[Gathers], device: torch.device) -> None:
+    def __init__(self, methods: Sequence[HasCollectors], device: torch.device) -> None:
         self.moments, self.furthest = _FeatureMoments(device), FurthestFeatures(device)
-        self._extra = {name: gatherer for method in methods for name, gatherer in method.gatherers().items()}
-        self._all: list[Gatherer] = [self.moments, self.furthest, *self._extra.values()]
-        self.passes = max(gatherer.passes for gatherer in self._all)
+        self._extra = {
+            name: collector for method in methods for name, collector in method.statistics_collectors().items()
+        }
+        self._all: list[StatisticsCollector] = [self.moments, self.furthest, *self._extra.values()]
+        self.passes = max(collector.passes for collector in self._all)
 
-    def check(self, processes: Processes, loader: Iterable[object]) -> None:
-        """Raise unless all gatherers can run in ``processes`` and ``loader`` allows the number of passes."""
-        for gatherer in self._all:
-            gatherer.check(processes)
+    def check(self, processes: Communicator, loader: Iterable[object]) -> None:
+        """Raise unless all collectors can run in ``processes`` and ``loader`` allows the number of passes."""
+        for collector in self._all:
+            collector.check(processes)
         _check_passes(loader, self.passes, self._extra)
 
-    def in_pass(self, number: int) -> list[Gatherer]:
-        """Return the gatherers that take part in pass ``number``."""
-        return [gatherer for gatherer in self._all if number < gatherer.passes]
+    def in_pass(self, pass_index: int) -> list[StatisticsCollector]:
+        """Return the collectors that take part in pass ``pass_index``."""
+        return [collector for collector in self._all if pass_index < collector.passes]
 
     def extras(self) -> dict[str, Tensor]:
-        """Return the tensors gathered for methods, by ``"method/name"``."""
+        """Return the tensors collected for methods, by ``"method/name"``."""
         return {f"{name}/{key}": value for name, g in self._extra.items() for key, value in g.result().items()}
 
 
-class _FeatureMoments(Gatherer):
+class _FeatureMoments(StatisticsCollector):
     """Moments of the features, part of every collection."""
 
     merged: Moments
@@ -134,13 +136,13 @@ class _FeatureMoments(Gatherer):
         self._running = RunningMoments()
         self._device = device
 
-    def see(self, forward: Forward, number: int) -> None:  # noqa: ARG002 - there is one pass
+    def update(self, forward: Forward, pass_index: int) -> None:  # noqa: ARG002 - there is one pass
         """Update with the features of a batch."""
-        self._running.add(forward.features)
+        self._running.update(forward.features)
 
-    def merge(self, processes: Processes, number: int) -> None:  # noqa: ARG002 - there is one pass
+    def merge(self, processes: Communicator, pass_index: int) -> None:  # noqa: ARG002 - there is one pass
         """Merge the moments of all processes into :attr:`merged`."""
-        moments = moments_of_all(self._running.finish(), processes, self._device)
+        moments = all_reduce_moments(self._running.finish(), processes, self._device)
         if moments is None:
             raise StatisticsError(
                 "The source loader gave no samples. Pass one that yields batches of inputs; an iterator "
@@ -159,7 +161,7 @@ class _SourceFeatures:
     def __init__(self, model: nn.Module, head: str | None, key: str | None, device: torch.device | str | None) -> None:
         self._model = private_copy(model).eval()
         self.fingerprint = fingerprint(self._model)
-        self.device = model_device(self._model) if device is None else _moved(self._model, device)
+        self.device = model_device(self._model) if device is None else _move(self._model, device)
         self._forward = None if head is None else FeatureModel(self._model, head)
         self._head = ""
         self._key = key
@@ -175,18 +177,18 @@ class _SourceFeatures:
         # Only torch's DataLoader allocates each pinned batch anew; other loaders may overwrite their pinned buffers.
         pinned = self.device.type == "cuda" and isinstance(loader, DataLoader) and loader.pin_memory
         for index, batch in enumerate(loader):
-            inputs = inputs_of(batch, self._key).to(self.device, non_blocking=pinned)
+            inputs = extract_inputs(batch, self._key).to(self.device, non_blocking=pinned)
             if len(inputs) == 0:
                 continue
             if self._forward is None:
                 self._forward = FeatureModel(self._model, find_head(self._model, inputs))
             forward = self._forward(inputs)
-            self.ranges.see(inputs)
+            self.ranges.update(inputs)
             check.update(forward.features, index)
             yield forward
         check.run()
 
-    def agree_on_head(self, processes: Processes) -> None:
+    def agree_on_head(self, processes: Communicator) -> None:
         """Adopt the head found by other processes if no batch arrived here; raise if the heads differ."""
         mine = None if self._forward is None else self._forward.head_name
         found = processes.first(mine)
@@ -232,7 +234,7 @@ class _FinitenessCheck:
         self._extremes, self._batches = [], []
 
 
-def _moved(model: nn.Module, device: torch.device | str) -> torch.device:
+def _move(model: nn.Module, device: torch.device | str) -> torch.device:
     """Move ``model`` to ``device``; raise an OptionError if it is invalid or not available."""
     try:
         found = torch.device(device)
@@ -253,33 +255,33 @@ def _check_loader(loader: Iterable[object]) -> None:
         )
 
 
-def _check_methods(methods: Sequence[Gathers]) -> None:
+def _check_methods(methods: Sequence[HasCollectors]) -> None:
     several = isinstance(methods, Iterable) and not isinstance(methods, str)
     for method in methods if several else [methods]:
-        if not several or isinstance(method, type) or not hasattr(method, "gatherers"):
+        if not several or isinstance(method, type) or not hasattr(method, "statistics_collectors"):
             raise OptionError(
                 f"Expected methods to be a list of methods such as [regtta.FeatureRestoration()], found {method!r}. "
-                "regtta.method(name) makes one."
+                "regtta.create_method(name) makes one."
             )
 
 
-def _check_passes(loader: Iterable[object], passes: int, gatherers: dict[str, Gatherer]) -> None:
+def _check_passes(loader: Iterable[object], passes: int, collectors: dict[str, StatisticsCollector]) -> None:
     if passes > 1 and isinstance(loader, Iterator):
-        affected = [name for name, gatherer in gatherers.items() if gatherer.passes > 1]
+        affected = [name for name, collector in collectors.items() if collector.passes > 1]
         raise StatisticsError(
             f"{', '.join(affected)} needs {passes} passes over the source, but the loader is an iterator, which can be "
             "consumed only once. Pass a list, a DataLoader or another iterable that can be iterated again."
         )
 
 
-def _described(method: Gathers) -> str:
+def _describe_method(method: HasCollectors) -> str:
     """Return the method with its options; only the class name if its repr may differ between processes."""
     return repr(method) if dataclasses.is_dataclass(method) else type(method).__name__
 
 
-def _check_count(number: int, seen: int, first: int) -> None:
+def _check_count(pass_index: int, seen: int, first: int) -> None:
     if seen != first:
         raise StatisticsError(
-            f"The source loader gave {first} samples in its first pass and {seen} in pass {number + 1}. Pass one that "
-            "yields the same samples each time."
+            f"The source loader gave {first} samples in its first pass and {seen} in pass {pass_index + 1}. Pass "
+            "one that yields the same samples each time."
         )

@@ -7,31 +7,31 @@ from typing import Protocol
 from torch import Tensor
 
 from regtta.errors import ProcessError
-from regtta.execution import Processes
+from regtta.execution import Communicator
 from regtta.models import Forward
 
 
-class Gatherer(ABC):
+class StatisticsCollector(ABC):
     """Streaming accumulator of source statistics, updated with every batch in ``passes`` passes over the source."""
 
     passes: int = 1
 
     @abstractmethod
-    def see(self, forward: Forward, number: int) -> None:
-        """Update with one batch of pass ``number``, counted from 0."""
+    def update(self, forward: Forward, pass_index: int) -> None:
+        """Update with one batch of pass ``pass_index``, counted from 0."""
 
-    def merge(self, processes: Processes, number: int) -> None:  # noqa: B027 - a single process has nothing to merge
-        """Merge the results of pass ``number`` across processes, so that all hold the same; called after each pass.
+    def merge(self, processes: Communicator, pass_index: int) -> None:  # noqa: B027 - a single process has nothing to merge
+        """Merge the results of pass ``pass_index`` across processes, so that all hold the same; called after each pass.
 
         A process that received no batch must take part in every exchange as well.
         """
 
-    def check(self, processes: Processes) -> None:
+    def check(self, processes: Communicator) -> None:
         """Raise a ProcessError if there are several processes and the class does not implement :meth:`merge`."""
-        if processes.size > 1 and type(self).merge is Gatherer.merge:
+        if processes.size > 1 and type(self).merge is StatisticsCollector.merge:
             raise ProcessError(
-                f"{type(self).__name__} cannot be gathered by several processes: it has no merge(processes, number). "
-                "Implement it, or collect in one process."
+                f"{type(self).__name__} cannot be collected by several processes: it has no "
+                "merge(processes, pass_index). Implement it, or collect in one process."
             )
 
     @abstractmethod
@@ -39,18 +39,18 @@ class Gatherer(ABC):
         """Return the tensors to store with the statistics, by name."""
 
 
-class Stored(Gatherer):
-    """Gatherer of constant tensors that need no pass over the source."""
+class ConstantStatistics(StatisticsCollector):
+    """StatisticsCollector of constant tensors that need no pass over the source."""
 
     passes = 0
 
     def __init__(self, values: Mapping[str, Tensor]) -> None:
         self._values = values
 
-    def see(self, forward: Forward, number: int) -> None:
+    def update(self, forward: Forward, pass_index: int) -> None:
         """Do nothing: there is no pass."""
 
-    def merge(self, processes: Processes, number: int) -> None:
+    def merge(self, processes: Communicator, pass_index: int) -> None:
         """Do nothing: the values are the same in all processes."""
 
     def result(self) -> Mapping[str, Tensor]:
@@ -58,8 +58,8 @@ class Stored(Gatherer):
         return self._values
 
 
-class Gathers(Protocol):
+class HasCollectors(Protocol):
     """Protocol of methods that may need additional source statistics."""
 
-    def gatherers(self) -> Mapping[str, Gatherer]:
-        """Return new gatherers by the name they are stored under; empty if the moments suffice."""
+    def statistics_collectors(self) -> Mapping[str, StatisticsCollector]:
+        """Return new collectors by the name they are stored under; empty if the moments suffice."""

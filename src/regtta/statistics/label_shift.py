@@ -22,7 +22,7 @@ from typing import Literal
 from torch import Tensor, nn
 
 from regtta.errors import BatchError
-from regtta.statistics.shift_tests import chi_square_limit
+from regtta.statistics.shift_tests import chi2_critical_value
 from regtta.statistics.source import SourceStatistics
 from regtta.statistics.whitening import Whitening
 
@@ -60,7 +60,7 @@ class LabelShiftEvidence:
     others_moved: bool
     verdict: ShiftVerdict
 
-    def plain(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, object]:
         """Return the fields as a dict of plain values, for JSON."""
         return asdict(self)
 
@@ -114,11 +114,11 @@ def label_shift_evidence(source: SourceStatistics, head: nn.Linear, features: Te
         >>> label_shift_evidence(source, model[0], rows[:500]).verdict
         'none'
     """
-    whitening = Whitening.of(source, head)
-    return evidence_of(whitening(features), whitening, source.count)
+    whitening = Whitening.from_statistics(source, head)
+    return evidence_from_coordinates(whitening(features), whitening, source.count)
 
 
-def evidence_of(coordinates: Tensor, whitening: Whitening, source_count: int) -> LabelShiftEvidence:
+def evidence_from_coordinates(coordinates: Tensor, whitening: Whitening, source_count: int) -> LabelShiftEvidence:
     """Return the same evidence as :func:`label_shift_evidence` from whitened coordinates (B, k).
 
     With ``m = E[y]`` and U the outputs' directions, the squared shifts are ``a² = ‖Uᵀm‖²`` and ``r² = ‖m‖² − a²``, each
@@ -180,4 +180,4 @@ class _Part:
 
     def beyond(self, tolerance: float) -> bool:
         far = self.count * self.directions * tolerance**2
-        return self.raw * self.count > chi_square_limit(self.directions, far, LEVEL)
+        return self.raw * self.count > chi2_critical_value(self.directions, far, LEVEL)

@@ -11,14 +11,14 @@ from regtta.errors import StatisticsError
 LinAlgError: type[RuntimeError] = torch.linalg.LinAlgError  # type: ignore[attr-defined]
 
 
-def symmetric_eigen(matrix: Tensor) -> tuple[Tensor, Tensor]:
+def stable_eigh(matrix: Tensor) -> tuple[Tensor, Tensor]:
     """Return the eigenvalues (D,), ascending, and eigenvectors (D, D), as columns, of a covariance matrix (D, D).
 
     The results are on the device of ``matrix``, or on the CPU if its solver did not converge: GPU solvers fail on some
     ill-conditioned matrices that LAPACK decomposes.
 
     Example:
-        >>> symmetric_eigen(torch.diag(torch.tensor([2.0, 1.0])))[0]
+        >>> stable_eigh(torch.diag(torch.tensor([2.0, 1.0])))[0]
         tensor([1., 2.])
     """
     try:
@@ -45,7 +45,7 @@ def symmetric_eigen(matrix: Tensor) -> tuple[Tensor, Tensor]:
         ) from error
 
 
-def singular_vectors(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def stable_svd(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Decompose a real matrix (m, n) as ``U diag(s) Vᵀ``, with gradients that are finite for any matrix.
 
     Args:
@@ -59,7 +59,7 @@ def singular_vectors(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
     Example:
         >>> x = torch.eye(3, requires_grad=True)
-        >>> u, s, v = singular_vectors(x)
+        >>> u, s, v = stable_svd(x)
         >>> torch.autograd.grad((u @ torch.diag(s) @ v.T).sum(), x)[0].isfinite().all()
         tensor(True)
     """

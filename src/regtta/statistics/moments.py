@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from regtta.errors import StatisticsError
-from regtta.execution import Processes
-from regtta.persistence import MOST_COUNTED, invalid, require_mapping, require_number, require_tensor
+from regtta.execution import Communicator
+from regtta.persistence import MAX_COUNT, require_mapping, require_number, require_tensor, state_error
 
 # Rows per matrix product: enough to amortise the launch of a product, which costs more on a GPU.
 BLOCK_ROWS, BLOCK_ROWS_ON_GPU = 1024, 4096
@@ -26,7 +26,7 @@ class Moments:
         scatter: (D, D) float64 scatter matrix, ``Σ (z−μ)(z−μ)ᵀ``.
 
     Example:
-        >>> halves = Moments.of(torch.tensor([[0.0], [2.0]])), Moments.of(torch.tensor([[4.0]]))
+        >>> halves = Moments.from_features(torch.tensor([[0.0], [2.0]])), Moments.from_features(torch.tensor([[4.0]]))
         >>> whole = halves[0].merge(halves[1])
         >>> whole.count, whole.mean.item(), whole.covariance().item()
         (3, 2.0, 4.0)
@@ -37,9 +37,9 @@ class Moments:
     scatter: Tensor
 
     @classmethod
-    def of(cls, features: Tensor) -> "Moments":
+    def from_features(cls, features: Tensor) -> "Moments":
         """Compute the moments of one batch (B, D), centred before squaring to avoid cancellation."""
-        features = features.to(_home(features.device), torch.float64)
+        features = features.to(_moments_device(features.device), torch.float64)
         mean = features.mean(dim=0)
         centred = features - mean
         return cls(len(features), mean, centred.T @ centred)
@@ -61,7 +61,7 @@ class Moments:
         return self.scatter / (self.count - 1)
 
 
-def moments_of_all(moments: Moments | None, processes: Processes, device: torch.device) -> Moments | None:
+def all_reduce_moments(moments: Moments | None, processes: Communicator, device: torch.device) -> Moments | None:
     """Return the moments over all processes, identical in each; ``None`` if none has any samples.
 
     Each process corrects its own scatter to the common mean, so that scatter matrices are summed and never gathered.
@@ -78,7 +78,7 @@ def moments_of_all(moments: Moments | None, processes: Processes, device: torch.
     if count == 0:
         return None
     if moments is None:
-        nothing = torch.zeros(width, width, dtype=torch.float64, device=_home(device))
+        nothing = torch.zeros(width, width, dtype=torch.float64, device=_moments_device(device))
         moments = Moments(0, nothing[0], nothing)
     mean = processes.reduce(moments.mean * (moments.count / count))
     gap = moments.mean - mean
@@ -96,7 +96,7 @@ class RunningMoments:
     Example:
         >>> running = RunningMoments()
         >>> for batch in torch.tensor([[0.0], [2.0], [4.0]]).split(1):
-        ...     running.add(batch)
+        ...     running.update(batch)
         >>> moments = running.finish()
         >>> moments.count, moments.mean.item(), moments.covariance().item()
         (3, 2.0, 4.0)
@@ -107,7 +107,7 @@ class RunningMoments:
         self._filled = 0
         self._block: Tensor | None = None
 
-    def add(self, features: Tensor) -> None:
+    def update(self, features: Tensor) -> None:
         """Update with a batch (B, D), which is copied immediately."""
         features = features.detach()
         block = self._begin(features) if self._block is None else self._block
@@ -121,7 +121,7 @@ class RunningMoments:
             self._filled += len(features)
 
     def finish(self) -> Moments | None:
-        """Return the moments of all added batches, ``None`` if there are none, and reset."""
+        """Return the moments of all batches, ``None`` if there are none, and reset."""
         if self._block is None:
             return None
         if self._filled:
@@ -135,7 +135,7 @@ class RunningMoments:
         return moments
 
     def _begin(self, features: Tensor) -> Tensor:
-        home, columns = _home(features.device), features.shape[1]
+        home, columns = _moments_device(features.device), features.shape[1]
         rows = BLOCK_ROWS if home.type == "cpu" else BLOCK_ROWS_ON_GPU
         self._block = torch.empty(rows, columns, dtype=torch.float64, device=home)
         self._mean = self._block.new_zeros(columns)
@@ -165,12 +165,12 @@ class RunningMoments:
         self.count, self._filled = count, 0
 
 
-def _home(device: torch.device) -> torch.device:
+def _moments_device(device: torch.device) -> torch.device:
     """Return the device for the moments of features on ``device``: the CPU for MPS, which has no float64."""
     return torch.device("cpu") if device.type == "mps" else device
 
 
-class RecentMoments:
+class EwmaMoments:
     """Exponentially weighted moments, up to the covariance of squares; weights decay as ``exp(−age/memory)``.
 
     Age is counted in samples, so that results hardly depend on the batch size.
@@ -180,9 +180,9 @@ class RecentMoments:
         products: keep the covariance of squares, (K, K), as well.
 
     Example:
-        >>> recent = RecentMoments(memory=100)
+        >>> recent = EwmaMoments(memory=100)
         >>> for batch in torch.ones(200, 5, 3):
-        ...     recent.add(batch)
+        ...     recent.update(batch)
         >>> recent.mean, 190 < recent.count < 210
         (tensor([1., 1., 1.], dtype=torch.float64), True)
     """
@@ -190,14 +190,14 @@ class RecentMoments:
     def __init__(self, memory: float, *, products: bool = True) -> None:
         self.memory = memory
         self.products = products
-        self.forget()
+        self.reset()
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Reset to the initial state without samples."""
         self._weight = self._squared_weight = 0.0
         self._sums: Tensor | None = None
 
-    def add(self, values: Tensor) -> None:
+    def update(self, values: Tensor) -> None:
         """Update with a batch (B, K); non-finite samples are ignored."""
         values = values.detach().double()
         squares = values * values
@@ -250,18 +250,18 @@ class RecentMoments:
     def validate_state(self, state: object, path: str, width: int) -> None:
         """Raise a StateError unless ``state`` is empty or holds moments of ``width`` values."""
         found = require_mapping(path, state, ("weight", "squared_weight", "sums"))
-        weight = require_number(f"{path}/weight", found["weight"], least=0.0)
-        squared = require_number(f"{path}/squared_weight", found["squared_weight"], least=0.0)
+        weight = require_number(f"{path}/weight", found["weight"], minimum=0.0)
+        squared = require_number(f"{path}/squared_weight", found["squared_weight"], minimum=0.0)
         sums = found["sums"]
         if isinstance(sums, Tensor) and sums.numel() == 0:
             if weight or squared:
-                raise invalid(f"{path}/sums", f"the sums of samples of weight {weight:g}", sums)
+                raise state_error(f"{path}/sums", f"the sums of samples of weight {weight:g}", sums)
             return
         require_tensor(f"{path}/sums", sums, (width + 2 if self.products else 2, width), torch.float64)
-        require_tensor(f"{path}/sums", sums[1:], (None, width), torch.float64, least=0.0)  # sums of squares
+        require_tensor(f"{path}/sums", sums[1:], (None, width), torch.float64, minimum=0.0)  # sums of squares
         # The latest samples have weight 1, older ones a smaller one.
-        if not 1 <= squared <= weight * (1 + 1e-9) <= MOST_COUNTED:
-            raise invalid(f"{path}/squared_weight", f"from 1 to the weight {weight:g}", squared)
+        if not 1 <= squared <= weight * (1 + 1e-9) <= MAX_COUNT:
+            raise state_error(f"{path}/squared_weight", f"from 1 to the weight {weight:g}", squared)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore from :meth:`state_dict`."""
@@ -273,5 +273,5 @@ class RecentMoments:
 
     def _rows(self) -> Tensor:
         if self._sums is None:
-            raise ValueError("Nothing has been added yet. Call add(values) first.")
+            raise ValueError("Nothing has been added yet. Call update(values) first.")
         return self._sums

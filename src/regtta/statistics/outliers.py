@@ -1,30 +1,24 @@
-"""Robust deviations of the samples of a batch, and the ranges of the source data they are compared with.
+"""Robust deviations of the samples of a batch from the rest of the batch.
 
 Deviations are measured column by column of the input, in units of the column's median absolute deviation, so that a
 few absurd samples do not move the scale and a batch that is shifted as a whole has no outliers.
 """
-
-from typing import ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regtta.execution import Processes
-from regtta.models import Forward
-from regtta.statistics.collectors import Gatherer
-
-LEAST_ROWS = 16  # medians of fewer samples vary so much that good samples of long-tailed columns look like outliers
+MIN_ROWS = 16  # medians of fewer samples vary so much that good samples of long-tailed columns look like outliers
 _REFERENCE_ROWS = 32  # samples used for centre and scale: more cost time and change the medians little
-_MOST_COLUMNS = 256  # columns of a table, or channels; inputs with more are reduced to one column
+_MAX_COLUMNS = 256  # columns of a table, or channels; inputs with more are reduced to one column
 
-Columns = NDArray[np.floating]
+ColumnArray = NDArray[np.floating]
 
 
 def is_table(inputs: Tensor) -> bool:
     """Return True if the inputs are a table (B, C) of at most 256 columns, which are compared one by one."""
-    return inputs.ndim == 2 and inputs.shape[1] <= _MOST_COLUMNS
+    return inputs.ndim == 2 and inputs.shape[1] <= _MAX_COLUMNS
 
 
 def column_values(inputs: Tensor) -> Tensor:
@@ -45,7 +39,7 @@ def column_values(inputs: Tensor) -> Tensor:
     inputs = inputs.detach()
     if is_table(inputs):
         return inputs
-    channels = 2 if inputs.ndim > 2 and inputs.shape[1] <= _MOST_COLUMNS else 1
+    channels = 2 if inputs.ndim > 2 and inputs.shape[1] <= _MAX_COLUMNS else 1
     inner = tuple(range(channels, inputs.ndim))
     if inner and inputs.is_cuda:  # one kernel on a GPU; slow on a CPU
         values: Tensor = torch.linalg.vector_norm(inputs, torch.inf, dim=inner)
@@ -54,14 +48,14 @@ def column_values(inputs: Tensor) -> Tensor:
     return values if channels == 2 else values[:, None]
 
 
-def as_columns(values: Tensor) -> Columns:
+def to_column_array(values: Tensor) -> ColumnArray:
     """Return values (B, C) as a NumPy array (C, B) of float32 or float64; synchronises with their device."""
     values = values.detach().cpu()
     found = (values if values.dtype in (torch.float32, torch.float64) else values.float()).numpy()
     return np.ascontiguousarray(found.T)
 
 
-def deviations(columns: Columns, *, table: bool) -> Columns:
+def deviations(columns: ColumnArray, *, table: bool) -> ColumnArray:
     """Compute the deviations of samples from the rest of their batch, in robust units of each column.
 
     ``|v_ic − m_c| / s_c``. For a table ``m_c`` is the column's median and ``s_c`` its median absolute deviation; for
@@ -69,7 +63,7 @@ def deviations(columns: Columns, *, table: bool) -> Columns:
     one, uses the median of the other columns' scales. Medians are lower medians of at most 63 evenly spaced samples.
 
     Args:
-        columns: (C, B) from :func:`as_columns`, of at least 16 samples.
+        columns: (C, B) from :func:`to_column_array`, of at least 16 samples.
         table: True for the columns of a table, False for magnitudes of channels.
 
     Returns:
@@ -83,11 +77,11 @@ def deviations(columns: Columns, *, table: bool) -> Columns:
         centre, scale = _centre_and_scale(columns, table=table)
         varied = scale[scale > 0]
         usual = _lower_medians(varied[None])[0, 0] if len(varied) else np.inf  # infinity makes all deviations 0
-        found: Columns = np.abs(columns - centre) / np.where(scale > 0, scale, usual)
+        found: ColumnArray = np.abs(columns - centre) / np.where(scale > 0, scale, usual)
     return found
 
 
-def _centre_and_scale(columns: Columns, *, table: bool) -> tuple[Columns, Columns]:
+def _centre_and_scale(columns: ColumnArray, *, table: bool) -> tuple[ColumnArray, ColumnArray]:
     """Return ``m`` and ``s``, both (C, 1)."""
     rows = columns[:, :: max(1, columns.shape[1] // _REFERENCE_ROWS)]
     if not table:
@@ -96,65 +90,7 @@ def _centre_and_scale(columns: Columns, *, table: bool) -> tuple[Columns, Column
     return centre, _lower_medians(np.abs(rows - centre))
 
 
-def _lower_medians(rows: Columns) -> Columns:
+def _lower_medians(rows: ColumnArray) -> ColumnArray:
     middle = (rows.shape[1] - 1) // 2
-    medians: Columns = np.sort(rows, axis=1)[:, middle : middle + 1]  # faster than np.partition for so few values
+    medians: ColumnArray = np.sort(rows, axis=1)[:, middle : middle + 1]  # faster than np.partition for so few values
     return medians
-
-
-_UNBOUNDED = torch.finfo(torch.float64).max
-
-
-class InputRanges:
-    """Running maximum magnitude of each column of the source inputs, without device synchronisation."""
-
-    def __init__(self) -> None:
-        self._largest: Tensor | None = None
-
-    def see(self, inputs: Tensor) -> None:
-        """Update with the inputs (B, ...) of a batch; integer inputs are ignored."""
-        if not inputs.is_floating_point():
-            return
-        found = column_values(inputs).abs().amax(dim=0).double()
-        if self._largest is None or self._largest.shape != found.shape:
-            self._largest = found  # sequences may change their length between batches
-        else:
-            self._largest = torch.maximum(self._largest, found)
-
-    def merged(self, processes: Processes) -> Tensor:
-        """Return the ranges (C,) over all processes, finite and on the CPU; of shape (0,) for integer inputs."""
-        own = torch.zeros(0, dtype=torch.float64) if self._largest is None else self._largest.cpu()
-        width = int(processes.reduce(torch.tensor(len(own)), "max"))
-        whole = own if len(own) == width else torch.zeros(width, dtype=torch.float64)
-        # If the source itself is not finite, its range is unbounded.
-        return processes.reduce(whole, "max").nan_to_num(nan=_UNBOUNDED, posinf=_UNBOUNDED)
-
-
-class FurthestFeatures(Gatherer):
-    """Features of the source samples furthest from the mean of the first batch."""
-
-    kept: ClassVar[int] = 64
-    rows: Tensor
-
-    def __init__(self, device: torch.device) -> None:
-        self._centre = torch.empty(0, device=device)
-        self.rows = torch.empty(0, 0, device=device)
-
-    def see(self, forward: Forward, number: int) -> None:  # noqa: ARG002 - there is one pass
-        """Update the furthest rows with the features of a batch."""
-        features = forward.features.float()
-        if len(self.rows) == 0:
-            self._centre, self.rows = features.mean(dim=0), features[:0]
-        rows = torch.cat([self.rows, features])
-        energy = (rows - self._centre).square().sum(dim=1)
-        self.rows = rows[energy.topk(min(self.kept, len(rows))).indices]
-
-    def merge(self, processes: Processes, number: int) -> None:  # noqa: ARG002 - there is one pass
-        """Gather the rows of all processes; a process without data contributes none."""
-        width = int(processes.reduce(torch.tensor(self.rows.shape[1]), "max"))
-        rows = self.rows if len(self.rows) else self.rows.new_empty(0, width)
-        self.rows = processes.gather(rows, processes.counts(len(rows)))
-
-    def result(self) -> dict[str, Tensor]:
-        """Return no tensors: only the largest norm of :attr:`rows` is stored with the statistics."""
-        return {}

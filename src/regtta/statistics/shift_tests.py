@@ -7,16 +7,16 @@ from statistics import NormalDist
 import torch
 from torch import Tensor
 
-from regtta.statistics.moments import RecentMoments
+from regtta.statistics.moments import EwmaMoments
 
 
-def chi_square_limit(dimensions: float, noncentrality: float, level: float) -> float:
+def chi2_critical_value(dimensions: float, noncentrality: float, level: float) -> float:
     """Return the value that a noncentral χ² variable of ``dimensions`` exceeds with probability ``level``.
 
     ``r (1 − 2(1+b)/(9r) + z √(2(1+b)/(9r)))³`` with ``r = k + δ`` and ``b = δ/r``.
 
     Example:
-        >>> round(chi_square_limit(10, 0.0, 0.05), 1)
+        >>> round(chi2_critical_value(10, 0.0, 0.05), 1)
         18.3
     """
     total = dimensions + noncentrality
@@ -24,13 +24,13 @@ def chi_square_limit(dimensions: float, noncentrality: float, level: float) -> f
     return total * (1 - spread + _normal_quantile(level) * math.sqrt(spread)) ** 3
 
 
-def f_limit(above: float, below: float, level: float) -> float:
+def f_critical_value(above: float, below: float, level: float) -> float:
     """Return the value that an F variable with ``above`` and ``below`` degrees of freedom exceeds with ``level``.
 
     Returns infinity if the denominator has too few degrees of freedom for the approximation.
 
     Example:
-        >>> round(f_limit(7, 120, 0.05), 1)
+        >>> round(f_critical_value(7, 120, 0.05), 1)
         2.1
     """
     # z = ((1−b) x − (1−a)) / √(b x² + a) for the cube root x of F, solved for x.
@@ -67,7 +67,7 @@ class ShiftTest:
         return max(self.mean, self.spread) > 1
 
 
-def shift_test(recent: RecentMoments, *, source_count: int, level: float, tolerance: float) -> ShiftTest:
+def shift_test(recent: EwmaMoments, *, source_count: int, level: float, tolerance: float) -> ShiftTest:
     """Test whether whitened means and second moments (K,) deviate from 0 and 1 by more than ``tolerance``.
 
     Under the null hypothesis the means are within ``tolerance`` source standard deviations (root mean square over the
@@ -84,7 +84,7 @@ def shift_test(recent: RecentMoments, *, source_count: int, level: float, tolera
     mean, square = recent.mean, recent.square
     dimensions = len(mean)
     count = 1 / (1 / recent.count + 1 / source_count)
-    by_mean = chi_square_limit(dimensions, count * dimensions * tolerance**2, level / 2) / count
+    by_mean = chi2_critical_value(dimensions, count * dimensions * tolerance**2, level / 2) / count
     covariance = recent.covariance_of_squares
     # At least a Gaussian's variance: a few samples of a heavy-tailed distribution underestimate theirs.
     covariance.diagonal().clamp_min_(2.0)
@@ -96,11 +96,11 @@ def shift_test(recent: RecentMoments, *, source_count: int, level: float, tolera
         return ShiftTest(math.inf, math.inf)
     scale, freedom = squared / trace, max(trace**2 / squared, 1.0)
     far = count * dimensions * (2 * tolerance) ** 2 / scale
-    by_square = scale * chi_square_limit(freedom, far, level / 2) / count
+    by_square = scale * chi2_critical_value(freedom, far, level / 2) / count
     return ShiftTest(of_mean / by_mean, of_square / by_square)
 
 
-def reweighting_needed(recent: RecentMoments) -> float:
+def min_reweighting_divergence(recent: EwmaMoments) -> float:
     """Return the smallest χ² divergence of a reweighting of the source that explains the shift of whitened means.
 
     ``‖E[y]‖²``, minus its bias due to sampling noise (Bessel's inequality). A stream with
@@ -109,7 +109,7 @@ def reweighting_needed(recent: RecentMoments) -> float:
     return max(0.0, float((recent.mean**2).sum() - recent.variance.sum() / recent.count))
 
 
-def steadiness(values: Tensor, block: int, level: float, tolerance: float = 0.0) -> float:
+def stationarity_statistic(values: Tensor, block: int, level: float, tolerance: float = 0.0) -> float:
     """Return the F statistic of a stationarity test divided by its critical value; above 1 is non-stationary.
 
     Analysis of variance over consecutive blocks of ``block`` rows, with variances summed over the columns. Correlated
@@ -122,18 +122,18 @@ def steadiness(values: Tensor, block: int, level: float, tolerance: float = 0.0)
         tolerance: variance between blocks, relative to that within, that is too small to matter.
 
     Example:
-        >>> steadiness(torch.arange(64.0)[:, None], 16, 0.001) > 1
+        >>> stationarity_statistic(torch.arange(64.0)[:, None], 16, 0.001) > 1
         True
     """
     blocks = _Blocks(values, block)
-    return blocks.over_limit(blocks.columns(), level, tolerance)
+    return blocks.over_critical_value(blocks.columns(), level, tolerance)
 
 
-def unsteady(values: Tensor, block: int, level: float, tolerance: float = 0.0) -> bool:
-    """Return True if :func:`steadiness` is above 1, mostly without computing the correlation of the columns."""
+def is_nonstationary(values: Tensor, block: int, level: float, tolerance: float = 0.0) -> bool:
+    """Return True if :func:`stationarity_statistic` is above 1, mostly without computing correlations."""
     blocks = _Blocks(values, block)
-    ends = [blocks.over_limit(columns, level, tolerance) > 1 for columns in (1.0, float(values.shape[1]))]
-    return ends[0] if ends[0] == ends[1] else blocks.over_limit(blocks.columns(), level, tolerance) > 1
+    ends = [blocks.over_critical_value(columns, level, tolerance) > 1 for columns in (1.0, float(values.shape[1]))]
+    return ends[0] if ends[0] == ends[1] else blocks.over_critical_value(blocks.columns(), level, tolerance) > 1
 
 
 class _Blocks:
@@ -160,7 +160,7 @@ class _Blocks:
         square = self.within * self.within  # ``**`` raises an OverflowError where a product is infinite
         return max(1.0, square / max(float(entries.dot(entries)), _TINY))
 
-    def over_limit(self, columns: float, level: float, tolerance: float) -> float:
+    def over_critical_value(self, columns: float, level: float, tolerance: float) -> float:
         """Return F divided by its critical value, which includes ``tolerance``, for so many effective columns."""
-        limit = f_limit((self.count - 1) * columns, self._freedom * columns, level)
+        limit = f_critical_value((self.count - 1) * columns, self._freedom * columns, level)
         return self.between / self.within / (limit + self.size * tolerance)

@@ -11,7 +11,6 @@ Two counts describe how much of the feature space the source uses, as in Table 1
   float32's epsilon: a direction whose variance is lost in float32 features is not counted.
 """
 
-import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -22,40 +21,26 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from regtta._version import __version__
-from regtta.errors import (
-    ForeignFileError,
-    HeadMismatchError,
-    ModelMismatchError,
-    OptionError,
-    StatisticsError,
-)
-from regtta.persistence import read_safetensors, refuse_existing, write_safetensors
-from regtta.statistics.linalg import symmetric_eigen
+from regtta.errors import HeadMismatchError, ModelMismatchError, OptionError, StatisticsError
+from regtta.statistics.linalg import stable_eigh
 from regtta.statistics.moments import Moments
-from regtta.statistics.source_validation import (
-    FORMAT_VERSION,
-    RANGES,
-    TENSORS,
-    check_spectrum,
-    check_tensors,
-    read_about,
-)
+from regtta.statistics.source_files import check_rank, read_statistics, write_statistics
 
 RANK_TOLERANCE = torch.finfo(torch.float32).eps
 VALID_TOLERANCE = 1e-12
-SHARE = 0.99  # of the source's variance: shifts in the remaining directions are within rounding errors
+# Fraction of the source's variance; shifts in the remaining directions are within rounding errors.
+EXPLAINED_VARIANCE = 0.99
 
 logger = logging.getLogger(__name__)
 
 
-def _no_ranges() -> Tensor:
+def _unknown_ranges() -> Tensor:
     return torch.empty(0, dtype=torch.float64)
 
 
-def _wider(a: Tensor, b: Tensor) -> Tensor:
+def _merge_ranges(a: Tensor, b: Tensor) -> Tensor:
     """Return the elementwise maximum (C,) of two ranges; empty (unknown) if their lengths differ."""
-    return torch.maximum(a, b) if len(a) == len(b) else _no_ranges()
+    return torch.maximum(a, b) if len(a) == len(b) else _unknown_ranges()
 
 
 @dataclass(frozen=True)
@@ -85,7 +70,7 @@ class Subspace:
         return (features - self.mean) @ self.basis
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SourceStatistics:
     """Moments of the source features at one head of one model; created by :func:`regtta.collect`.
 
@@ -113,7 +98,7 @@ class SourceStatistics:
     head: str
     fingerprint: str
     extras: Mapping[str, Tensor] = field(default_factory=dict)
-    input_ranges: Tensor = field(default_factory=_no_ranges)
+    input_ranges: Tensor = field(default_factory=_unknown_ranges)
     largest_feature_norm: float = 0.0
 
     @classmethod
@@ -127,7 +112,7 @@ class SourceStatistics:
     ) -> "SourceStatistics":
         """Compute the spectrum of the covariance of ``moments`` on their device; the result is on the CPU."""
         covariance = moments.covariance()
-        variances, basis = symmetric_eigen(covariance)
+        variances, basis = stable_eigh(covariance)
         # eigh returns ascending order, rounding errors below zero, and signs that depend on the library.
         variances, basis = variances.flip(0).clamp_min(0), basis.flip(1)
         largest = basis.gather(0, basis.abs().argmax(dim=0, keepdim=True))
@@ -141,6 +126,13 @@ class SourceStatistics:
             head=head,
             fingerprint=fingerprint,
             extras=dict(extras or {}),
+        )
+
+    def __repr__(self) -> str:
+        """Return the number of samples and features, the rank and the head; the tensors would fill pages."""
+        return (
+            f"{type(self).__name__}(count={self.count}, dimensions={self.dimensions}, rank={self.rank}, "
+            f"head={self.head!r})"
         )
 
     @property
@@ -177,7 +169,7 @@ class SourceStatistics:
         Cached: it takes seconds for thousands of features, and every adapter with these statistics needs it.
         """
         second = self.covariance() * ((self.count - 1) / self.count) + torch.outer(self.mean, self.mean)
-        values, vectors = symmetric_eigen(second)
+        values, vectors = stable_eigh(second)
         return values.flip(0), vectors.flip(1)
 
     def output_moments(self, weight: Tensor) -> tuple[Tensor, Tensor]:
@@ -185,18 +177,18 @@ class SourceStatistics:
         weight = weight.detach().cpu().double()
         return weight @ self.mean, ((weight @ self.basis) ** 2 * self.variances).sum(dim=1)
 
-    def dimensions_for(self, share: float) -> int:
-        """Return the number of leading directions that carry ``share`` of the variance."""
+    def dimensions_for(self, fraction: float) -> int:
+        """Return the number of leading directions that carry ``fraction`` of the variance."""
         carried = self.variances.cumsum(0) / self.variances.sum()
-        return min(int((carried < share).sum()) + 1, self.dimensions)
+        return min(int((carried < fraction).sum()) + 1, self.dimensions)
 
-    def leading(self, share: float = SHARE) -> Subspace:
-        """Return the leading directions that carry ``share`` of the variance, at most as many as the rank."""
-        return self.top(min(self.dimensions_for(share), self.rank))
+    def leading_subspace(self, fraction: float = EXPLAINED_VARIANCE) -> Subspace:
+        """Return the leading directions that carry ``fraction`` of the variance, at most as many as the rank."""
+        return self.top(min(self.dimensions_for(fraction), self.rank))
 
     def whitened_norms(self, features: Tensor) -> Tensor:
         """Return ``‖Λ^(−1/2) Vᵀ (z − μ)‖²`` (B,) of features (B, D), in directions with 99 % of the variance."""
-        subspace = self.leading()
+        subspace = self.leading_subspace()
         coordinates = subspace.project(features.cpu().double())
         return (coordinates.square() / subspace.variances).sum(dim=1)
 
@@ -207,7 +199,7 @@ class SourceStatistics:
         have no variance to divide by.
 
         Example:
-            >>> moments = Moments.of(torch.tensor([[0.0, 0.0], [2.0, 0.0], [4.0, 0.0]]))
+            >>> moments = Moments.from_features(torch.tensor([[0.0, 0.0], [2.0, 0.0], [4.0, 0.0]]))
             >>> source = SourceStatistics.from_moments(moments, head="fc", fingerprint="")
             >>> source.top("auto").variances
             tensor([4.], dtype=torch.float64)
@@ -252,7 +244,7 @@ class SourceStatistics:
         )
         return replace(
             merged,
-            input_ranges=_wider(self.input_ranges, other.input_ranges),
+            input_ranges=_merge_ranges(self.input_ranges, other.input_ranges),
             largest_feature_norm=max(self.largest_feature_norm, other.largest_feature_norm),
         )
 
@@ -275,48 +267,14 @@ class SourceStatistics:
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the statistics to a safetensors file; it contains no source data."""
-        about = {
-            "format": FORMAT_VERSION,
-            "regtta": __version__,
-            "count": self.count,
-            "head": self.head,
-            "fingerprint": self.fingerprint,
-            "largest_feature_norm": self.largest_feature_norm,
-        }
-        tensors = {name: getattr(self, name) for name in TENSORS}
-        tensors |= {RANGES: self.input_ranges} if len(self.input_ranges) else {}
-        tensors |= {f"{_EXTRA}{name}": value for name, value in self.extras.items()}
-        path = refuse_existing(path, overwrite=overwrite)
-        write_safetensors(path, tensors, {"regtta.statistics": json.dumps(about)})
+        write_statistics(path, self, overwrite=overwrite)
 
     @classmethod
     def load(cls, path: str | Path) -> "SourceStatistics":
         """Read and validate a file written by :meth:`save`."""
-        tensors, metadata = read_safetensors(path)
-        about = read_about(Path(path), metadata)
-        check_tensors(Path(path), tensors)
-        check_spectrum(Path(path), *(tensors[name] for name in ("variances", "basis", "feature_variances")))
-        loaded = cls(
-            mean=tensors["mean"],
-            variances=tensors["variances"],
-            basis=tensors["basis"],
-            feature_variances=tensors["feature_variances"],
-            count=about["count"],
-            head=about["head"],
-            fingerprint=about["fingerprint"],
-            extras={name.removeprefix(_EXTRA): value for name, value in tensors.items() if name.startswith(_EXTRA)},
-            input_ranges=tensors.get(RANGES, _no_ranges()),
-            largest_feature_norm=float(about.get("largest_feature_norm", 0.0)),
-        )
-        if not 0 < loaded.rank < loaded.count:
-            raise ForeignFileError(
-                f"{path}: expected features of {loaded.count} samples to have a rank from 1 to {loaded.count - 1}, "
-                f"found {loaded.rank}. The file is damaged: collect the statistics again."
-            )
+        loaded = cls(**read_statistics(path))
+        check_rank(path, loaded.rank, loaded.count)
         return loaded
 
     def _moments(self) -> Moments:
         return Moments(self.count, self.mean, self.covariance() * (self.count - 1))
-
-
-_EXTRA = "extra/"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from regtta.statistics.source import SHARE, SourceStatistics
+from regtta.statistics.source import EXPLAINED_VARIANCE, SourceStatistics
 
 
 @dataclass(frozen=True)
@@ -30,19 +30,21 @@ class Whitening:
     outputs: Tensor
 
     @classmethod
-    def of(cls, source: SourceStatistics, head: nn.Linear, share: float = SHARE) -> "Whitening":
-        """Return the whitening of the leading directions that carry ``share`` of the variance, on the head's device.
+    def from_statistics(
+        cls, source: SourceStatistics, head: nn.Linear, fraction: float = EXPLAINED_VARIANCE
+    ) -> "Whitening":
+        """Return the whitening of the leading directions that carry ``fraction`` of the variance, on the head's device.
 
         Example:
             >>> import regtta
             >>> net = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 1))
             >>> x = torch.randn(500, 3)
-            >>> whitening = Whitening.of(regtta.collect(net, [x]), net[2])
+            >>> whitening = Whitening.from_statistics(regtta.collect(net, [x]), net[2])
             >>> bool((whitening(net[:2](x)).var(dim=0) - 1).abs().max() < 1e-3)
             True
         """
         source.require_variance()
-        subspace = source.leading(share)
+        subspace = source.leading_subspace(fraction)
         scale = subspace.variances.sqrt()
         effect = head.weight.detach().cpu().double() @ subspace.basis * scale
         device, dtype = head.weight.device, torch.promote_types(head.weight.dtype, torch.float32)

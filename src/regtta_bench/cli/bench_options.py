@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from regtta.cli import shared_options as shared
-from regtta.cli.shared_options import Parser, numbers, split_names
+from regtta.cli.shared_options import TextParser, split_integers, split_names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,9 +15,9 @@ class ReproduceOptions:
     """Options of ``regtta reproduce``, in the order and with the meaning that its help gives them."""
 
     names: Annotated[tuple[str, ...], typer.Argument(metavar="NAME...", help="Experiments; see --list.")] = ()
-    data: shared.DataFolder = None
-    out: shared.ResultsFolder = Path("regtta-results")
-    models: shared.ModelsFolder = None
+    data: shared.DataFolderOption = None
+    out: shared.ResultsFolderOption = Path("regtta-results")
+    models: shared.ModelsFolderOption = None
     source_seeds: Annotated[
         int | None,
         typer.Option(min=1, metavar="N", help="Source models.", show_default="1, 3 or 5, by the cost of training"),
@@ -28,9 +28,9 @@ class ReproduceOptions:
             min=1, metavar="N", help="Adaptation seeds on each source model.", show_default="3; 1 with --quick"
         ),
     ] = None
-    jobs: shared.Jobs = None
-    ray: shared.Ray = None
-    device: shared.Device = None
+    jobs: shared.JobsOption = None
+    ray: shared.RayOption = None
+    device: shared.DeviceOption = None
     only: Annotated[tuple[str, ...], typer.Option(metavar="NAME", help="Restrict to this data set, repeatable.")] = ()
     methods: Annotated[
         tuple[str, ...],
@@ -50,9 +50,9 @@ class ReproduceOptions:
             metavar="FILE", help="Gender of the person in each folder of Biwi.", show_default="DATA/biwi/genders.json"
         ),
     ] = None
-    quick: shared.Quick = False
+    quick: shared.QuickOption = False
     download: Annotated[bool, typer.Option("--download", help="Download missing data sets where possible.")] = False
-    tables_only: shared.TablesOnly = False
+    tables_only: shared.TablesOnlyOption = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,22 +66,22 @@ class StressOptions:
     kinds: Annotated[
         tuple[str, ...],
         typer.Option(metavar="A,B,C", help="Kinds of streams.", show_default="all; iid,sorted with --quick"),
-        Parser(split_names),
+        TextParser(split_names),
     ] = ()
     methods: Annotated[
         tuple[str, ...],
         typer.Option(metavar="A,B,C", help="Methods besides Source.", show_default="all"),
-        Parser(split_names),
+        TextParser(split_names),
     ] = ()
     parts: Annotated[
         tuple[str, ...],
         typer.Option(metavar="A,B,C", help="Shifts.", show_default="all; the first with --quick"),
-        Parser(split_names),
+        TextParser(split_names),
     ] = ()
     batch_sizes: Annotated[
         tuple[int, ...],
         typer.Option(metavar="A,B,C", help="Samples per step.", show_default="1,8,64; 64 with --quick"),
-        Parser(numbers),
+        TextParser(split_integers),
     ] = ()
     source_models: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Source models.", show_default="3; 1 with --quick")
@@ -91,14 +91,14 @@ class StressOptions:
         typer.Option("--gate/--no-gate", help="Also test the gate on clean data.", show_default="yes; no with --quick"),
     ] = None
     gate_batches: Annotated[int, typer.Option(min=1, metavar="N", help="Clean batches to test the gate on.")] = 10_000
-    jobs: shared.Jobs = None
-    ray: shared.Ray = None
-    device: shared.Device = None
-    data: shared.DataFolder = None
-    models: shared.ModelsFolder = None
-    out: shared.ResultsFolder = Path("regtta-stress")
+    jobs: shared.JobsOption = None
+    ray: shared.RayOption = None
+    device: shared.DeviceOption = None
+    data: shared.DataFolderOption = None
+    models: shared.ModelsFolderOption = None
+    out: shared.ResultsFolderOption = Path("regtta-stress")
     quick: Annotated[
         bool,
         typer.Option("--quick", help="Smoke run: one source model, one shift, two kinds, batches of 64, no gate."),
     ] = False
-    tables_only: shared.TablesOnly = False
+    tables_only: shared.TablesOnlyOption = False

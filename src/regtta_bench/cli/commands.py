@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from regtta.cli import shared_options as shared
-from regtta.cli.error_messages import stoppable
+from regtta.cli.error_messages import exit_on_interrupt
 from regtta.cli.help_examples import help_with_examples
 from regtta.cli.typer_signature import takes_options
 from regtta_bench.cli.bench_options import ReproduceOptions, StressOptions
@@ -25,20 +25,20 @@ app = typer.Typer()
 def reproduce(
     options: ReproduceOptions,
     *,
-    list_them: Annotated[bool, typer.Option("--list", help="List the experiments.")] = False,
+    show_list: Annotated[bool, typer.Option("--list", help="List the experiments.")] = False,
 ) -> None:
     """Reproduce the paper's tables."""
-    from regtta_bench.cli import bench_views as show
-    from regtta_bench.cli.progress import told_in_terminal
-    from regtta_bench.cli.reproduce import list_experiments, reproduce
+    from regtta_bench.cli import bench_views as views
+    from regtta_bench.cli.progress import show_progress
+    from regtta_bench.cli.reproduce import list_experiments, run_experiments
 
-    if list_them:
-        show.experiments(list_experiments())
+    if show_list:
+        views.print_experiments(list_experiments())
         return
-    with stoppable(), told_in_terminal() as listener:
-        done = reproduce(options, listener)
-    for report in done:
-        show.reproduced(report)
+    with exit_on_interrupt(), show_progress() as listener:
+        reports = run_experiments(options, listener)
+    for report in reports:
+        views.print_report(report)
 
 
 @app.command(
@@ -51,13 +51,13 @@ def reproduce(
 @takes_options(StressOptions)
 def stress(options: StressOptions) -> None:
     """Run the benchmark on streams that are not i.i.d."""
-    from regtta_bench.cli import bench_views as show
-    from regtta_bench.cli.progress import told_in_terminal
-    from regtta_bench.cli.stress import stress
+    from regtta_bench.cli import bench_views as views
+    from regtta_bench.cli.progress import show_progress
+    from regtta_bench.cli.stress import run_stress
 
-    with stoppable(), told_in_terminal() as listener:
-        report = stress(options, listener)
-    show.reproduced(report)
+    with exit_on_interrupt(), show_progress() as listener:
+        report = run_stress(options, listener)
+    views.print_report(report)
 
 
 @app.command(
@@ -71,23 +71,25 @@ def stress(options: StressOptions) -> None:
 def label_shift(
     name: Annotated[str, typer.Argument(metavar="NAME", help="demo or california.")] = "demo",
     *,
-    out: shared.ResultsFolder = Path("regtta-label-shift"),
-    data: shared.DataFolder = None,
-    models: shared.ModelsFolder = None,
+    out: shared.ResultsFolderOption = Path("regtta-label-shift"),
+    data: shared.DataFolderOption = None,
+    models: shared.ModelsFolderOption = None,
     source_seeds: Annotated[int, typer.Option(min=2, metavar="N", help="Source models.")] = 6,
-    quick: shared.Quick = False,
-    tables_only: shared.TablesOnly = False,
-    force: shared.Force = False,
+    quick: shared.QuickOption = False,
+    tables_only: shared.TablesOnlyOption = False,
+    force: shared.ForceOption = False,
 ) -> None:
     """Run the label-shift study."""
-    from regtta_bench.cli import bench_views as show
+    from regtta_bench.cli import bench_views as views
     from regtta_bench.cli.label_shift import LabelShiftOptions, study_label_shift
-    from regtta_bench.cli.progress import told_in_terminal
+    from regtta_bench.cli.progress import show_progress
 
     options = LabelShiftOptions(name, out, data, models, source_seeds, quick, tables_only, force)
-    with told_in_terminal() as listener:
-        report = study_label_shift(options, training=listener.training, told=lambda text: typer.echo(text, err=True))
-    show.label_shift(report)
+    with show_progress() as listener:
+        report = study_label_shift(
+            options, on_training=listener.on_training, on_message=lambda text: typer.echo(text, err=True)
+        )
+    views.print_label_shift(report)
 
 
 @app.command(help=help_with_examples("Train on handwritten digits, degrade them, adapt, and write a report.", "demo"))
@@ -98,14 +100,14 @@ def demo(
     umap: Annotated[
         bool, typer.Option("--umap", help="Add a UMAP of the features to the report; takes longer.")
     ] = False,
-    force: shared.Force = False,
+    force: shared.ForceOption = False,
 ) -> None:
     """Run the demo on handwritten digits."""
     from rich.console import Console
 
-    from regtta.cli.outputs import check_folder
+    from regtta.cli.outputs import check_output_folder
 
-    check_folder(out, force=force)
+    check_output_folder(out, force=force)
     from regtta_bench.demo import run_demo
 
     run_demo(out=out, seed=seed, sources=sources, umap=umap, console=Console())

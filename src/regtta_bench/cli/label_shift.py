@@ -5,21 +5,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from regtta.cli.outputs import check_folder
+from regtta.cli.outputs import check_output_folder
 from regtta.errors import MissingFileError
 from regtta.options import check_choice
-from regtta.persistence import written_whole
+from regtta.persistence import atomic_write
 from regtta.report.figures import save_figure
-from regtta_bench.data import Place, check_there, data_folder
-from regtta_bench.label_shift.label_shift_findings import ALL, cases_in, curves, roc_rows
-from regtta_bench.label_shift.label_shift_tables import tables_of
-from regtta_bench.label_shift.label_shift_testbeds import DATA, Bench, Told, california_bench, demo_bench
+from regtta_bench.data import DataLocation, check_available, resolve_data_folder
+from regtta_bench.label_shift.label_shift_findings import ALL, compute_roc_curves, roc_rows, select_cases
+from regtta_bench.label_shift.label_shift_tables import make_study_tables
+from regtta_bench.label_shift.label_shift_testbeds import (
+    DATASET_NAMES,
+    LabelShiftTestbed,
+    make_california_testbed,
+    make_demo_testbed,
+)
 from regtta_bench.label_shift.roc import Roc, roc_panels
-from regtta_bench.label_shift.study import SOURCES, read_lines, study_lines, write_lines
+from regtta_bench.label_shift.study import STUDY_SOURCE_MODELS, read_records, run_study, write_records
+from regtta_bench.sweep.interfaces import ProgressCallback
 
-DRAWN = ("labels moved at all", "labels, not inputs")
-SIGNALS_DRAWN = ("prominence", "output mean", "output mean × √share", "conditional", "leak", "support")
-BEST_SHOWN = 2
+FIGURE_QUESTIONS = ("labels moved at all", "labels, not inputs")
+FIGURE_SIGNALS = ("prominence", "output mean", "output mean × √share", "conditional", "leak", "support")
+BEST_SIGNALS = 2
 
 
 @dataclass(frozen=True)
@@ -41,7 +47,7 @@ class LabelShiftOptions:
     out: Path
     data: Path | None = None
     models: Path | None = None
-    source_seeds: int = SOURCES
+    source_seeds: int = STUDY_SOURCE_MODELS
     quick: bool = False
     tables_only: bool = False
     force: bool = False
@@ -65,62 +71,67 @@ class LabelShiftReport:
 def study_label_shift(
     options: LabelShiftOptions,
     *,
-    told: Callable[[str], None] | None = None,
-    training: Told | None = None,
-    make: Callable[[int], Bench] | None = None,
+    on_message: Callable[[str], None] | None = None,
+    on_training: ProgressCallback | None = None,
+    make_bench: Callable[[int], LabelShiftTestbed] | None = None,
 ) -> LabelShiftReport:
     """Run the study (unless ``tables_only``) and write its results, tables and figure.
 
     Args:
         options: the data set and the output folder.
-        told: callback with a message after each source model.
-        training: callback ``(name, epochs_done, epochs)`` for trainings.
-        make: returns the bench of a seed; by default that of the data set.
+        on_message: callback with a message after each source model.
+        on_training: callback ``(name, epochs_done, epochs)`` for trainings.
+        make_bench: creates the testbed of a seed; by default that of the data set.
     """
-    check_choice("the data set", options.name, DATA)
+    check_choice("the data set", options.name, DATASET_NAMES)
     path = options.out / f"{options.name}.jsonl"
     if options.tables_only:
         if not path.is_file():
             raise MissingFileError(
                 f"Expected results in {path}, but there is no such file. Run without --tables-only first."
             )
-        lines = read_lines(path)
+        lines = read_records(path)
     else:
-        check_folder(options.out, force=options.force)
+        check_output_folder(options.out, force=options.force)
         if options.name == "california":
-            check_there("california", Place(data_folder(options.data)))
+            check_available("california", DataLocation(resolve_data_folder(options.data)))
         options.out.mkdir(parents=True, exist_ok=True)
         seeds = range(options.source_seeds)
-        lines = study_lines(options.name, seeds, make or _maker(options, training), quick=options.quick, told=told)
-        write_lines(path, lines)
-    written = [path, *_write_tables(options.out, lines), *_draw(options.out, options.name, lines)]
-    return LabelShiftReport(len(cases_in(lines)), tuple(_best(lines)), tuple(written))
+        make = make_bench or _bench_factory(options, on_training)
+        lines = run_study(options.name, seeds, make, quick=options.quick, progress=on_message)
+        write_records(path, lines)
+    written = [path, *_write_tables(options.out, lines), *_write_figure(options.out, options.name, lines)]
+    return LabelShiftReport(len(select_cases(lines)), tuple(_best(lines)), tuple(written))
 
 
-def _maker(options: LabelShiftOptions, training: Told | None) -> Callable[[int], Bench]:
+def _bench_factory(
+    options: LabelShiftOptions, on_training: ProgressCallback | None
+) -> Callable[[int], LabelShiftTestbed]:
     if options.name == "demo":
-        return lambda seed: demo_bench(seed, told=training)
+        return lambda seed: make_demo_testbed(seed, progress=on_training)
     models = options.models or options.out / "models"
-    return lambda seed: california_bench(seed, data=options.data, models=models, told=training)
+    return lambda seed: make_california_testbed(seed, data=options.data, models=models, progress=on_training)
 
 
 def _write_tables(out: Path, lines: Sequence[dict[str, Any]]) -> list[Path]:
     written = []
-    for name, text in tables_of(lines).items():
-        with written_whole(out / name) as draft:
+    for name, text in make_study_tables(lines).items():
+        with atomic_write(out / name) as draft:
             draft.write_text(text, encoding="utf-8")
         written.append(out / name)
     return written
 
 
-def _draw(out: Path, name: str, lines: Sequence[dict[str, Any]]) -> list[Path]:
-    cases = cases_in(lines)
+def _write_figure(out: Path, name: str, lines: Sequence[dict[str, Any]]) -> list[Path]:
+    cases = select_cases(lines)
     models = len({line["seed"] for line in cases})
     note = (
         f"{name}: {len(cases)} shifts constructed from held-out source samples of {models} source models. A "
         "label shift moves the mean label by 0.25 source standard deviations or more."
     )
-    figure = roc_panels({question: curves(lines, question, SIGNALS_DRAWN) for question in DRAWN}, note)
+    figure = roc_panels(
+        {question: compute_roc_curves(lines, question, FIGURE_SIGNALS) for question in FIGURE_QUESTIONS}, note
+    )
     return [save_figure(figure, out / f"{name}{ending}", overwrite=True) for ending in (".png", ".svg")]
 
 
@@ -129,5 +140,5 @@ def _best(lines: Sequence[dict[str, Any]]) -> list[tuple[str, str, Roc]]:
     found = []
     for question in dict.fromkeys(row.question for row in rows):
         mine = sorted((row for row in rows if row.question == question), key=lambda row: -row.roc.auc)
-        found += [(question, row.signal, row.roc) for row in mine[:BEST_SHOWN]]
+        found += [(question, row.signal, row.roc) for row in mine[:BEST_SIGNALS]]
     return found

@@ -17,7 +17,7 @@ from regtta_bench.corruptions.constants import (
     Floats,
     Generators,
     Parameters,
-    parameters,
+    get_parameters,
     to_bytes,
     to_floats,
 )
@@ -33,15 +33,15 @@ from regtta_bench.corruptions.digital import (
 from regtta_bench.corruptions.weather import brightness, fog, snow
 
 
-def generator(seed: int, name: str, severity: int, index: int) -> np.random.Generator:
+def image_generator(seed: int, name: str, severity: int, index: int) -> np.random.Generator:
     """Return the generator of image ``index``: Philox with the 128-bit BLAKE2b digest of the four arguments as its key.
 
     It depends on nothing else, so an image is corrupted the same way at any position of any batch.
 
     Example:
-        >>> generator(0, "fog", 5, 7).random() == generator(0, "fog", 5, 7).random()
+        >>> image_generator(0, "fog", 5, 7).random() == image_generator(0, "fog", 5, 7).random()
         True
-        >>> generator(0, "fog", 5, 7).random() == generator(0, "fog", 5, 8).random()
+        >>> image_generator(0, "fog", 5, 7).random() == image_generator(0, "fog", 5, 8).random()
         False
     """
     text = f"{seed}/{name}/{severity}/{index}"
@@ -69,8 +69,8 @@ CORRUPTIONS: Mapping[str, Corruption] = MappingProxyType(
     }
 )
 
-SMALLEST = 32
-_VALUES_AT_ONCE = 1 << 17  # pixel values per chunk: half a megabyte of float32 fits into the cache
+MIN_SIDE = 32
+_VALUES_PER_CHUNK = 1 << 17  # pixel values per chunk: half a megabyte of float32 fits into the cache
 
 
 def corrupt(
@@ -111,18 +111,18 @@ def corrupt(
         True
     """
     check_choice("name", name, tuple(CORRUPTIONS))
-    _check_whole("severity", severity)
+    _check_integer("severity", severity)
     if severity not in SEVERITIES:
         raise OptionError(f"Expected severity to be one of {list(SEVERITIES)}, found {severity}.")
-    _check_whole("seed", seed)
-    params = parameters(constants, name, severity)
+    _check_integer("seed", seed)
+    params = get_parameters(constants, name, severity)
     batch = _as_batch(images)
     numbers = _check_indices(indices, len(batch))
     corrupted = np.empty_like(batch, order="C")
-    at_once = max(1, _VALUES_AT_ONCE // max(1, batch[:1].size))
-    for start in range(0, len(batch), at_once):
-        part = slice(start, start + at_once)
-        generators = [generator(int(seed), name, int(severity), index) for index in numbers[part]]
+    chunk = max(1, _VALUES_PER_CHUNK // max(1, batch[:1].size))
+    for start in range(0, len(batch), chunk):
+        part = slice(start, start + chunk)
+        generators = [image_generator(int(seed), name, int(severity), index) for index in numbers[part]]
         corrupted[part] = to_bytes(CORRUPTIONS[name](to_floats(batch[part]), params, generators))
     return corrupted.reshape(images.shape)
 
@@ -138,15 +138,15 @@ def _as_batch(images: Bytes) -> Bytes:
         raise BatchError(
             f"Expected images of shape (N, H, W, 3) or (H, W, 3), found {images.shape}. Channels come last, RGB."
         )
-    if min(images.shape[-3:-1]) < SMALLEST:
+    if min(images.shape[-3:-1]) < MIN_SIDE:
         height, width = images.shape[-3:-1]
         raise BatchError(
-            f"Expected images of at least {SMALLEST}×{SMALLEST}, found {height}×{width}. Resize them first."
+            f"Expected images of at least {MIN_SIDE}×{MIN_SIDE}, found {height}×{width}. Resize them first."
         )
     return images.reshape(-1, *images.shape[-3:])
 
 
-def _check_whole(name: str, value: object) -> None:
+def _check_integer(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise OptionError(f"Expected {name} to be a whole number, found {value!r}.")
 
@@ -158,5 +158,5 @@ def _check_indices(indices: Sequence[int] | None, count: int) -> Sequence[int]:
     if len(indices) != count:
         raise OptionError(f"Expected one index per image, found {len(indices)} indices for {count} images.")
     for index in indices:
-        _check_whole("each of indices", index)
+        _check_integer("each of indices", index)
     return [int(index) for index in indices]

@@ -1,4 +1,4 @@
-"""Defocus, glass, motion and Gaussian blur, with their kernels."""
+"""Defocus, motion and zoom blur, with their kernels."""
 
 import math
 

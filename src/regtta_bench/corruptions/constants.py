@@ -40,7 +40,7 @@ Severities = tuple[Parameters, Parameters, Parameters, Parameters, Parameters]
 SEVERITIES = (1, 2, 3, 4, 5)
 
 # Names of the parameters in each tuple, in order.
-FIGURES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+PARAMETER_NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "gaussian_noise": ("sd",),
         "shot_noise": ("count of photons at white",),
@@ -124,13 +124,13 @@ CONSTANTS: Mapping[str, Mapping[str, Severities]] = MappingProxyType({"imagenet"
 ELASTIC_SIDES: Mapping[str, int] = MappingProxyType({"imagenet": 244, "cifar": 32})
 
 
-def parameters(constants: str, name: str, severity: int) -> Parameters:
+def get_parameters(constants: str, name: str, severity: int) -> Parameters:
     """Return the parameters of a corruption as its function takes them; those of the elastic transform are in pixels.
 
     Example:
-        >>> parameters("imagenet", "fog", 5)
+        >>> get_parameters("imagenet", "fog", 5)
         (3, 1.4)
-        >>> parameters("cifar", "elastic_transform", 5)
+        >>> get_parameters("cifar", "elastic_transform", 5)
         (3.2, 0.96, 0.96)
     """
     check_choice("constants", constants, tuple(CONSTANTS))

@@ -58,7 +58,7 @@ def pixelate(images: Floats, params: Parameters, generators: Generators) -> Floa
     def change(image: Image.Image) -> Image.Image:
         return image.resize(small, Image.Resampling.BOX).resize((width, height), Image.Resampling.NEAREST)
 
-    return _each(images, change)
+    return _map_pillow_images(images, change)
 
 
 def jpeg_compression(images: Floats, params: Parameters, generators: Generators) -> Floats:  # noqa: ARG001
@@ -70,10 +70,10 @@ def jpeg_compression(images: Floats, params: Parameters, generators: Generators)
         image.save(file, "JPEG", quality=int(quality))
         return Image.open(file)
 
-    return _each(images, change)
+    return _map_pillow_images(images, change)
 
 
-def _each(images: Floats, change: Callable[[Image.Image], Image.Image]) -> Floats:
+def _map_pillow_images(images: Floats, change: Callable[[Image.Image], Image.Image]) -> Floats:
     """Apply ``change`` to every image as a Pillow image."""
     changed: list[Bytes] = [np.asarray(change(Image.fromarray(image))) for image in to_bytes(images)]
     return to_floats(np.stack(changed))
@@ -99,14 +99,14 @@ def elastic_transform(images: Floats, params: Parameters, generators: Generators
     height, width = images.shape[1:3]
     moves = np.stack([generator.uniform(-shift, shift, (3, 2)) for generator in generators])
     rows, columns = _affine(height, width, moves)
-    moved = sample(images, rows, columns, "pixel")
+    moved = bilinear_sample(images, rows, columns, "pixel")
     if displacement == 0:
         return moved
     fields = np.stack([generator.random((2, height, width), dtype=np.float32) for generator in generators]) * 2 - 1
-    offsets = smoothed(fields.astype(np.float64), sigma) * displacement
+    offsets = gaussian_smooth(fields.astype(np.float64), sigma) * displacement
     rows = np.arange(height)[:, None] + offsets[:, 0]
     columns = np.arange(width) + offsets[:, 1]
-    return sample(moved, rows, columns, "edge")
+    return bilinear_sample(moved, rows, columns, "edge")
 
 
 def _affine(height: int, width: int, moves: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -125,7 +125,7 @@ def _affine(height: int, width: int, moves: NDArray[np.float64]) -> tuple[NDArra
     return rows, columns
 
 
-def smoothed(fields: NDArray[np.float64], sigma: float) -> NDArray[np.float64]:
+def gaussian_smooth(fields: NDArray[np.float64], sigma: float) -> NDArray[np.float64]:
     """Smooth fields (..., H, W) by a Gaussian of ``sigma`` along both axes, truncated at 3 sigma, reflecting borders.
 
     With reflecting borders the filter is diagonal in the basis of the discrete cosine transform, so the cost does not
@@ -148,7 +148,7 @@ def _response(size: int, sigma: float) -> NDArray[np.float64]:
     return response
 
 
-def sample(images: Floats, rows: NDArray[np.float64], columns: NDArray[np.float64], border: Border) -> Floats:
+def bilinear_sample(images: Floats, rows: NDArray[np.float64], columns: NDArray[np.float64], border: Border) -> Floats:
     """Sample images (N, H, W, 3) bilinearly at the positions ``rows`` and ``columns`` (N, H, W)."""
     count, height, width, channels = images.shape
     top, left = np.floor(rows), np.floor(columns)

@@ -1,4 +1,4 @@
-"""Snow, frost, fog and brightness, with plasma fractals."""
+"""Snow, fog and brightness, with plasma fractals."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from regtta_bench.corruptions.blur import centre_zoom, line_blur
 from regtta_bench.corruptions.constants import Floats, Generators, Parameters
 
 
-def plasma(height: int, width: int, decay: float, generators: Generators) -> Floats:
+def plasma_fractal(height: int, width: int, decay: float, generators: Generators) -> Floats:
     """Return one fractal per generator, (N, height, width), cropped from a square map scaled to [0, 1].
 
     The side of the map is the smallest power of two that covers both. It starts with one point at 0; at each halving of
@@ -14,7 +14,7 @@ def plasma(height: int, width: int, decay: float, generators: Generators) -> Flo
     periodic borders, plus ``w · U(−w, w)``. The amplitude w is divided by ``decay`` at each halving.
 
     Example:
-        >>> fractal = plasma(40, 50, 2.0, [np.random.default_rng(0)])
+        >>> fractal = plasma_fractal(40, 50, 2.0, [np.random.default_rng(0)])
         >>> fractal.shape, bool(fractal.min() >= 0), bool(fractal.max() <= 1)
         ((1, 40, 50), True, True)
     """
@@ -27,7 +27,7 @@ def plasma(height: int, width: int, decay: float, generators: Generators) -> Flo
     while points.shape[1] < side:
         cells = points.shape[1] ** 2
         noise = drawn[:, used : used + 3 * cells].reshape(len(points), 3, *points.shape[1:])
-        points = _halve(points, (noise * 2 - 1) * np.float32(amplitude**2))
+        points = _refine(points, (noise * 2 - 1) * np.float32(amplitude**2))
         amplitude, used = amplitude / decay, used + 3 * cells
     lowest = points.min(axis=(1, 2), keepdims=True)
     span = points.max(axis=(1, 2), keepdims=True) - lowest
@@ -35,7 +35,7 @@ def plasma(height: int, width: int, decay: float, generators: Generators) -> Flo
     return scaled[:, :height, :width]
 
 
-def _halve(points: Floats, noise: Floats) -> Floats:
+def _refine(points: Floats, noise: Floats) -> Floats:
     """Refine the map ``points`` (N, m, m) to (N, 2m, 2m), adding ``noise`` (N, 3, m, m) to the new points."""
     quarter = np.float32(0.25)
     below, right = np.roll(points, -1, axis=1), np.roll(points, -1, axis=2)
@@ -52,7 +52,7 @@ def _halve(points: Floats, noise: Floats) -> Floats:
 
 
 # Luma coefficients of red, green and blue: ITU-R BT.601.
-GREY = (0.299, 0.587, 0.114)
+LUMA = (0.299, 0.587, 0.114)
 
 
 def snow(images: Floats, params: Parameters, generators: Generators) -> Floats:
@@ -70,7 +70,7 @@ def snow(images: Floats, params: Parameters, generators: Generators) -> Floats:
     layers = np.where(layers < threshold, np.float32(0), np.clip(layers, 0, 1))
     layers = line_blur(layers, int(radius), sigma, degrees)
     flakes = (layers + layers[:, ::-1, ::-1])[..., None]
-    red, green, blue = (images[..., channel] * np.float32(weight) for channel, weight in enumerate(GREY))
+    red, green, blue = (images[..., channel] * np.float32(weight) for channel, weight in enumerate(LUMA))
     white = (red + green + blue)[..., None] * np.float32(1.5) + np.float32(0.5)
     snowy: Floats = np.float32(mix) * images + np.float32(1 - mix) * np.maximum(images, white) + flakes
     return snowy
@@ -80,7 +80,7 @@ def fog(images: Floats, params: Parameters, generators: Generators) -> Floats:
     """Compute ``(x + amount · plasma) · max(x) / (max(x) + amount)`` with the maximum of each image."""
     amount, decay = params
     height, width = images.shape[1:3]
-    mist = plasma(height, width, decay, generators)[..., None]
+    mist = plasma_fractal(height, width, decay, generators)[..., None]
     brightest = images.max(axis=(1, 2, 3), keepdims=True)
     foggy: Floats = (images + np.float32(amount) * mist) * (brightest / (brightest + np.float32(amount)))
     return foggy

@@ -1,32 +1,32 @@
 """Data sets as tensors: their location, their readers, and their split into source and target."""
 
-from regtta_bench.data.biwi import ANGLES, GENDERS, other
-from regtta_bench.data.catalogue import DATASETS, DataSet, data_folder
-from regtta_bench.data.domains import BINS, Domain, Shift, bin_edges, in_classes
-from regtta_bench.data.loading import DISCRETE, LOADERS, Loaded, Place, check_there
-from regtta_bench.data.pictures import Pictures, PictureShift, centre_window, colour_jitter, crop_and_flip, normalise
+from regtta_bench.data.biwi import ANGLES, GENDERS, other_gender
+from regtta_bench.data.catalogue import DATASETS, DataSet, resolve_data_folder
+from regtta_bench.data.domains import DEFAULT_BINS, Domain, ShiftedDataset, bin_edges, discretise
+from regtta_bench.data.loading import DISCRETE_LABELS, LOADERS, DataLocation, LoadedDataset, check_available
+from regtta_bench.data.pictures import Pictures, ShiftedPictures, centre_crop, colour_jitter, crop_and_flip, normalise
 
 __all__ = [
     "ANGLES",
-    "BINS",
     "DATASETS",
-    "DISCRETE",
+    "DEFAULT_BINS",
+    "DISCRETE_LABELS",
     "GENDERS",
     "LOADERS",
+    "DataLocation",
     "DataSet",
     "Domain",
-    "Loaded",
-    "PictureShift",
+    "LoadedDataset",
     "Pictures",
-    "Place",
-    "Shift",
+    "ShiftedDataset",
+    "ShiftedPictures",
     "bin_edges",
-    "centre_window",
-    "check_there",
+    "centre_crop",
+    "check_available",
     "colour_jitter",
     "crop_and_flip",
-    "data_folder",
-    "in_classes",
+    "discretise",
     "normalise",
-    "other",
+    "other_gender",
+    "resolve_data_folder",
 ]

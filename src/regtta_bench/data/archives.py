@@ -12,32 +12,32 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 from urllib.parse import urlsplit
 
-from regtta.errors import ExistingFileError, FileError, ForeignFileError, MissingFileError
-from regtta.persistence import BoundedFile, clear_errors, read_whole
+from regtta.errors import ExistingFileError, FileError, InvalidFileError, MissingFileError
+from regtta.persistence import BoundedFile, convert_errors, read_bounded
 
-_PIECE = 2**20
+_READ_BYTES = 2**20
 
 
-def unpacked(path: Path, most: int) -> bytes:
-    """Return the content of ``path``, decompressed if its name ends in .gz; raise if it exceeds ``most`` bytes."""
+def read_maybe_gzipped(path: Path, max_bytes: int) -> bytes:
+    """Return the content of ``path``, decompressed if its name ends in .gz; raise if it exceeds ``max_bytes`` bytes."""
     if path.suffix != ".gz":
-        return read_whole(path, most)
+        return read_bounded(path, max_bytes)
     pieces = []
     try:
-        file = BoundedFile(path, gzipped=True, most=most)
+        file = BoundedFile(path, gzipped=True, max_size=max_bytes)
     except OSError as error:
         raise FileError(f"{path} cannot be read: {error}.") from error
     with (
         file,
-        clear_errors(lambda why: ForeignFileError(f"{path} is not a complete gzip file: {why}. Download it again.")),
+        convert_errors(lambda why: InvalidFileError(f"{path} is not a complete gzip file: {why}. Download it again.")),
     ):
-        while piece := file.read(_PIECE):
+        while piece := file.read(_READ_BYTES):
             pieces.append(piece)
     return b"".join(pieces)
 
 
 _GZIPPED = {".tar": False, ".tar.gz": True, ".tgz": True}
-_NO_MORE = bytes(tarfile.BLOCKSIZE)  # the block that ends an archive
+_END_BLOCK = bytes(tarfile.BLOCKSIZE)  # the block that ends an archive
 
 
 @dataclass(frozen=True)
@@ -55,36 +55,36 @@ class Entry:
     origin: str
     _content: Callable[[], bytes] = field(repr=False)
 
-    def read(self, most: int) -> bytes:
-        """Return the content; raise if it exceeds ``most`` bytes. An archive's entry must be read before the next."""
-        if self.size > most:
-            raise ForeignFileError(f"{self.origin} has {self.size} bytes; at most {most} are read.")
+    def read(self, max_bytes: int) -> bytes:
+        """Return the content; raise if it exceeds ``max_bytes``. An archive's entry must be read before the next."""
+        if self.size > max_bytes:
+            raise InvalidFileError(f"{self.origin} has {self.size} bytes; at most {max_bytes} are read.")
         return self._content()
 
 
-def entries(place: Path) -> Iterator[Entry]:
-    """Yield every file of ``place``: a folder (sorted), or a .tar, .tar.gz or .tgz archive (in its order).
+def iter_entries(path: Path) -> Iterator[Entry]:
+    """Yield every file of ``path``: a folder (sorted), or a .tar, .tar.gz or .tgz archive (in its order).
 
     An archive member with an absolute path or a path with '..', a link or a device raises an error when it is reached.
     """
-    if place.is_dir():
-        yield from _of_folder(place)
+    if path.is_dir():
+        yield from _folder_entries(path)
         return
-    gzipped = next((gzipped for suffix, gzipped in _GZIPPED.items() if place.name.endswith(suffix)), None)
+    gzipped = next((gzipped for suffix, gzipped in _GZIPPED.items() if path.name.endswith(suffix)), None)
     if gzipped is None:
-        raise ForeignFileError(f"Expected a folder or an archive ({', '.join(_GZIPPED)}), found {place}.")
-    yield from _of_archive(place, gzipped)
+        raise InvalidFileError(f"Expected a folder or an archive ({', '.join(_GZIPPED)}), found {path}.")
+    yield from _archive_entries(path, gzipped)
 
 
-def _of_folder(place: Path) -> Iterator[Entry]:
-    with clear_errors(lambda why: FileError(f"{place} cannot be read: {why}.")):
-        inside = place.resolve()
-        for path in sorted(place.rglob("*")):
+def _folder_entries(folder: Path) -> Iterator[Entry]:
+    with convert_errors(lambda why: FileError(f"{folder} cannot be read: {why}.")):
+        inside = folder.resolve()
+        for path in sorted(folder.rglob("*")):
             # A link may point outside the folder, where nothing may be read.
             if path.is_file() and path.resolve().is_relative_to(inside):
-                name = path.relative_to(place.parent).as_posix()
+                name = path.relative_to(folder.parent).as_posix()
                 size = path.stat().st_size
-                yield Entry(name, size, str(path), partial(read_whole, path, size))
+                yield Entry(name, size, str(path), partial(read_bounded, path, size))
 
 
 class _Blocks(BoundedFile):
@@ -98,10 +98,12 @@ class _Blocks(BoundedFile):
         return self.last
 
 
-def _of_archive(place: Path, gzipped: bool) -> Iterator[Entry]:
+def _archive_entries(path: Path, gzipped: bool) -> Iterator[Entry]:
     with (
-        clear_errors(lambda why: ForeignFileError(f"{place} is not a complete tar archive: {why}. Download it again.")),
-        _Blocks(place, gzipped=gzipped) as blocks,
+        convert_errors(
+            lambda why: InvalidFileError(f"{path} is not a complete tar archive: {why}. Download it again.")
+        ),
+        _Blocks(path, gzipped=gzipped) as blocks,
         tarfile.open(fileobj=blocks, mode="r:") as archive,
     ):
         before = -1
@@ -109,48 +111,50 @@ def _of_archive(place: Path, gzipped: bool) -> Iterator[Entry]:
             if member.offset <= before or member.size < 0:
                 raise ValueError(f"{member.name!r} points back to an earlier position")
             before = member.offset
-            _reject_unsafe(place, member)
+            _reject_unsafe(path, member)
             if member.isfile():
-                origin = f"{member.name} in {place}"
+                origin = f"{member.name} in {path}"
                 yield Entry(member.name, member.size, origin, _reader(archive, blocks, member, origin))
             # tarfile would keep every member and header, without bound.
             archive.members, archive.pax_headers = [], {}  # type: ignore[attr-defined]
-        if blocks.last != _NO_MORE:
+        if blocks.last != _END_BLOCK:
             raise ValueError("it is truncated or damaged")
-        while blocks.read(blocks.at_once):
+        while blocks.read(blocks.max_read):
             pass  # read to the end, so that the gzip checksum is verified
 
 
 def _reader(archive: tarfile.TarFile, blocks: BoundedFile, member: tarfile.TarInfo, origin: str) -> Callable[[], bytes]:
     def content() -> bytes:
-        usual, blocks.at_once = blocks.at_once, max(blocks.at_once, member.size)
-        with clear_errors(lambda why: ForeignFileError(f"{origin} cannot be read: {why}. Download the archive again.")):
+        usual, blocks.max_read = blocks.max_read, max(blocks.max_read, member.size)
+        with convert_errors(
+            lambda why: InvalidFileError(f"{origin} cannot be read: {why}. Download the archive again.")
+        ):
             file = archive.extractfile(member)
             raw = b"" if file is None else file.read()
-        blocks.at_once = usual
+        blocks.max_read = usual
         if len(raw) != member.size:
-            raise ForeignFileError(f"{origin} is truncated. Download the archive again.")
+            raise InvalidFileError(f"{origin} is truncated. Download the archive again.")
         return raw
 
     return content
 
 
-def _reject_unsafe(place: Path, member: tarfile.TarInfo) -> None:
-    path = PurePosixPath(member.name)
-    if path.is_absolute() or ".." in path.parts or "\\" in member.name:
-        raise ForeignFileError(f"{place} is rejected: its member {member.name!r} has a path outside the archive.")
+def _reject_unsafe(path: Path, member: tarfile.TarInfo) -> None:
+    inner = PurePosixPath(member.name)
+    if inner.is_absolute() or ".." in inner.parts or "\\" in member.name:
+        raise InvalidFileError(f"{path} is rejected: its member {member.name!r} has a path outside the archive.")
     if not (member.isfile() or member.isdir()):
-        raise ForeignFileError(f"{place} is rejected: its member {member.name!r} is a link or a device, not a file.")
+        raise InvalidFileError(f"{path} is rejected: its member {member.name!r} is a link or a device, not a file.")
 
 
 SCHEME = "https"
 TIMEOUT = 30.0
-_CHUNK = 64 * 1024
+_DOWNLOAD_BYTES = 64 * 1024
 
 Progress = Callable[[int, int | None], None]
 
 
-def fetch(url: str, path: Path, *, sha256: str, limit: int, progress: Progress | None = None) -> Path:
+def download_file(url: str, path: Path, *, sha256: str, limit: int, progress: Progress | None = None) -> Path:
     """Download ``url``, verify its checksum and move it to ``path`` atomically.
 
     Args:
@@ -173,7 +177,7 @@ def fetch(url: str, path: Path, *, sha256: str, limit: int, progress: Progress |
             part = Path(temporary) / path.name
             found = _download(url, part, limit, progress)
             if found != sha256:
-                raise ForeignFileError(
+                raise InvalidFileError(
                     f"The file at {url} has the sha256 {found}, expected {sha256}: it is another file, or was damaged "
                     "in transit. Nothing was written. Try again, or get the file elsewhere."
                 )
@@ -193,10 +197,10 @@ def _download(url: str, part: Path, limit: int, progress: Progress | None) -> st
     with opener.open(url, timeout=TIMEOUT) as response, part.open("wb") as file:
         length = response.headers.get("Content-Length", "")
         total = int(length) if length.isdecimal() else None
-        while chunk := response.read(_CHUNK):
+        while chunk := response.read(_DOWNLOAD_BYTES):
             done += len(chunk)
             if done > limit:
-                raise ForeignFileError(f"Expected at most {limit} bytes from {url}, found more. Nothing was written.")
+                raise InvalidFileError(f"Expected at most {limit} bytes from {url}, found more. Nothing was written.")
             digest.update(chunk)
             file.write(chunk)
             if progress is not None:

@@ -8,15 +8,15 @@ from types import MappingProxyType
 
 from regtta.errors import MissingFileError
 
-VARIABLE = "REGTTA_DATA"
+DATA_FOLDER_VARIABLE = "REGTTA_DATA"
 
 
-def data_folder(given: str | Path | None = None) -> Path:
+def resolve_data_folder(given: str | Path | None = None) -> Path:
     """Return the folder of the data sets: ``given``, or the value of ``REGTTA_DATA``."""
-    named = given or os.environ.get(VARIABLE)
-    if not named:
-        raise MissingFileError(f"No folder of data sets was given. Pass one, or set {VARIABLE} to it.")
-    folder = Path(named)
+    chosen = given or os.environ.get(DATA_FOLDER_VARIABLE)
+    if not chosen:
+        raise MissingFileError(f"No folder of data sets was given. Pass one, or set {DATA_FOLDER_VARIABLE} to it.")
+    folder = Path(chosen)
     if not folder.is_dir():
         raise MissingFileError(f"There is no folder {folder} of data sets. Create it, or pass another.")
     return folder
@@ -28,22 +28,22 @@ def find_file(folder: Path, name: str, candidates: tuple[str, ...] = ()) -> Path
     Args:
         folder: folder of the data sets.
         name: name of the data set in ``DATASETS``.
-        candidates: paths inside ``folder``, the recommended one first; the data set's places by default.
+        candidates: paths inside ``folder``, the recommended one first; the data set's paths by default.
     """
-    candidates = candidates or DATASETS[name].places
+    candidates = candidates or DATASETS[name].paths
     for candidate in candidates:
         if (folder / candidate).is_file():
             return folder / candidate
-    raise missing(name, folder, folder / candidates[0])
+    raise missing_dataset_error(name, folder, folder / candidates[0])
 
 
-def find_place(folder: Path, name: str) -> Path:
-    """Return the first of a data set's places that exists in ``folder``, a file or a folder; raise if there is none."""
-    places = DATASETS[name].places
-    for place in places:
-        if (folder / place).exists():
-            return folder / place
-    raise missing(name, folder, folder / places[0])
+def find_path(folder: Path, name: str) -> Path:
+    """Return the first of a data set's paths that exists in ``folder``, a file or a folder; raise if there is none."""
+    paths = DATASETS[name].paths
+    for path in paths:
+        if (folder / path).exists():
+            return folder / path
+    raise missing_dataset_error(name, folder, folder / paths[0])
 
 
 @dataclass(frozen=True)
@@ -51,17 +51,17 @@ class DataSet:
     """Entry of a data set, with the texts for error messages.
 
     Attributes:
-        what: name of the data set, as it begins a sentence.
-        origin: where to get it.
+        title: name of the data set, as it begins a sentence.
+        origin: source to download it from.
         terms: terms of use.
-        places: paths inside the folder of data sets where it is searched, the recommended one first.
+        paths: paths inside the folder of data sets where it is searched, the recommended one first.
         remedy: alternative to getting the files by hand, as a sentence; may be empty.
     """
 
-    what: str
+    title: str
     origin: str
     terms: str
-    places: tuple[str, ...]
+    paths: tuple[str, ...]
     remedy: str = ""
 
 
@@ -70,63 +70,63 @@ _DOWNLOAD = "Or pass download=True; on the command line, --download."
 DATASETS: Mapping[str, DataSet] = MappingProxyType(
     {
         "california": DataSet(
-            what="California Housing",
+            title="California Housing",
             origin="Kaggle, camnugent/california-housing-prices (housing.csv)",
             terms="public domain",
-            places=("california_housing/housing.csv.gz", "california_housing/housing.csv", "housing.csv"),
-            remedy="Or call fetch_california on that folder; on the command line, --download.",
+            paths=("california_housing/housing.csv.gz", "california_housing/housing.csv", "housing.csv"),
+            remedy="Or call download_california on that folder; on the command line, --download.",
         ),
         "mnist": DataSet(
-            what="MNIST",
+            title="MNIST",
             origin="torchvision.datasets.MNIST(root, download=True)",
             terms="none stated",
-            places=("MNIST/raw",),
+            paths=("MNIST/raw",),
             remedy=_DOWNLOAD,
         ),
         "mnist-test": DataSet(
-            what="MNIST's test split",
+            title="MNIST's test split",
             origin="torchvision.datasets.MNIST(root, download=True)",
             terms="none stated",
-            places=("mnist", "MNIST/raw"),
+            paths=("mnist", "MNIST/raw"),
         ),
         "svhn": DataSet(
-            what="SVHN",
+            title="SVHN",
             origin="http://ufldl.stanford.edu/housenumbers (train_32x32.mat and test_32x32.mat, cropped digits)",
             terms="non-commercial use only",
-            places=("svhn",),
+            paths=("svhn",),
             remedy=_DOWNLOAD,
         ),
         "svhn-subset": DataSet(
-            what="The subset of SVHN",
+            title="The subset of SVHN",
             origin="the first digits of SVHN's cropped test and train splits, as arrays x (N, 32, 32, 3) and y (N,)",
             terms="non-commercial use only",
-            places=("svhn/svhn_test_first10000_32x32.npz", "svhn/svhn_train_first1083_32x32.npz"),
+            paths=("svhn/svhn_test_first10000_32x32.npz", "svhn/svhn_train_first1083_32x32.npz"),
         ),
         "cifar10": DataSet(
-            what="CIFAR-10",
+            title="CIFAR-10",
             origin="https://www.cs.toronto.edu/~kriz/cifar.html (cifar-10-python.tar.gz, unpacked)",
             terms="none stated; the authors ask to be cited",
-            places=("cifar-10-batches-py",),
+            paths=("cifar-10-batches-py",),
             remedy=_DOWNLOAD,
         ),
         "cifar10c": DataSet(
-            what="CIFAR-10-C",
+            title="CIFAR-10-C",
             origin="https://zenodo.org/records/2535967 (CIFAR-10-C.tar, unpacked)",
             terms="CC BY 4.0",
-            places=("CIFAR-10-C",),
+            paths=("CIFAR-10-C",),
             remedy="Or pass make=<callable(images, name, severity)> to make it from CIFAR-10's test split.",
         ),
         "utkface": DataSet(
-            what="UTKFace",
+            title="UTKFace",
             origin="https://susanqq.github.io/UTKFace (the aligned and cropped faces, unpacked)",
             terms="non-commercial research only",
-            places=("UTKFace", "utkface/UTKFace", "utkface"),
+            paths=("UTKFace", "utkface/UTKFace", "utkface"),
         ),
         "biwi": DataSet(
-            what="Biwi Kinect",
+            title="Biwi Kinect",
             origin="Kaggle, kmader/biwi-kinect-head-pose-database (faces_0, as a folder or in a tar)",
             terms="non-commercial use only, CC BY-NC-ND 4.0",
-            places=(
+            paths=(
                 *("biwi/faces_0", "biwi/faces_0.tar", "biwi/faces_0.tar.gz", "biwi/faces_0.tgz"),
                 *("faces_0", "faces_0.tar", "faces_0.tar.gz", "faces_0.tgz"),
             ),
@@ -135,17 +135,16 @@ DATASETS: Mapping[str, DataSet] = MappingProxyType(
 )
 
 
-def missing(name: str, folder: object, place: object, *, found: str = "") -> MissingFileError:
+def missing_dataset_error(name: str, folder: object, destination: object, *, found: str = "") -> MissingFileError:
     """Return the error for a missing data set, which says where to get it, its terms and where to put it.
 
     Args:
         name: name of the data set in ``DATASETS``.
         folder: folder that was searched.
-        place: where to put the data set.
-        found: what is wrong, if the data set is there in part.
+        destination: path to put the data set at.
+        found: description of the problem, if the data set is incomplete.
     """
     entry = DATASETS[name]
-    wrong = found or f"{entry.what} is not in {folder}."
-    return MissingFileError(
-        f"{wrong} Get it from {entry.origin} (terms: {entry.terms}) and put it at {place}. {entry.remedy}".rstrip()
-    )
+    wrong = found or f"{entry.title} is not in {folder}."
+    advice = f"Get it from {entry.origin} (terms: {entry.terms}) and put it at {destination}. {entry.remedy}"
+    return MissingFileError(f"{wrong} {advice}".rstrip())

@@ -11,17 +11,17 @@ from pathlib import Path
 
 import numpy as np
 
-from regtta.errors import ForeignFileError, OptionError
-from regtta.persistence import clear_errors
-from regtta_bench.data.catalogue import DATASETS, missing
+from regtta.errors import InvalidFileError, OptionError
+from regtta.persistence import convert_errors
+from regtta_bench.corruptions import SEVERITIES
+from regtta_bench.data.catalogue import DATASETS, missing_dataset_error
 from regtta_bench.data.digit_images import rgb_domain
 from regtta_bench.data.domains import Domain
 from regtta_bench.data.torchvision_sets import cifar10_arrays
 
-IMAGES = 10_000
-SEVERITIES = (1, 2, 3, 4, 5)
+IMAGES_PER_SEVERITY = 10_000
 
-Make = Callable[[np.ndarray, str, int], np.ndarray]
+CorruptFunction = Callable[[np.ndarray, str, int], np.ndarray]
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,12 +42,12 @@ class CorruptedImages:
     severity: int
     published: bool
 
-    def domain(self) -> Domain:
+    def to_domain(self) -> Domain:
         """Return inputs (N, 3, 32, 32) in [0, 1] and targets (N, 1)."""
         return rgb_domain(self.images, self.labels)
 
 
-def cifar10c(folder: Path, corruption: str, severity: int, *, make: Make | None = None) -> CorruptedImages:
+def cifar10c(folder: Path, corruption: str, severity: int, *, make: CorruptFunction | None = None) -> CorruptedImages:
     """Read one corruption at one severity.
 
     Args:
@@ -61,25 +61,25 @@ def cifar10c(folder: Path, corruption: str, severity: int, *, make: Make | None 
         raise OptionError(f"Expected the name of a corruption such as 'gaussian_noise', found {corruption!r}.")
     if severity not in SEVERITIES:
         raise OptionError(f"Expected a severity from 1 to 5, found {severity!r}.")
-    place = folder / DATASETS["cifar10c"].places[0]
-    if (place / f"{corruption}.npy").is_file():
-        return _published(folder, place, corruption, severity)
+    path = folder / DATASETS["cifar10c"].paths[0]
+    if (path / f"{corruption}.npy").is_file():
+        return _read_published(folder, path, corruption, severity)
     if make is None:
-        raise missing("cifar10c", folder, place, found=f"CIFAR-10-C's {corruption}.npy is not in {place}.")
-    return _made(folder, corruption, severity, make)
+        raise missing_dataset_error("cifar10c", folder, path, found=f"CIFAR-10-C's {corruption}.npy is not in {path}.")
+    return _make_corrupted(folder, corruption, severity, make)
 
 
-def _published(folder: Path, place: Path, corruption: str, severity: int) -> CorruptedImages:
-    if not (place / "labels.npy").is_file():
-        raise missing("cifar10c", folder, place, found=f"CIFAR-10-C's labels.npy is not in {place}.")
-    count = IMAGES * len(SEVERITIES)
-    images = _mapped(place / f"{corruption}.npy", (count, 32, 32, 3), ("uint8",))
-    labels = _mapped(place / "labels.npy", (count,), ("uint8", "int32", "int64"))
-    rows = slice((severity - 1) * IMAGES, severity * IMAGES)
+def _read_published(folder: Path, path: Path, corruption: str, severity: int) -> CorruptedImages:
+    if not (path / "labels.npy").is_file():
+        raise missing_dataset_error("cifar10c", folder, path, found=f"CIFAR-10-C's labels.npy is not in {path}.")
+    count = IMAGES_PER_SEVERITY * len(SEVERITIES)
+    images = _open_array(path / f"{corruption}.npy", (count, 32, 32, 3), ("uint8",))
+    labels = _open_array(path / "labels.npy", (count,), ("uint8", "int32", "int64"))
+    rows = slice((severity - 1) * IMAGES_PER_SEVERITY, severity * IMAGES_PER_SEVERITY)
     return CorruptedImages(images[rows], labels[rows].astype(np.int64), corruption, severity, published=True)
 
 
-def _made(folder: Path, corruption: str, severity: int, make: Make) -> CorruptedImages:
+def _make_corrupted(folder: Path, corruption: str, severity: int, make: CorruptFunction) -> CorruptedImages:
     clean, labels = cifar10_arrays(folder, "test")
     images = make(clean.copy(), corruption, severity)
     if not isinstance(images, np.ndarray) or images.shape != clean.shape or images.dtype != np.uint8:
@@ -88,12 +88,14 @@ def _made(folder: Path, corruption: str, severity: int, make: Make) -> Corrupted
     return CorruptedImages(images, labels, corruption, severity, published=False)
 
 
-def _mapped(path: Path, shape: tuple[int, ...], kinds: tuple[str, ...]) -> np.ndarray:
+def _open_array(path: Path, shape: tuple[int, ...], kinds: tuple[str, ...]) -> np.ndarray:
     """Memory-map a .npy file read-only; numpy never unpickles a memory-mapped file."""
-    with clear_errors(lambda why: ForeignFileError(f"{path} is not a complete array file: {why}. Download it again.")):
+    with convert_errors(
+        lambda why: InvalidFileError(f"{path} is not a complete array file: {why}. Download it again.")
+    ):
         array = np.lib.format.open_memmap(path, mode="r")
     if array.shape != shape or array.dtype.name not in kinds:
-        raise ForeignFileError(
+        raise InvalidFileError(
             f"Expected an array {shape} of {' or '.join(kinds)} in {path}, found {array.shape} of {array.dtype}."
         )
     return array

@@ -28,7 +28,7 @@ class Domain:
 
 
 @dataclass(frozen=True, eq=False)
-class Shift:
+class ShiftedDataset:
     """Data set with a distribution shift.
 
     Attributes:
@@ -44,23 +44,23 @@ class Shift:
     target: Domain
 
 
-def held_out(domain: Domain, share: float, seed: int) -> tuple[Domain, Domain]:
+def split_domain(domain: Domain, share: float, seed: int) -> tuple[Domain, Domain]:
     """Split ``domain`` at random into two parts, the second with ``share`` of the samples."""
-    kept, out = held_out_rows(len(domain), share, seed)
+    kept, out = split_indices(len(domain), share, seed)
     return domain.take(kept), domain.take(out)
 
 
-def held_out_rows(count: int, share: float, seed: int) -> tuple[Tensor, Tensor]:
+def split_indices(count: int, share: float, seed: int) -> tuple[Tensor, Tensor]:
     """Split the indices 0, …, ``count`` − 1 at random into two parts, the second with ``share`` of them."""
     order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
     out = round(count * share)
     return order[out:], order[:out]
 
 
-BINS = 10
+DEFAULT_BINS = 10
 
 
-def bin_edges(targets: Tensor, bins: int = BINS) -> Tensor:
+def bin_edges(targets: Tensor, bins: int = DEFAULT_BINS) -> Tensor:
     """Return the inner edges (bins − 1,) of equal-width bins over the range of ``targets`` (N, 1).
 
     Example:
@@ -69,13 +69,13 @@ def bin_edges(targets: Tensor, bins: int = BINS) -> Tensor:
     """
     if bins < 2:
         raise OptionError(f"Expected at least 2 bins, found {bins}.")
-    low, high = targets.min(), targets.max()
+    low, high = targets.double().aminmax()  # in float64, else a label on an edge may fall into the bin below it
     if not high > low:
         raise OptionError(f"Expected labels that vary, found all equal to {float(low)}: they cannot be binned.")
     return torch.linspace(0, 1, bins + 1, dtype=torch.float64)[1:-1].mul(high - low).add(low)
 
 
-def in_classes(domain: Domain, edges: Tensor) -> Domain:
+def discretise(domain: Domain, edges: Tensor) -> Domain:
     """Replace each label (N, 1) of ``domain`` by the index of its bin; labels out of range go to the outermost bins."""
     classes = torch.bucketize(domain.targets.double(), edges.to(domain.targets.device), right=True)
     return Domain(domain.inputs, classes.float())

@@ -9,11 +9,11 @@ from types import MappingProxyType
 
 from regtta_bench.corruptions import corrupt
 from regtta_bench.data.biwi import GENDERS_FILE, Biwi, biwi, read_genders
-from regtta_bench.data.california import california, fetch_california
-from regtta_bench.data.catalogue import DATASETS, data_folder, missing
+from regtta_bench.data.california import california, download_california
+from regtta_bench.data.catalogue import DATASETS, missing_dataset_error, resolve_data_folder
 from regtta_bench.data.cifar10c import cifar10c
 from regtta_bench.data.digit_images import svhn_subset_to_mnist
-from regtta_bench.data.domains import Domain, Shift
+from regtta_bench.data.domains import Domain, ShiftedDataset
 from regtta_bench.data.pictures import Pictures
 from regtta_bench.data.torchvision_sets import cifar10, svhn_to_mnist
 from regtta_bench.data.utkface import utkface
@@ -25,27 +25,27 @@ CORRUPTION_SEED = 0  # fixed, so that all source models share the corrupted sets
 
 
 @dataclass(frozen=True)
-class Place:
+class DataLocation:
     """Location of the data sets, resolved on the machine that loads them.
 
     Attributes:
-        named: the folder of all data sets; None for the folder named by the environment.
+        root: the folder of all data sets; None for the folder named by the environment.
         download: whether missing data may be downloaded.
         genders: file with the genders of the subjects in Biwi Kinect; None for the default in the data folder.
     """
 
-    named: Path | None = None
+    root: Path | None = None
     download: bool = False
     genders: Path | None = None
 
     @property
     def folder(self) -> Path:
         """Folder of all data sets; raises ``MissingFileError`` if none is configured."""
-        return data_folder(self.named)
+        return resolve_data_folder(self.root)
 
 
 @dataclass(frozen=True, eq=False)
-class Loaded:
+class LoadedDataset:
     """A source domain and its target domains.
 
     Attributes:
@@ -59,51 +59,51 @@ class Loaded:
     target: Callable[[str], Domain]
 
 
-Load = Callable[[Place, str, int], Loaded]
+Loader = Callable[[DataLocation, str, int], LoadedDataset]
 
 
-def _of_shift(shift: Shift) -> Loaded:
-    return Loaded(shift.train, shift.validation, lambda _: shift.target)
+def _from_shift(shift: ShiftedDataset) -> LoadedDataset:
+    return LoadedDataset(shift.train, shift.validation, lambda _: shift.target)
 
 
-def _california(place: Place, variant: str, seed: int) -> Loaded:  # noqa: ARG001 - all loaders share one signature
-    return _of_shift(california(place.folder, seed=seed))
+def _california(location: DataLocation, variant: str, seed: int) -> LoadedDataset:  # noqa: ARG001 - all loaders share one signature
+    return _from_shift(california(location.folder, seed=seed))
 
 
-def _svhn(place: Place, variant: str, seed: int) -> Loaded:  # noqa: ARG001
-    return _of_shift(svhn_to_mnist(place.folder, download=place.download))
+def _svhn(location: DataLocation, variant: str, seed: int) -> LoadedDataset:  # noqa: ARG001
+    return _from_shift(svhn_to_mnist(location.folder, download=location.download))
 
 
-def _svhn_subset(place: Place, variant: str, seed: int) -> Loaded:  # noqa: ARG001
-    return _of_shift(svhn_subset_to_mnist(place.folder))
+def _svhn_subset(location: DataLocation, variant: str, seed: int) -> LoadedDataset:  # noqa: ARG001
+    return _from_shift(svhn_subset_to_mnist(location.folder))
 
 
-def _cifar10(place: Place, variant: str, seed: int) -> Loaded:  # noqa: ARG001
-    train, test = (cifar10(place.folder, split, download=place.download) for split in ("train", "test"))
+def _cifar10(location: DataLocation, variant: str, seed: int) -> LoadedDataset:  # noqa: ARG001
+    train, test = (cifar10(location.folder, split, download=location.download) for split in ("train", "test"))
 
     def target(corruption: str) -> Domain:
         return cifar10c(
-            place.folder,
+            location.folder,
             corruption,
             SEVERITY,
             make=lambda images, name, severity: corrupt(
                 images, name, severity=severity, constants="cifar", seed=CORRUPTION_SEED
             ),
-        ).domain()
+        ).to_domain()
 
-    return Loaded(train, test, target)
+    return LoadedDataset(train, test, target)
 
 
-def _utkface(place: Place, variant: str, seed: int) -> Loaded:  # noqa: ARG001
-    faces = utkface(place.folder, seed=seed)
+def _utkface(location: DataLocation, variant: str, seed: int) -> LoadedDataset:  # noqa: ARG001
+    faces = utkface(location.folder, seed=seed)
     if faces.skipped:
         logger.warning("%d files of UTKFace have no age in their name and were skipped.", len(faces.skipped))
 
     def target(corruption: str) -> Domain:
         images = corrupt(faces.validation.images, corruption, severity=SEVERITY, seed=CORRUPTION_SEED)
-        return Pictures(images, faces.validation.targets).domain()
+        return Pictures(images, faces.validation.targets).to_domain()
 
-    return Loaded(faces.train.domain(), faces.validation.domain(), target)
+    return LoadedDataset(faces.train.to_domain(), faces.validation.to_domain(), target)
 
 
 @lru_cache(maxsize=1)
@@ -114,13 +114,13 @@ def _frames(folder: Path, genders: Path | None) -> Biwi:
     return frames
 
 
-def _biwi(place: Place, variant: str, seed: int) -> Loaded:
+def _biwi(location: DataLocation, variant: str, seed: int) -> LoadedDataset:
     source, _, angle = variant.partition("-")
-    shift = _frames(place.folder, place.genders).shift(source, seed=seed, angle=angle or None)
-    return Loaded(shift.train.domain(), shift.validation.domain(), lambda _: shift.target.domain())
+    shift = _frames(location.folder, location.genders).split_by_gender(source, seed=seed, angle=angle or None)
+    return LoadedDataset(shift.train.to_domain(), shift.validation.to_domain(), lambda _: shift.target.to_domain())
 
 
-LOADERS: Mapping[str, Load] = MappingProxyType(
+LOADERS: Mapping[str, Loader] = MappingProxyType(
     {
         "california": _california,
         "svhn": _svhn,
@@ -131,10 +131,10 @@ LOADERS: Mapping[str, Load] = MappingProxyType(
     }
 )
 
-DISCRETE = ("svhn", "svhn-subset", "cifar10")  # data sets whose labels are classes already
+DISCRETE_LABELS = ("svhn", "svhn-subset", "cifar10")  # data sets whose labels are classes already
 
 # Catalogue entries that must be present in the data folder, by loader.
-_NEEDED: Mapping[str, tuple[str, ...]] = MappingProxyType(
+_REQUIRED: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "california": ("california",),
         "svhn": ("svhn", "mnist"),
@@ -144,23 +144,23 @@ _NEEDED: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "biwi": ("biwi",),
     }
 )
-_FETCHED_BY_TORCHVISION = ("svhn", "mnist", "cifar10")
-_PROOF = MappingProxyType({"svhn": ("svhn/train_32x32.mat",)})  # the folder alone may belong to another data set
+_DOWNLOADED_BY_TORCHVISION = ("svhn", "mnist", "cifar10")
+_MARKER_FILES = MappingProxyType({"svhn": ("svhn/train_32x32.mat",)})  # the folder alone may belong to another data set
 
 
-def check_there(data: str, place: Place) -> None:
-    """Raise ``MissingFileError`` if a data set is missing, or download it if ``place`` allows that.
+def check_available(data: str, location: DataLocation) -> None:
+    """Raise ``MissingFileError`` if a data set is missing, or download it if ``location`` allows that.
 
     Data sets that torchvision can download are downloaded later, when they are loaded.
     """
-    for name in _NEEDED[data]:
-        paths = _PROOF.get(name, DATASETS[name].places)
-        found = any((place.folder / path).exists() for path in paths)
-        if found or (place.download and name in _FETCHED_BY_TORCHVISION):
+    for name in _REQUIRED[data]:
+        paths = _MARKER_FILES.get(name, DATASETS[name].paths)
+        found = any((location.folder / path).exists() for path in paths)
+        if found or (location.download and name in _DOWNLOADED_BY_TORCHVISION):
             continue
-        if place.download and name == "california":
-            fetch_california(place.folder)
+        if location.download and name == "california":
+            download_california(location.folder)
             continue
-        raise missing(name, place.folder, place.folder / DATASETS[name].places[0])
+        raise missing_dataset_error(name, location.folder, location.folder / DATASETS[name].paths[0])
     if data == "biwi":
-        read_genders(place.genders or place.folder / GENDERS_FILE, ())
+        read_genders(location.genders or location.folder / GENDERS_FILE, ())

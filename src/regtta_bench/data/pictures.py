@@ -10,18 +10,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regtta.errors import BatchError, ForeignFileError
-from regtta.models import windows
-from regtta.persistence import clear_errors
+from regtta.errors import BatchError, InvalidFileError
+from regtta.models import crop_windows
+from regtta.persistence import convert_errors
 from regtta_bench.data.domains import Domain
 
-RESIZED = 256
-CROPPED = 224
-MOST_BYTES = 32 * 2**20  # per file; faces and frames have some 100 KB
-MOST_PIXELS = (
+RESIZED_SIDE = 256
+CROPPED_SIDE = 224
+MAX_PICTURE_BYTES = 32 * 2**20  # per file; faces and frames have some 100 KB
+MAX_PIXELS = (
     50_000_000  # per image, 150 MB decoded: above the resolution of cameras, with room to decode several at once
 )
-_AT_ONCE = 64  # pictures held in memory for decoding
+_DECODED_AT_ONCE = 64  # pictures held in memory for decoding
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,17 +38,17 @@ class Pictures:
         """Return the samples at ``rows``, given as indices or as a mask."""
         return Pictures(self.images[rows.numpy()], self.targets[rows])
 
-    def cropped(self, side: int = CROPPED) -> "Pictures":
+    def centre_crop(self, side: int = CROPPED_SIDE) -> "Pictures":
         """Return the centre crop (N, side, side, 3) of each image, without copying."""
-        return Pictures(centre(self.images, side), self.targets)
+        return Pictures(centre_crop_array(self.images, side), self.targets)
 
-    def domain(self) -> Domain:
+    def to_domain(self) -> Domain:
         """Return inputs (N, 3, S, S), still uint8, and targets."""
         return Domain(torch.from_numpy(np.ascontiguousarray(self.images.transpose(0, 3, 1, 2))), self.targets)
 
 
 @dataclass(frozen=True, eq=False)
-class PictureShift:
+class ShiftedPictures:
     """Data set of photographs with a distribution shift.
 
     Attributes:
@@ -64,7 +64,7 @@ class PictureShift:
     target: Pictures
 
 
-def centre(images: np.ndarray, side: int) -> np.ndarray:
+def centre_crop_array(images: np.ndarray, side: int) -> np.ndarray:
     """Return the centre crop (N, side, side, 3) of images (N, H, W, 3), as a view."""
     height, width = images.shape[1:3]
     if side > min(height, width):
@@ -83,10 +83,10 @@ def decode(name: str, raw: bytes, *, square: bool = False) -> np.ndarray:
     """
     from PIL import Image, UnidentifiedImageError
 
-    if len(raw) > MOST_BYTES:
-        raise ForeignFileError(f"{name} has {len(raw)} bytes; at most {MOST_BYTES} are read as an image.")
-    with clear_errors(
-        lambda why: ForeignFileError(
+    if len(raw) > MAX_PICTURE_BYTES:
+        raise InvalidFileError(f"{name} has {len(raw)} bytes; at most {MAX_PICTURE_BYTES} are read as an image.")
+    with convert_errors(
+        lambda why: InvalidFileError(
             f"{name} cannot be read as a JPEG or PNG image: {why}. Download it again, or remove it."
         )
     ):
@@ -96,17 +96,17 @@ def decode(name: str, raw: bytes, *, square: bool = False) -> np.ndarray:
             raise ValueError("unknown file signature") from error
         with opened:
             width, height = opened.size
-            if width * height > MOST_PIXELS:
-                raise ForeignFileError(f"{name} is {width}×{height}; at most {MOST_PIXELS} pixels are read.")
+            if width * height > MAX_PIXELS:
+                raise InvalidFileError(f"{name} is {width}×{height}; at most {MAX_PIXELS} pixels are read.")
             image = opened.convert("RGB")
         if square:
             side = min(width, height)
             left, top = round((width - side) / 2), round((height - side) / 2)
             image = image.crop((left, top, left + side, top + side))
-        return np.asarray(image.resize((RESIZED, RESIZED), Image.Resampling.BILINEAR))
+        return np.asarray(image.resize((RESIZED_SIDE, RESIZED_SIDE), Image.Resampling.BILINEAR))
 
 
-def stack(files: Iterable[tuple[int, str, bytes]], count: int, *, side: int, square: bool = False) -> np.ndarray:
+def decode_all(files: Iterable[tuple[int, str, bytes]], count: int, *, side: int, square: bool = False) -> np.ndarray:
     """Decode files into one array (count, side, side, 3), the centre of each 256×256 image.
 
     Args:
@@ -119,7 +119,7 @@ def stack(files: Iterable[tuple[int, str, bytes]], count: int, *, side: int, squ
 
     def put(file: tuple[int, str, bytes]) -> None:
         position, name, raw = file
-        images[position] = centre(decode(name, raw, square=square)[None], side)[0]
+        images[position] = centre_crop_array(decode(name, raw, square=square)[None], side)[0]
 
     with ThreadPoolExecutor() as pool:
         for some in _groups(files):
@@ -129,7 +129,7 @@ def stack(files: Iterable[tuple[int, str, bytes]], count: int, *, side: int, squ
 
 def _groups(files: Iterable[tuple[int, str, bytes]]) -> Iterator[list[tuple[int, str, bytes]]]:
     rest = iter(files)
-    while some := list(islice(rest, _AT_ONCE)):
+    while some := list(islice(rest, _DECODED_AT_ONCE)):
         yield some
 
 
@@ -151,7 +151,7 @@ def normalise(images: Tensor) -> Tensor:
     return (images.float() / 255 - mean) / std
 
 
-def centre_window(images: Tensor, side: int = CROPPED) -> Tensor:
+def centre_crop(images: Tensor, side: int = CROPPED_SIDE) -> Tensor:
     """Return the centre crop (B, 3, side, side) of each image."""
     _check(images)
     height, width = _check_side(images, side)
@@ -159,7 +159,7 @@ def centre_window(images: Tensor, side: int = CROPPED) -> Tensor:
     return images[..., top : top + side, left : left + side]
 
 
-def crop_and_flip(images: Tensor, generator: torch.Generator, side: int = CROPPED) -> Tensor:
+def crop_and_flip(images: Tensor, generator: torch.Generator, side: int = CROPPED_SIDE) -> Tensor:
     """Return a random crop (B, 3, side, side) of each image, flipped horizontally with probability 0.5."""
     _check(images)
     count = len(images)
@@ -169,7 +169,7 @@ def crop_and_flip(images: Tensor, generator: torch.Generator, side: int = CROPPE
     mirrored = torch.rand(count, 1, generator=generator) < 0.5
     along = torch.arange(side)
     columns = left + torch.where(mirrored, along.flip(0), along)
-    return windows(images, top + along, columns).contiguous()
+    return crop_windows(images, top + along, columns).contiguous()
 
 
 def colour_jitter(images: Tensor, generator: torch.Generator, strength: float = JITTER) -> Tensor:

@@ -12,12 +12,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from regtta.errors import FileError, ForeignFileError
-from regtta_bench.data.catalogue import find_place, missing
-from regtta_bench.data.domains import held_out_rows
-from regtta_bench.data.pictures import CROPPED, MOST_BYTES, RESIZED, Pictures, stack
+from regtta.errors import FileError, InvalidFileError
+from regtta_bench.data.catalogue import find_path, missing_dataset_error
+from regtta_bench.data.domains import split_indices
+from regtta_bench.data.pictures import CROPPED_SIDE, MAX_PICTURE_BYTES, RESIZED_SIDE, Pictures, decode_all
 
-VALIDATION_SHARE = 0.2
+UTKFACE_VALIDATION_SHARE = 0.2
 _NAME = re.compile(r"([0-9]{1,3})_.*\.(jpg|jpeg|png)", re.IGNORECASE | re.DOTALL)
 
 
@@ -45,9 +45,9 @@ class FaceFiles:
             tuple(self.files[row] for row in chosen), tuple(self.ages[row] for row in chosen), self.skipped
         )
 
-    def read(self, side: int = RESIZED) -> Pictures:
+    def read(self, side: int = RESIZED_SIDE) -> Pictures:
         """Return images (N, side, side, 3), cropped from the centre of each at 256×256, and ages (N, 1)."""
-        images = stack(_contents(self.files), len(self.files), side=side)
+        images = decode_all(_contents(self.files), len(self.files), side=side)
         return Pictures(images, torch.tensor(self.ages, dtype=torch.float32).unsqueeze(1))
 
 
@@ -69,17 +69,17 @@ class UTKFace:
 def utkface(folder: Path, *, seed: int) -> UTKFace:
     """Read all faces as uint8 (about 4.5 GB); ``seed`` determines the fifth that is held out."""
     faces = utkface_files(folder)
-    train, validation = held_out_rows(len(faces), VALIDATION_SHARE, seed)
-    return UTKFace(faces.take(train).read(RESIZED), faces.take(validation).read(CROPPED), faces.skipped)
+    train, validation = split_indices(len(faces), UTKFACE_VALIDATION_SHARE, seed)
+    return UTKFace(faces.take(train).read(RESIZED_SIDE), faces.take(validation).read(CROPPED_SIDE), faces.skipped)
 
 
 def utkface_files(folder: Path) -> FaceFiles:
     """Index the faces in the folder of data sets, without reading the images."""
-    place = find_place(folder, "utkface")
-    if not place.is_dir():
-        raise ForeignFileError(f"Expected a folder of images at {place}, found a file. Unpack it there.")
+    faces = find_path(folder, "utkface")
+    if not faces.is_dir():
+        raise InvalidFileError(f"Expected a folder of images at {faces}, found a file. Unpack it there.")
     files, ages, skipped = [], [], []
-    for path in sorted(place.iterdir()):
+    for path in sorted(faces.iterdir()):
         match = _NAME.fullmatch(path.name)
         if match is None or not path.is_file():
             skipped.append(path.name)
@@ -87,11 +87,11 @@ def utkface_files(folder: Path) -> FaceFiles:
             files.append(path)
             ages.append(int(match[1]))
     if not files:
-        raise missing(
+        raise missing_dataset_error(
             "utkface",
             folder,
-            place,
-            found=f"{place} has no image named age_gender_race_date.jpg.chip.jpg ({len(skipped)} other names).",
+            faces,
+            found=f"{faces} has no image named age_gender_race_date.jpg.chip.jpg ({len(skipped)} other names).",
         )
     return FaceFiles(tuple(files), tuple(ages), tuple(skipped))
 
@@ -100,7 +100,7 @@ def _contents(files: tuple[Path, ...]) -> Iterator[tuple[int, str, bytes]]:
     for position, path in enumerate(files):
         try:
             with path.open("rb") as file:
-                raw = file.read(MOST_BYTES + 1)
+                raw = file.read(MAX_PICTURE_BYTES + 1)
         except OSError as error:
             raise FileError(f"{path} cannot be read: {error}.") from error
         yield position, str(path), raw

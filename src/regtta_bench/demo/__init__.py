@@ -4,7 +4,7 @@ It trains a small convolutional regressor on the digits of scikit-learn, and com
 streams.
 """
 
-from regtta_bench.demo.demo_recipe import Recipe
+from regtta_bench.demo.demo_recipe import DemoRecipe
 from regtta_bench.demo.demo_run import DemoResult, run_demo
 
-__all__ = ["DemoResult", "Recipe", "run_demo"]
+__all__ = ["DemoRecipe", "DemoResult", "run_demo"]

@@ -15,28 +15,28 @@ from regtta.errors import OptionError
 from regtta_bench.data import Domain
 
 
-def generator(seed: int, purpose: str) -> torch.Generator:
+def make_generator(seed: int, purpose: str) -> torch.Generator:
     """Return the generator of ``seed`` and ``purpose``; the streams of different purposes are independent.
 
     Example:
-        >>> torch.rand(1, generator=generator(0, "noise")) == torch.rand(1, generator=generator(0, "noise"))
+        >>> torch.rand(1, generator=make_generator(0, "noise")) == torch.rand(1, generator=make_generator(0, "noise"))
         tensor([True])
     """
-    return torch.Generator().manual_seed(number_of(seed, purpose))
+    return torch.Generator().manual_seed(derive_seed(seed, purpose))
 
 
-def number_of(seed: int, purpose: str) -> int:
+def derive_seed(seed: int, purpose: str) -> int:
     """Return a 63-bit seed for one purpose, hashed so that neighbouring seeds and purposes are unrelated."""
     digest = hashlib.sha256(f"{purpose}:{seed}".encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1
 
 
-SIZE = 32
-_INK = 16.0  # largest pixel value in scikit-learn's data
+DIGIT_SIDE = 32
+_MAX_PIXEL = 16.0  # largest pixel value in scikit-learn's data
 
 
 @dataclass(frozen=True, eq=False)
-class Split:
+class DigitSplit:
     """Training data of the source, and target data in the order of the stream."""
 
     source: Domain
@@ -52,16 +52,16 @@ def uci_digits() -> Domain:
         (torch.Size([1797, 1, 32, 32]), 9)
     """
     bunch = load_digits()
-    small = torch.from_numpy(bunch.images).float().unsqueeze(1) / _INK
-    images = F.interpolate(small, size=(SIZE, SIZE), mode="bilinear", align_corners=False)
+    small = torch.from_numpy(bunch.images).float().unsqueeze(1) / _MAX_PIXEL
+    images = F.interpolate(small, size=(DIGIT_SIDE, DIGIT_SIDE), mode="bilinear", align_corners=False)
     return Domain(images, torch.from_numpy(bunch.target).float())
 
 
-def split(digits: Domain, seed: int, *, source: int, target: int | None = None) -> Split:
+def split_digits(digits: Domain, seed: int, *, source: int, target: int | None = None) -> DigitSplit:
     """Draw ``source`` digits at random, and ``target`` of the others (by default all of them).
 
     Example:
-        >>> parts = split(uci_digits(), seed=0, source=900)
+        >>> parts = split_digits(uci_digits(), seed=0, source=900)
         >>> len(parts.source), len(parts.target)
         (900, 897)
     """
@@ -70,8 +70,8 @@ def split(digits: Domain, seed: int, *, source: int, target: int | None = None) 
         raise OptionError(
             f"Expected positive source and target counts, sum of at most {len(digits)}, found {source} and {target}."
         )
-    order = torch.randperm(len(digits), generator=generator(seed, "split"))
-    return Split(digits.take(order[:source]), digits.take(order[source:end]))
+    order = torch.randperm(len(digits), generator=make_generator(seed, "split"))
+    return DigitSplit(digits.take(order[:source]), digits.take(order[source:end]))
 
 
 class Degradation(ABC):

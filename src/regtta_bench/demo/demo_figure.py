@@ -9,11 +9,11 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from regtta.methods import SSA, BNAdapt, FeatureAlignment, Method, Source
-from regtta.report.formatting import number
-from regtta_bench.demo.demo_recipe import CLEAN, SOURCE, Arm
+from regtta.methods import SSA, BNAdapt, FeatureAlignment, Method, NoAdaptation
+from regtta.report.formatting import format_number
+from regtta_bench.demo.demo_recipe import CLEAN, SOURCE, DemoMethod
 from regtta_bench.demo.demo_study import SourceModel, scene_images
-from regtta_bench.demo.demo_table import Spread, Study
+from regtta_bench.demo.demo_table import DemoStudy, Spread
 
 SMALL, NORMAL = 8.5, 9.5  # points
 FLOOR = -0.5  # lower R² is drawn at the edge, with its value beside it
@@ -22,7 +22,7 @@ _GROUP = 0.74  # share of a stream's column covered by its marks
 
 
 @dataclass(frozen=True)
-class Look:
+class MarkerStyle:
     """Marker style, distinguishable by shape and lightness even without colour."""
 
     marker: str
@@ -31,16 +31,16 @@ class Look:
 
 
 # Colours of Okabe and Ito, chosen for colour blindness.
-_LOOKS: dict[type[Method], Look] = {
-    Source: Look("X", "#000000", 8),
-    BNAdapt: Look("s", "#D55E00", 6.5),
-    FeatureAlignment: Look("^", "#56B4E9", 7.5),
-    SSA: Look("o", "#0072B2", 7.5),
+_STYLES: dict[type[Method], MarkerStyle] = {
+    NoAdaptation: MarkerStyle("X", "#000000", 8),
+    BNAdapt: MarkerStyle("s", "#D55E00", 6.5),
+    FeatureAlignment: MarkerStyle("^", "#56B4E9", 7.5),
+    SSA: MarkerStyle("o", "#0072B2", 7.5),
 }
-_OTHER = Look("D", "#CC79A7", 6.5)
+_OTHER_STYLE = MarkerStyle("D", "#CC79A7", 6.5)
 
 
-def draw_digit(axes: Axes, study: Study, example: SourceModel, scene: str) -> None:
+def draw_digit(axes: Axes, study: DemoStudy, example: SourceModel, scene: str) -> None:
     """Draw one target digit as degraded in ``scene``."""
     images = scene_images(study.recipe, scene, example)
     # The first digit 2 if there is one: it is recognisable even in 8×8 pixels.
@@ -55,33 +55,33 @@ def draw_digit(axes: Axes, study: Study, example: SourceModel, scene: str) -> No
     axes.set_yticks([])
 
 
-def draw_scores(axes: Axes, study: Study) -> None:
+def draw_scores(axes: Axes, study: DemoStudy) -> None:
     """Draw the offline R² of every method on every stream."""
     _prepare(axes, study, "offline R²")
     clean = study.spread(CLEAN, SOURCE).mean
     if clean is not None:
         axes.axhline(clean, color=_GREY, linewidth=0.9, linestyle=(0, (4, 3)), zorder=1)
         axes.text(_end(study), clean + 0.02, "Source on clean digits", ha="right", fontsize=SMALL, color=_GREY)
-    arms = study.recipe.arms
+    entries = study.recipe.methods
     for column, scene in enumerate(study.recipe.scenes):
-        for arm, x in zip(arms, _positions(column, len(arms)), strict=True):
-            _draw_score(axes, x, study.spread(scene, arm.name), arm)
+        for entry, x in zip(entries, _positions(column, len(entries)), strict=True):
+            _draw_score(axes, x, study.spread(scene, entry.name), entry)
     axes.set_ylim(FLOOR, 1.08)
     axes.axhline(0, color=_GREY, linewidth=0.9, zorder=1)
 
 
-def draw_gains(axes: Axes, study: Study) -> None:
+def draw_gains(axes: Axes, study: DemoStudy) -> None:
     """Draw the gain of each feature-alignment method over BN-adapt with the same running statistics."""
     _prepare(axes, study, "ΔR² to BN-adapt")
     axes.axhline(0, color="#D55E00", linewidth=1.2, zorder=1)
-    arms = [arm for arm in study.recipe.arms if arm.rival not in (None, SOURCE) and not _is_bn(arm)]
+    entries = [entry for entry in study.recipe.methods if entry.baseline not in (None, SOURCE) and not _is_bn(entry)]
     for column, scene in enumerate(study.recipe.scenes):
-        for arm, x in zip(arms, _positions(column, len(arms)), strict=True):
-            gap = study.difference(scene, arm.name, str(arm.rival))
+        for entry, x in zip(entries, _positions(column, len(entries)), strict=True):
+            gap = study.difference(scene, entry.name, str(entry.baseline))
             if gap.mean is None:
-                _say_diverged(axes, x, gap)
+                _write_diverged(axes, x, gap)
             else:
-                _draw_spread(axes, x, gap.mean, gap, arm)
+                _draw_spread(axes, x, gap.mean, gap, entry)
     axes.margins(y=0.15)
     axes.text(
         0.005,
@@ -94,38 +94,38 @@ def draw_gains(axes: Axes, study: Study) -> None:
     )
 
 
-def legend_handles(study: Study) -> list[Line2D]:
+def legend_handles(study: DemoStudy) -> list[Line2D]:
     """Return one legend handle per method, in the order of the marks."""
     return [
-        Line2D([], [], linestyle="none", label=arm.label, markersize=_look(arm).size, **_marker(arm))
-        for arm in study.recipe.arms
+        Line2D([], [], linestyle="none", label=entry.label, markersize=_style(entry).size, **_marker_options(entry))
+        for entry in study.recipe.methods
     ]
 
 
-def _draw_score(axes: Axes, x: float, spread: Spread, arm: Arm) -> None:
+def _draw_score(axes: Axes, x: float, spread: Spread, entry: DemoMethod) -> None:
     if spread.mean is None:
-        _say_diverged(axes, x, spread)
+        _write_diverged(axes, x, spread)
         return
     if min(*spread.finite, spread.mean - (spread.sd or 0)) < FLOOR:
-        axes.plot(x, FLOOR, marker="v", color=_look(arm).colour, markersize=6, linestyle="none", clip_on=False)
+        axes.plot(x, FLOOR, marker="v", color=_style(entry).colour, markersize=6, linestyle="none", clip_on=False)
     if spread.mean < FLOOR:
-        axes.plot([x, x], [FLOOR, FLOOR + 0.2], color=_look(arm).colour, linewidth=1.2)
-        axes.text(x + 0.04, FLOOR + 0.1, number(spread.mean), va="center", fontsize=SMALL)
+        axes.plot([x, x], [FLOOR, FLOOR + 0.2], color=_style(entry).colour, linewidth=1.2)
+        axes.text(x + 0.04, FLOOR + 0.1, format_number(spread.mean), va="center", fontsize=SMALL)
     else:
-        _draw_spread(axes, x, spread.mean, spread, arm)
+        _draw_spread(axes, x, spread.mean, spread, entry)
 
 
-def _draw_spread(axes: Axes, x: float, mean: float, spread: Spread, arm: Arm) -> None:
+def _draw_spread(axes: Axes, x: float, mean: float, spread: Spread, entry: DemoMethod) -> None:
     """Draw the mean, ±1 sd, and the individual source models."""
-    look = _look(arm)
+    style = _style(entry)
     if spread.sd is not None:
         low, high = mean - spread.sd, mean + spread.sd
-        axes.plot([x, x], [low, high], color=look.colour, linewidth=1.2, zorder=2)
+        axes.plot([x, x], [low, high], color=style.colour, linewidth=1.2, zorder=2)
         axes.plot([x] * len(spread.finite), spread.finite, ".", color=_GREY, markersize=2.5, zorder=4)
-    axes.plot(x, mean, linestyle="none", markersize=look.size, zorder=3, **_marker(arm))
+    axes.plot(x, mean, linestyle="none", markersize=style.size, zorder=3, **_marker_options(entry))
 
 
-def _say_diverged(axes: Axes, x: float, spread: Spread) -> None:
+def _write_diverged(axes: Axes, x: float, spread: Spread) -> None:
     axes.text(
         x,
         0.5,
@@ -138,7 +138,7 @@ def _say_diverged(axes: Axes, x: float, spread: Spread) -> None:
     )
 
 
-def _prepare(axes: Axes, study: Study, label: str) -> None:
+def _prepare(axes: Axes, study: DemoStudy, label: str) -> None:
     """Set up the axes with one shaded column per stream, aligned with its digit."""
     count = len(study.recipe.scenes)
     axes.set_xlim(-0.5, count - 0.5)
@@ -151,7 +151,7 @@ def _prepare(axes: Axes, study: Study, label: str) -> None:
         axes.spines[side].set_visible(False)
 
 
-def _end(study: Study) -> float:
+def _end(study: DemoStudy) -> float:
     return len(study.recipe.scenes) - 0.52
 
 
@@ -160,30 +160,30 @@ def _positions(column: int, count: int) -> Sequence[float]:
     return [column + step * (index - (count - 1) / 2) for index in range(count)]
 
 
-def _look(arm: Arm) -> Look:
-    return _LOOKS.get(type(arm.method), _OTHER)
+def _style(entry: DemoMethod) -> MarkerStyle:
+    return _STYLES.get(type(entry.method), _OTHER_STYLE)
 
 
-def _marker(arm: Arm) -> dict[str, Any]:
-    look = _look(arm)
-    hollow = arm.method.schedule.batch_norm == "batch"
+def _marker_options(entry: DemoMethod) -> dict[str, Any]:
+    style = _style(entry)
+    hollow = entry.method.schedule.batch_norm == "batch"
     return {
-        "marker": look.marker,
-        "color": look.colour,
-        "markerfacecolor": "white" if hollow else look.colour,
+        "marker": style.marker,
+        "color": style.colour,
+        "markerfacecolor": "white" if hollow else style.colour,
         "markeredgewidth": 1.5 if hollow else 1.0,
     }
 
 
-def _is_bn(arm: Arm) -> bool:
-    return isinstance(arm.method, BNAdapt)
+def _is_bn(entry: DemoMethod) -> bool:
+    return isinstance(entry.method, BNAdapt)
 
 
 WIDTH, HEIGHT, DPI = 9.0, 7.6, 200  # inches; 1,800 pixels wide, twice what a README shows
 _LEFT, _RIGHT = 0.085, 0.985
 
 
-def draw(study: Study, example: SourceModel) -> Figure:
+def draw_demo_figure(study: DemoStudy, example: SourceModel) -> Figure:
     """Draw the figure of a study, with a digit from the target of ``example`` for each stream.
 
     Does not use pyplot, whose global state belongs to the user.
@@ -203,7 +203,7 @@ def draw(study: Study, example: SourceModel) -> Figure:
     return figure
 
 
-def caption(study: Study, target: int) -> str:
+def caption(study: DemoStudy, target: int) -> str:
     """Return the caption: data, counts, seeds, and the meaning of marks and bars."""
     recipe = study.recipe
     one = len(study.seeds) == 1
@@ -220,7 +220,7 @@ def caption(study: Study, target: int) -> str:
     )
 
 
-def _write_around(figure: Figure, study: Study, target: int) -> None:
+def _write_around(figure: Figure, study: DemoStudy, target: int) -> None:
     figure.text(
         _LEFT,
         0.985,

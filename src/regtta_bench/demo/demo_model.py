@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from regtta_bench import training as loop
 from regtta_bench.data import Domain
-from regtta_bench.demo.demo_data import number_of
-from regtta_bench.training import seeded_globally
+from regtta_bench.demo.demo_data import derive_seed
+from regtta_bench.training import Recipe, global_seed, train
 
 CHANNELS = (8, 16, 32, 128)
 
@@ -23,7 +22,7 @@ def digit_regressor(seed: int) -> nn.Sequential:
         >>> model(torch.zeros(5, 1, 32, 32)).shape, model.head.in_features
         (torch.Size([5, 1]), 128)
     """
-    with seeded_globally(number_of(seed, "weights")):
+    with global_seed(derive_seed(seed, "weights")):
         blocks = [
             (f"block{index}", _block(narrow, wide))
             for index, (narrow, wide) in enumerate(zip((1, *CHANNELS), CHANNELS, strict=False), start=1)
@@ -48,7 +47,7 @@ def _block(narrow: int, wide: int) -> nn.Sequential:
 
 
 @dataclass(frozen=True)
-class Training:
+class DigitTraining:
     """Hyperparameters of a source model's training.
 
     The schedule and its learning rate were chosen by the score on source digits held out from training,
@@ -66,9 +65,9 @@ class Training:
     lr: float = 1e-2
     weight_decay: float = 5e-4
 
-    def recipe(self) -> loop.Recipe:
+    def recipe(self) -> Recipe:
         """Return the recipe of the training loop."""
-        return loop.Recipe(
+        return Recipe(
             epochs=self.epochs,
             batch_size=self.batch_size,
             lr=self.lr,
@@ -78,12 +77,12 @@ class Training:
         )
 
 
-def train(
+def train_digit_regressor(
     source: Domain,
     seed: int,
-    training: Training,
+    training: DigitTraining,
     *,
-    advance: Callable[[], None] | None = None,
+    on_epoch: Callable[[], None] | None = None,
 ) -> nn.Module:
     """Return a regressor trained on ``source``, in eval mode.
 
@@ -91,12 +90,12 @@ def train(
         source: training data, with targets ``(N,)``.
         seed: seed of the initial weights and of the sample order.
         training: hyperparameters.
-        advance: callback after each epoch.
+        on_epoch: callback after each epoch.
     """
-    return loop.train(
+    return train(
         digit_regressor(seed),
         Domain(source.inputs, source.targets[:, None]),
         training.recipe(),
-        seed=number_of(seed, "training order"),
-        advance=None if advance is None else lambda *_: advance(),
+        seed=derive_seed(seed, "training order"),
+        on_epoch=None if on_epoch is None else lambda *_: on_epoch(),
     )

@@ -9,20 +9,20 @@ from typing import Any
 
 import numpy as np
 
-from regtta.errors import FileError, ForeignFileError, OptionError
-from regtta.persistence import MOST_JSON_BYTES, parse_json, read_whole
+from regtta.errors import FileError, InvalidFileError, OptionError
+from regtta.persistence import MAX_JSON_BYTES, parse_json, read_bounded
 from regtta.report.adaptation_figures import (
-    assumption_pictures,
-    prediction_pictures,
-    shift_pictures,
-    stream_pictures,
-    subspace_pictures,
+    make_assumption_figures,
+    make_prediction_figures,
+    make_shift_figures,
+    make_stream_figures,
+    make_subspace_figures,
 )
 from regtta.report.analysis import Clouds
-from regtta.report.content import Entry, Grid, Page, Picture, Section, Tone
-from regtta.report.figures import cloud_panels, figure_of, new_figure
-from regtta.report.formatting import number, source_models
-from regtta.report.loading import RunKind
+from regtta.report.content import Page, ReportCell, ReportFigure, ReportTable, Section, Tone
+from regtta.report.figures import cloud_panels, new_figure, root_figure
+from regtta.report.formatting import format_model_count, format_number
+from regtta.report.run_kinds import RunKind
 from regtta_bench.tables import Difference, MethodScores, draw_streams, paired_difference
 
 RESULTS, DETAIL = "results.json", "detail.json"
@@ -30,12 +30,12 @@ _KEYS = {
     RESULTS: {"versions", "device", "recipe", "seeds", "labels", "runs", "closing"},
     DETAIL: {"scene", "source_seed", "method", "stream"},
 }
-_CLEAN, _SOURCE, _RIVAL, _CHOSEN = "clean", "source", "bn_adapt", "ssa"
+_CLEAN, _SOURCE, _BASELINE, _SHOWN_METHOD = "clean", "source", "bn_adapt", "ssa"
 
-Results = Mapping[str, Any]
+JsonObject = Mapping[str, Any]
 
 
-def demonstration_page(folder: Path, command: str) -> Page:
+def make_demo_page(folder: Path, command: str) -> Page:
     """Return the page of a folder written by ``regtta demo``.
 
     Args:
@@ -44,9 +44,9 @@ def demonstration_page(folder: Path, command: str) -> Page:
     """
     results, detail = (_read(folder / name) for name in (RESULTS, DETAIL))
     scores = _scores(results)
-    gain, over_rival = (_gain(results, other) for other in (_SOURCE, _RIVAL))
+    gain, over_rival = (_gain(results, other) for other in (_SOURCE, _BASELINE))
     labels = results["labels"]
-    before, after = (_mean(scores, labels[name]) for name in (_SOURCE, _CHOSEN))
+    before, after = (_mean(scores, labels[name]) for name in (_SOURCE, _SHOWN_METHOD))
     scenes = [scene for scene in scores.streams if scene != _CLEAN]
     return Page(
         title="The demo: digits read as numbers while the scanner degrades",
@@ -63,11 +63,11 @@ def demonstration_page(folder: Path, command: str) -> Page:
 def _headline(scenes: int, before: float, after: float) -> str:
     if math.isnan(after):
         return f"SSA diverged on one of the {scenes} degradations or more."
-    start = "a diverged score" if math.isnan(before) else number(before)
-    return f"SSA takes the mean R² over {scenes} degradations from {start} to {number(after)}."
+    start = "a diverged score" if math.isnan(before) else format_number(before)
+    return f"SSA takes the mean R² over {scenes} degradations from {start} to {format_number(after)}."
 
 
-def _made_by(results: Results, detail: Results, folder: Path) -> str:
+def _made_by(results: JsonObject, detail: JsonObject, folder: Path) -> str:
     seeds = results["seeds"]
     words = ["regtta", "demo", "--out", str(folder), "--seed", str(seeds[0]), "--sources", str(len(seeds))]
     return shlex.join([*words, *(["--umap"] if "umap" in detail else [])])
@@ -75,64 +75,67 @@ def _made_by(results: Results, detail: Results, folder: Path) -> str:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        content = parse_json(read_whole(path, MOST_JSON_BYTES).decode("utf-8"))
+        content = parse_json(read_bounded(path, MAX_JSON_BYTES).decode("utf-8"))
     except (FileError, ValueError) as error:
-        raise ForeignFileError(
+        raise InvalidFileError(
             f"{path} is not a valid file of regtta demo ({error}). Run regtta demo again."
         ) from error
     if not isinstance(content, dict) or not _KEYS[path.name] <= content.keys():
-        raise ForeignFileError(
+        raise InvalidFileError(
             f"{path} is not a valid file of regtta demo: expected an object with the keys {sorted(_KEYS[path.name])}. "
             "Run regtta demo again."
         )
     return content
 
 
-def _runs(results: Results, arm: str, scene: str) -> dict[int, float]:
+def _runs(results: JsonObject, method_name: str, scene: str) -> dict[int, float]:
     """Return offline R² by source seed, without runs that diverged."""
     return {
         run["source_seed"]: run["scores"]["r2"]
         for run in results["runs"]
-        if (run["arm"], run["scene"], run["protocol"]) == (arm, scene, "offline") and not run["diverged"]
+        if (run["arm"], run["scene"], run["protocol"]) == (method_name, scene, "offline") and not run["diverged"]
     }
 
 
-def _scores(results: Results) -> MethodScores:
-    arms, scenes = results["labels"], list(dict.fromkeys(run["scene"] for run in results["runs"]))
-    found = {arm: [list(_runs(results, arm, scene).values()) for scene in scenes] for arm in arms}
+def _scores(results: JsonObject) -> MethodScores:
+    labels, scenes = results["labels"], list(dict.fromkeys(run["scene"] for run in results["runs"]))
+    found = {
+        method_name: [list(_runs(results, method_name, scene).values()) for scene in scenes] for method_name in labels
+    }
     whole = len(results["seeds"])
     return MethodScores(
         score="offline R²",
         streams=tuple(scenes),
         means={
-            arms[arm]: np.array([statistics.fmean(v) if len(v) == whole else math.nan for v in values])
-            for arm, values in found.items()
+            labels[method_name]: np.array([statistics.fmean(v) if len(v) == whole else math.nan for v in values])
+            for method_name, values in found.items()
         },
         sds={
-            arms[arm]: np.array([statistics.stdev(v) if len(v) > 1 else math.nan for v in values])
-            for arm, values in found.items()
+            labels[method_name]: np.array([statistics.stdev(v) if len(v) > 1 else math.nan for v in values])
+            for method_name, values in found.items()
         },
-        published={label: np.full(len(scenes), math.nan) for label in arms.values()},
+        published={label: np.full(len(scenes), math.nan) for label in labels.values()},
         sources=whole,
     )
 
 
-def _gain(results: Results, other: str) -> Difference:
+def _gain(results: JsonObject, other: str) -> Difference:
     """Return the difference of SSA and ``other`` in R² averaged over degradations, paired over source models."""
     scenes = [scene for scene in dict.fromkeys(run["scene"] for run in results["runs"]) if scene != _CLEAN]
     mine, theirs = (
         {
             seed: statistics.fmean(values)
             for seed in results["seeds"]
-            if len(values := [runs[seed] for s in scenes if seed in (runs := _runs(results, arm, s))]) == len(scenes)
+            if len(values := [runs[seed] for s in scenes if seed in (runs := _runs(results, method_name, s))])
+            == len(scenes)
         }
-        for arm in (_CHOSEN, other)
+        for method_name in (_SHOWN_METHOD, other)
     )
     return paired_difference(mine, theirs)
 
 
 def _tone(gap: Difference) -> Tone:
-    if not gap.decided:
+    if not gap.is_significant:
         return "undecided"
     return "better" if gap.low > 0 else "worse"
 
@@ -143,10 +146,10 @@ def _sentence(other: str, gap: Difference) -> str:
     sure = (
         ""
         if math.isnan(gap.low)
-        else f", 95 % interval {number(gap.low, signed=True)} to {number(gap.high, signed=True)}"
+        else f", 95 % interval {format_number(gap.low, signed=True)} to {format_number(gap.high, signed=True)}"
     )
-    models = source_models(gap.pairs)
-    return f"Over {other} that is {number(gap.mean, signed=True)}{sure}, over {models}."
+    models = format_model_count(gap.pairs)
+    return f"Over {other} that is {format_number(gap.mean, signed=True)}{sure}, over {models}."
 
 
 def _mean(scores: MethodScores, label: str) -> float:
@@ -154,7 +157,7 @@ def _mean(scores: MethodScores, label: str) -> float:
     return float(np.mean(kept))
 
 
-def _facts(results: Results) -> tuple[tuple[str, str], ...]:
+def _facts(results: JsonObject) -> tuple[tuple[str, str], ...]:
     recipe = results["recipe"]
     versions = ", ".join(f"{name} {version}" for name, version in results["versions"].items())
     return (
@@ -167,10 +170,10 @@ def _facts(results: Results) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _warnings(results: Results, detail: Results) -> list[str]:
+def _warnings(results: JsonObject, detail: JsonObject) -> list[str]:
     found = []
     if len(results["seeds"]) < 6:
-        found.append(f"{source_models(len(results['seeds']))} show a direction, not significance.".capitalize())
+        found.append(f"{format_model_count(len(results['seeds']))} show a direction, not significance.".capitalize())
     gone = sum(1 for run in results["runs"] if run["diverged"] and run["protocol"] == "offline")
     if gone:
         found.append(f"{gone} run{'s' if gone > 1 else ''} diverged.")
@@ -181,38 +184,40 @@ def _warnings(results: Results, detail: Results) -> list[str]:
     return found
 
 
-def _sections(results: Results, detail: Results, scores: MethodScores) -> tuple[Section, ...]:
+def _sections(results: JsonObject, detail: JsonObject, scores: MethodScores) -> tuple[Section, ...]:
     where = f"Source model {detail['source_seed']} on the {detail['scene']} digits."
     chosen = f"{detail['method']}. {where}"
     return (
         Section("All methods on all streams", tuple(results["closing"]), (_grid(scores),), (_overview(scores),)),
-        Section("Before and after", (chosen,), pictures=shift_pictures(detail)),
-        Section("Predictions", (chosen,), pictures=prediction_pictures(detail)),
-        Section("The stream", (chosen,), pictures=stream_pictures(detail)),
-        Section("Features of every method", (where,), pictures=_clouds(detail)),
-        Section("The source's subspace", (f"Source model {detail['source_seed']}.",), (), subspace_pictures(detail)),
-        Section("What alignment takes for granted", (where,), pictures=assumption_pictures(detail)),
+        Section("Before and after", (chosen,), figures=make_shift_figures(detail)),
+        Section("Predictions", (chosen,), figures=make_prediction_figures(detail)),
+        Section("The stream", (chosen,), figures=make_stream_figures(detail)),
+        Section("Features of every method", (where,), figures=_clouds(detail)),
+        Section(
+            "The source's subspace", (f"Source model {detail['source_seed']}.",), (), make_subspace_figures(detail)
+        ),
+        Section("Assumptions of alignment", (where,), figures=make_assumption_figures(detail)),
     )
 
 
-def _grid(scores: MethodScores) -> Grid:
+def _grid(scores: MethodScores) -> ReportTable:
     rows = []
     for label, means in scores.means.items():
         entries = [
-            Entry("diverged")
+            ReportCell("diverged")
             if math.isnan(mean)
-            else Entry(number(mean) + ("" if math.isnan(sd) else f" ± {sd:.3f}"), value=float(mean))
+            else ReportCell(format_number(mean) + ("" if math.isnan(sd) else f" ± {sd:.3f}"), value=float(mean))
             for mean, sd in zip(means, scores.sds[label], strict=True)
         ]
-        rows.append((Entry(label), *entries))
+        rows.append((ReportCell(label), *entries))
     note = f"Mean ± standard deviation over {scores.sources} source models; offline, one pass."
-    return Grid("Offline R²", ("method", *scores.streams), tuple(rows), (note,))
+    return ReportTable("Offline R²", ("method", *scores.streams), tuple(rows), (note,))
 
 
-def _overview(scores: MethodScores) -> Picture:
+def _overview(scores: MethodScores) -> ReportFigure:
     axes = new_figure(8.4, 3.6).add_subplot()
-    figure = figure_of(draw_streams(scores, axes))
-    return Picture(
+    figure = root_figure(draw_streams(scores, axes))
+    return ReportFigure(
         "Offline R² on every stream",
         "Marks for each method on the clean stream and on each degradation, with error bars.",
         "Arrows: scores far below the others.",
@@ -220,23 +225,23 @@ def _overview(scores: MethodScores) -> Picture:
     )
 
 
-def _clouds(detail: Results) -> tuple[Picture, ...]:
+def _clouds(detail: JsonObject) -> tuple[ReportFigure, ...]:
     made = []
     for key, title, caption in (
         ("clouds", "Principal components", "The directions are the source's, the same in every panel."),
         ("umap", "UMAP", "The map was learned on the source's features before adapting."),
     ):
         if key in detail:
-            figure = cloud_panels(Clouds.from_plain(detail[key]))
+            figure = cloud_panels(Clouds.from_dict(detail[key]))
             alt = f"A panel for each method: source points and target points, {title}."
-            made.append(Picture(f"{title} of the features", alt, caption, figure))
+            made.append(ReportFigure(f"{title} of the features", alt, caption, figure))
     return tuple(made)
 
 
 def _demo_run_page(paths: Sequence[Path], command: str) -> Page:
     if len(paths) > 1:
         raise OptionError(f"Expected one folder of regtta demo, found {len(paths)}. Write one report per folder.")
-    return demonstration_page(paths[0], command)
+    return make_demo_page(paths[0], command)
 
 
 DEMO_RUN = RunKind(

@@ -4,50 +4,50 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from regtta.errors import OptionError
-from regtta.methods import SSA, BNAdapt, FeatureAlignment, Method, Source
+from regtta.methods import SSA, BNAdapt, FeatureAlignment, Method, NoAdaptation
 from regtta_bench.demo.demo_data import DEGRADATIONS, Degradation
-from regtta_bench.demo.demo_model import Training
+from regtta_bench.demo.demo_model import DigitTraining
 
 CLEAN = "clean"
 SOURCE = "source"
 
 
 @dataclass(frozen=True)
-class Arm:
+class DemoMethod:
     """One method of the comparison.
 
     Args:
         name: name in the results.
         label: name in tables and figures.
         method: method with its hyperparameters.
-        rival: name of the baseline arm: BN-adapt with the same running statistics, and for the debiased BN-adapt the
-            plain one.
+        baseline: name of the method to compare with: BN-adapt with the same running statistics, and for the debiased
+            BN-adapt the plain one.
     """
 
     name: str
     label: str
     method: Method
-    rival: str | None = None
+    baseline: str | None = None
 
 
-ARMS: tuple[Arm, ...] = (
-    Arm(SOURCE, "Source", Source()),
-    Arm("bn_adapt", "BN-adapt", BNAdapt(), SOURCE),
-    Arm("feature_alignment", "Alignment", FeatureAlignment(), "bn_adapt"),
-    Arm("ssa", "SSA", SSA(), "bn_adapt"),
-    Arm("bn_adapt_debiased", "BN-adapt debiased", BNAdapt(batch_norm="debiased"), "bn_adapt"),
-    Arm(
+DEMO_METHODS: tuple[DemoMethod, ...] = (
+    DemoMethod(SOURCE, "Source", NoAdaptation()),
+    DemoMethod("bn_adapt", "BN-adapt", BNAdapt(), SOURCE),
+    DemoMethod("feature_alignment", "Alignment", FeatureAlignment(), "bn_adapt"),
+    DemoMethod("ssa", "SSA", SSA(), "bn_adapt"),
+    DemoMethod("bn_adapt_debiased", "BN-adapt debiased", BNAdapt(batch_norm="debiased"), "bn_adapt"),
+    DemoMethod(
         "feature_alignment_debiased",
         "Alignment debiased",
         FeatureAlignment(batch_norm="debiased"),
         "bn_adapt_debiased",
     ),
-    Arm("ssa_debiased", "SSA debiased", SSA(batch_norm="debiased"), "bn_adapt_debiased"),
+    DemoMethod("ssa_debiased", "SSA debiased", SSA(batch_norm="debiased"), "bn_adapt_debiased"),
 )
 
 
 @dataclass(frozen=True)
-class Recipe:
+class DemoRecipe:
     """Configuration of the demo except for its seeds.
 
     Args:
@@ -56,29 +56,29 @@ class Recipe:
         batch_size: digits per batch of the target stream.
         training: hyperparameters of the source models.
         degradations: degradations by name.
-        arms: methods to compare; the first must be Source.
+        methods: methods to compare; the first must be Source.
     """
 
     source_digits: int = 900
     target_digits: int | None = None
     batch_size: int = 32
-    training: Training = field(default_factory=Training)
+    training: DigitTraining = field(default_factory=DigitTraining)
     degradations: Mapping[str, Degradation] = field(default_factory=lambda: DEGRADATIONS)
-    arms: tuple[Arm, ...] = ARMS
+    methods: tuple[DemoMethod, ...] = DEMO_METHODS
 
     def __post_init__(self) -> None:
-        """Validate arms and degradations."""
-        names = [arm.name for arm in self.arms]
-        unknown = {arm.rival for arm in self.arms} - {None, *names}
+        """Validate methods and degradations."""
+        names = [entry.name for entry in self.methods]
+        unknown = {entry.baseline for entry in self.methods} - {None, *names}
         if names[:1] != [SOURCE] or len(set(names)) < len(names) or unknown:
             raise OptionError(
-                f"Expected arms with unique names, {SOURCE!r} first, whose rivals are arms too, found {names}; unknown "
-                f"rivals: {sorted(map(str, unknown))}."
+                f"Expected methods with unique names, {SOURCE!r} first, whose baselines are methods too, found "
+                f"{names}; unknown baselines: {sorted(map(str, unknown))}."
             )
         if len(names) < 2 or not self.degradations or CLEAN in self.degradations:
             raise OptionError(
-                f"Expected at least two arms and one degradation, none called {CLEAN!r} (the undegraded stream), found "
-                f"the arms {names} and the degradations {list(self.degradations)}."
+                f"Expected at least two methods and one degradation, none called {CLEAN!r} (the undegraded stream), "
+                f"found the methods {names} and the degradations {list(self.degradations)}."
             )
 
     @property
@@ -86,6 +86,6 @@ class Recipe:
         """Names of the streams: the clean one, then one per degradation."""
         return (CLEAN, *self.degradations)
 
-    def arm(self, name: str) -> Arm:
-        """Return the arm called ``name``."""
-        return next(arm for arm in self.arms if arm.name == name)
+    def find_method(self, name: str) -> DemoMethod:
+        """Return the method called ``name``."""
+        return next(entry for entry in self.methods if entry.name == name)

@@ -1,4 +1,4 @@
-"""Running the demo and printing its closing lines."""
+"""Running the demo and stating its conclusions."""
 
 import json
 import shlex
@@ -12,56 +12,60 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from regtta.errors import FileError
-from regtta.options import check_count
+from regtta.options import check_positive_int
 from regtta.report import write_page
-from regtta.report.formatting import number
-from regtta_bench.demo.demo_figure import draw
-from regtta_bench.demo.demo_page import DETAIL, demonstration_page
-from regtta_bench.demo.demo_recipe import CLEAN, SOURCE, Arm, Recipe
-from regtta_bench.demo.demo_records import detail, results_json
-from regtta_bench.demo.demo_study import Run, SourceModel, make_source, one_thread, run_scenes
-from regtta_bench.demo.demo_table import Study, markdown, terminal_table
+from regtta.report.formatting import format_number
+from regtta_bench.demo.demo_figure import draw_demo_figure
+from regtta_bench.demo.demo_page import DETAIL, make_demo_page
+from regtta_bench.demo.demo_recipe import CLEAN, SOURCE, DemoMethod, DemoRecipe
+from regtta_bench.demo.demo_records import analyse_example, results_json
+from regtta_bench.demo.demo_study import DemoRun, SourceModel, make_source, one_thread, run_scenes
+from regtta_bench.demo.demo_table import DemoStudy, markdown, terminal_table
 from regtta_bench.paper import PROTOCOLS
 
 # A sign test on five pairs that all agree still has p = 2 · 0.5⁵ = 0.06.
-_FEWEST_FOR_A_SIGN_TEST = 6
+_MIN_MODELS_FOR_A_SIGN_TEST = 6
 
 
-def closing(study: Study) -> tuple[str, ...]:
+def state_conclusions(study: DemoStudy) -> tuple[str, ...]:
     """Return sentences on the gain of BN-adapt, wins and losses of each method, clean digits, and significance."""
-    rivals = [(arm, arm.rival) for arm in study.recipe.arms if arm.rival is not None]
-    gains = [_gain(study, arm) for arm, rival in rivals if rival == SOURCE]
-    duels = [_duel(study, arm, study.recipe.arm(rival)) for arm, rival in rivals if rival != SOURCE]
-    return (*gains, *duels, _clean(study), _caution(len(study.seeds)))
+    with_baselines = [(entry, entry.baseline) for entry in study.recipe.methods if entry.baseline is not None]
+    gains = [_gain(study, entry) for entry, baseline in with_baselines if baseline == SOURCE]
+    comparisons = [
+        _compare_with_baseline(study, entry, study.recipe.find_method(baseline))
+        for entry, baseline in with_baselines
+        if baseline != SOURCE
+    ]
+    return (*gains, *comparisons, _clean(study), _significance_note(len(study.seeds)))
 
 
-def _gain(study: Study, arm: Arm) -> str:
+def _gain(study: DemoStudy, entry: DemoMethod) -> str:
     scenes = tuple(study.recipe.degradations)
-    before, after = study.mean_over(scenes, SOURCE), study.mean_over(scenes, arm.name)
+    before, after = study.mean_over(scenes, SOURCE), study.mean_over(scenes, entry.name)
     if before is None or after is None:
-        return f"{arm.label} has no mean over the degradations: a run diverged."
+        return f"{entry.label} has no mean over the degradations: a run diverged."
     return (
-        f"{arm.label} takes the mean offline R² over the {len(scenes)} degradations from "
-        f"{number(before)} (Source) to {number(after)}."
+        f"{entry.label} takes the mean offline R² over the {len(scenes)} degradations from "
+        f"{format_number(before)} (Source) to {format_number(after)}."
     )
 
 
-def _duel(study: Study, arm: Arm, rival: Arm) -> str:
-    """List the degradations on which ``arm`` is ahead in every source model, behind in every one, or neither."""
+def _compare_with_baseline(study: DemoStudy, entry: DemoMethod, baseline: DemoMethod) -> str:
+    """List the degradations on which ``entry`` is ahead in every source model, behind in every one, or neither."""
     outcomes: dict[str, list[str]] = {"beats": [], "loses": [], "undecided": [], "diverged": []}
     for scene in study.recipe.degradations:
-        gap = study.difference(scene, arm.name, rival.name)
+        gap = study.difference(scene, entry.name, baseline.name)
         if gap.mean is None:
             outcomes["diverged"].append(scene)
             continue
         kind = {1: "beats", -1: "loses"}.get(gap.direction() or 0, "undecided")
-        outcomes[kind].append(f"{scene} {number(gap.mean, signed=True)}")
+        outcomes[kind].append(f"{scene} {format_number(gap.mean, signed=True)}")
     total = len(study.recipe.degradations)
     beats = outcomes.pop("beats")
-    parts = [f"beats {rival.label} on {len(beats)} of {total} degradations{_listed(beats)}"]
+    parts = [f"beats {baseline.label} on {len(beats)} of {total} degradations{_listed(beats)}"]
     verbs = {"loses": "loses on", "undecided": "is undecided on", "diverged": "cannot be compared on"}
     parts += [f"{verbs[kind]} {len(found)}{_listed(found)}" for kind, found in outcomes.items() if found]
-    return f"{arm.label} {'; '.join(parts)}."
+    return f"{entry.label} {'; '.join(parts)}."
 
 
 def _listed(scenes: Iterable[str]) -> str:
@@ -69,29 +73,29 @@ def _listed(scenes: Iterable[str]) -> str:
     return f" ({listed})" if listed else ""
 
 
-def _clean(study: Study) -> str:
+def _clean(study: DemoStudy) -> str:
     """State by how much the methods change the score of the undegraded stream."""
     parts = []
     for protocol in PROTOCOLS:
         gaps = [
-            study.difference(CLEAN, arm.name, SOURCE, protocol=protocol).mean
-            for arm in study.recipe.arms
-            if arm.name != SOURCE
+            study.difference(CLEAN, entry.name, SOURCE, protocol=protocol).mean
+            for entry in study.recipe.methods
+            if entry.name != SOURCE
         ]
         finite = [gap for gap in gaps if gap is not None]
         if len(finite) < len(gaps) or not finite:
             return "On clean digits a run diverged."
-        low, high = (number(end, signed=True) for end in (min(finite), max(finite)))
+        low, high = (format_number(end, signed=True) for end in (min(finite), max(finite)))
         parts.append(f"{low if low == high else f'{low} to {high}'} {protocol}")
     return f"On clean digits adapting moves the mean R² by {' and '.join(parts)}."
 
 
-def _caution(sources: int) -> str:
+def _significance_note(sources: int) -> str:
     beats = 'Here "beats" and "loses" mean: on offline R², '
     if sources == 1:
         return beats + "with the one source model trained, which says nothing of others."
     words = beats + f"with every one of the {sources} source models"
-    if sources < _FEWEST_FOR_A_SIGN_TEST:
+    if sources < _MIN_MODELS_FOR_A_SIGN_TEST:
         return words + "; so few show a direction, not significance."
     return words + "; no test of significance was made."
 
@@ -102,7 +106,7 @@ class DemoResult:
 
     Attributes:
         study: all runs.
-        closing: summary in sentences.
+        conclusions: summary in sentences.
         json_path: file with the runs and all options.
         markdown_path: file with the tables.
         figure_path: file with the figure.
@@ -112,8 +116,8 @@ class DemoResult:
         adapting_seconds: duration of all methods on all streams.
     """
 
-    study: Study
-    closing: tuple[str, ...]
+    study: DemoStudy
+    conclusions: tuple[str, ...]
     json_path: Path
     markdown_path: Path
     figure_path: Path
@@ -129,7 +133,7 @@ def run_demo(
     console: Console,
     seed: int = 0,
     sources: int = 3,
-    recipe: Recipe | None = None,
+    recipe: DemoRecipe | None = None,
     umap: bool = False,
 ) -> DemoResult:
     """Train source models, adapt every method to every stream, and write the results.
@@ -144,18 +148,18 @@ def run_demo(
         recipe: configuration of the demo; the full demo by default.
         umap: include UMAP embeddings in the report, which take longer.
     """
-    check_count("sources", sources)
-    recipe = recipe or Recipe()
+    check_positive_int("sources", sources)
+    recipe = recipe or DemoRecipe()
     _make_folder(out)
     seeds = tuple(range(seed, seed + sources))
     with one_thread(), _progress(console) as progress:
         models, training_seconds = _train(recipe, seeds, progress)
         runs, adapting_seconds = _adapt(recipe, models, progress)
-        closer = detail(recipe, models[0], umap=umap)
-    study = Study(recipe, seeds, tuple(runs))
+        analyses = analyse_example(recipe, models[0], umap=umap)
+    study = DemoStudy(recipe, seeds, tuple(runs))
     result = DemoResult(
         study,
-        closing(study),
+        state_conclusions(study),
         out / "results.json",
         out / "results.md",
         out / "demo.png",
@@ -164,20 +168,20 @@ def run_demo(
         training_seconds,
         adapting_seconds,
     )
-    _write(result, models[0], closer)
+    _write(result, models[0], analyses)
     _show(result, console)
     return result
 
 
-def _train(recipe: Recipe, seeds: tuple[int, ...], progress: Progress) -> tuple[list[SourceModel], float]:
+def _train(recipe: DemoRecipe, seeds: tuple[int, ...], progress: Progress) -> tuple[list[SourceModel], float]:
     started = time.perf_counter()
     advance = _task(progress, f"Training {_sources(len(seeds))}", len(seeds) * recipe.training.epochs)
-    return [make_source(recipe, seed, advance=advance) for seed in seeds], time.perf_counter() - started
+    return [make_source(recipe, seed, on_epoch=advance) for seed in seeds], time.perf_counter() - started
 
 
-def _adapt(recipe: Recipe, models: list[SourceModel], progress: Progress) -> tuple[list[Run], float]:
+def _adapt(recipe: DemoRecipe, models: list[SourceModel], progress: Progress) -> tuple[list[DemoRun], float]:
     started = time.perf_counter()
-    total = len(models) * len(recipe.scenes) * len(recipe.arms)
+    total = len(models) * len(recipe.scenes) * len(recipe.methods)
     advance = _task(progress, "Adapting to the streams", total)
     runs = []
     for source in models:
@@ -187,23 +191,23 @@ def _adapt(recipe: Recipe, models: list[SourceModel], progress: Progress) -> tup
     return runs, time.perf_counter() - started
 
 
-def _write(result: DemoResult, example: SourceModel, closer: dict[str, Any]) -> None:
-    figure = draw(result.study, example)
+def _write(result: DemoResult, example: SourceModel, analyses: dict[str, Any]) -> None:
+    figure = draw_demo_figure(result.study, example)
     try:
-        result.json_path.write_text(results_json(result.study, result.closing), encoding="utf-8")
-        result.markdown_path.write_text(markdown(result.study, result.closing), encoding="utf-8")
+        result.json_path.write_text(results_json(result.study, result.conclusions), encoding="utf-8")
+        result.markdown_path.write_text(markdown(result.study, result.conclusions), encoding="utf-8")
         figure.savefig(result.figure_path)
-        result.detail_path.write_text(json.dumps(closer, allow_nan=False) + "\n", encoding="utf-8")
+        result.detail_path.write_text(json.dumps(analyses, allow_nan=False) + "\n", encoding="utf-8")
     except OSError as error:
         raise FileError(f"Could not write into {result.json_path.parent}: {error}.") from error
     folder = result.report_path.parent
-    page = demonstration_page(folder, shlex.join(["regtta", "report", str(folder)]))
+    page = make_demo_page(folder, shlex.join(["regtta", "report", str(folder)]))
     write_page(page, result.report_path, overwrite=True)
 
 
 def _show(result: DemoResult, console: Console) -> None:
     console.print(terminal_table(result.study, console.width))
-    for sentence in result.closing:
+    for sentence in result.conclusions:
         console.print(f"• {sentence}", markup=False, highlight=False)
     console.print()
     for path in (result.figure_path, result.markdown_path, result.json_path, result.report_path):

@@ -14,17 +14,17 @@ from torch import Tensor, nn
 from regtta.adapter import Adapter
 from regtta.statistics import SourceStatistics, collect
 from regtta_bench.data import Domain
-from regtta_bench.demo.demo_data import generator, split, uci_digits
-from regtta_bench.demo.demo_model import train
-from regtta_bench.demo.demo_recipe import CLEAN, Arm, Recipe
-from regtta_bench.paper import Outcome, evaluate
+from regtta_bench.demo.demo_data import make_generator, split_digits, uci_digits
+from regtta_bench.demo.demo_model import train_digit_regressor
+from regtta_bench.demo.demo_recipe import CLEAN, DemoMethod, DemoRecipe
+from regtta_bench.paper import EvaluationResult, evaluate
 
 _PREDICT_BATCH = 256
 
 
 @dataclass(frozen=True, eq=False)
 class SourceModel:
-    """Trained model, with its source statistics and its clean target digits."""
+    """TrainingState model, with its source statistics and its clean target digits."""
 
     seed: int
     model: nn.Module
@@ -33,50 +33,50 @@ class SourceModel:
 
 
 @dataclass(frozen=True)
-class Run:
+class DemoRun:
     """One method on one stream from one source model.
 
     Attributes:
         seed: seed of the source model.
         scene: name of the stream.
-        arm: name of the method.
+        method_name: name of the method.
         outcome: result of the run.
     """
 
     seed: int
     scene: str
-    arm: str
-    outcome: Outcome
+    method_name: str
+    outcome: EvaluationResult
 
 
-def make_source(recipe: Recipe, seed: int, *, advance: Callable[[], None] | None = None) -> SourceModel:
+def make_source(recipe: DemoRecipe, seed: int, *, on_epoch: Callable[[], None] | None = None) -> SourceModel:
     """Split the digits, train on the source part, and collect its statistics."""
-    parts = split(uci_digits(), seed, source=recipe.source_digits, target=recipe.target_digits)
-    model = train(parts.source, seed, recipe.training, advance=advance)
+    parts = split_digits(uci_digits(), seed, source=recipe.source_digits, target=recipe.target_digits)
+    model = train_digit_regressor(parts.source, seed, recipe.training, on_epoch=on_epoch)
     statistics = collect(model, torch.split(parts.source.inputs, _PREDICT_BATCH), head="head")
     return SourceModel(seed, model, statistics, parts.target)
 
 
-def run_scenes(recipe: Recipe, source: SourceModel) -> Iterator[Run]:
+def run_scenes(recipe: DemoRecipe, source: SourceModel) -> Iterator[DemoRun]:
     """Run every method on every stream, each from the unadapted source model."""
     for scene in recipe.scenes:
         stream = Domain(scene_images(recipe, scene, source), source.target.targets)
-        for arm in recipe.arms:
-            yield run_arm(arm, source, stream, scene=scene, batch_size=recipe.batch_size)
+        for entry in recipe.methods:
+            yield run_method(entry, source, stream, scene=scene, batch_size=recipe.batch_size)
 
 
-def scene_images(recipe: Recipe, scene: str, source: SourceModel) -> Tensor:
+def scene_images(recipe: DemoRecipe, scene: str, source: SourceModel) -> Tensor:
     """Return the target images ``(N, 1, 32, 32)`` with the degradation of ``scene``."""
     if scene == CLEAN:
         return source.target.inputs
-    return recipe.degradations[scene].apply(source.target.inputs, generator(source.seed, scene))
+    return recipe.degradations[scene].apply(source.target.inputs, make_generator(source.seed, scene))
 
 
-def run_arm(arm: Arm, source: SourceModel, stream: Domain, *, scene: str, batch_size: int) -> Run:
+def run_method(entry: DemoMethod, source: SourceModel, stream: Domain, *, scene: str, batch_size: int) -> DemoRun:
     """Adapt over ``stream`` once, then predict on it, and score both."""
-    adapter = Adapter(source.model, arm.method, source.statistics)
+    adapter = Adapter(source.model, entry.method, source.statistics)
     outcome = evaluate(adapter, stream, batch_size=batch_size)
-    return Run(source.seed, scene, arm.name, outcome)
+    return DemoRun(source.seed, scene, entry.name, outcome)
 
 
 @contextmanager

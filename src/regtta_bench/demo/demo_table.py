@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 from rich import box
 from rich.table import Table
 
-from regtta.report.formatting import number
-from regtta_bench.demo.demo_recipe import SOURCE, Recipe
-from regtta_bench.demo.demo_study import Run
+from regtta.report.formatting import format_number
+from regtta_bench.demo.demo_recipe import SOURCE, DemoRecipe
+from regtta_bench.demo.demo_study import DemoRun
 from regtta_bench.paper import PROTOCOLS
 
 SCORES: Mapping[str, str] = {"r2": "R²", "rmse": "RMSE, digits", "mae": "MAE, digits"}
 
 # Differences that the tables round to 0.000 count as none in the sentences.
-LEVEL = 5e-4
+NEGLIGIBLE = 5e-4
 
 
 @dataclass(frozen=True)
@@ -55,19 +55,19 @@ class Spread:
         if self.mean is None:
             return f"diverged {self.diverged}/{len(self.values)}"
         spread = "" if self.sd is None else f" ±{self.sd:.3f}"
-        return number(self.mean, signed=signed) + spread
+        return format_number(self.mean, signed=signed) + spread
 
     def direction(self) -> int | None:
-        """Return the common sign of all source models: 1, −1, or 0 if all are below ``LEVEL``, else ``None``.
+        """Return the common sign of all source models: 1, −1, or 0 if all are below ``NEGLIGIBLE``, else ``None``.
 
         Also ``None`` if any run diverged.
         """
-        sides = {0 if abs(value) < LEVEL else int(math.copysign(1, value)) for value in self.finite}
+        sides = {0 if abs(value) < NEGLIGIBLE else int(math.copysign(1, value)) for value in self.finite}
         return sides.pop() if len(sides) == 1 and not self.diverged else None
 
 
 @dataclass(frozen=True)
-class Study:
+class DemoStudy:
     """All runs of one demo.
 
     Attributes:
@@ -76,9 +76,9 @@ class Study:
         runs: runs of every method on every stream from every source model.
     """
 
-    recipe: Recipe
+    recipe: DemoRecipe
     seeds: tuple[int, ...]
-    runs: tuple[Run, ...]
+    runs: tuple[DemoRun, ...]
 
     def sources(self) -> str:
         """Format the number of source models and their seeds."""
@@ -87,95 +87,97 @@ class Study:
             return f"1 source model (seed {first})"
         return f"{len(self.seeds)} source models (seeds {first} to {last})"
 
-    def spread(self, scene: str, arm: str, *, protocol: str = "offline", score: str = "r2") -> Spread:
+    def spread(self, scene: str, method_name: str, *, protocol: str = "offline", score: str = "r2") -> Spread:
         """Return a score over the source models."""
-        by_seed = {run.seed: run for run in self.runs if run.scene == scene and run.arm == arm}
+        by_seed = {run.seed: run for run in self.runs if run.scene == scene and run.method_name == method_name}
         return Spread(tuple(_score(by_seed[seed], protocol, score) for seed in self.seeds))
 
-    def difference(self, scene: str, arm: str, against: str, *, protocol: str = "offline", score: str = "r2") -> Spread:
-        """Return ``arm - against``, paired by source model on the same stream."""
-        own = self.spread(scene, arm, protocol=protocol, score=score).values
+    def difference(
+        self, scene: str, method_name: str, against: str, *, protocol: str = "offline", score: str = "r2"
+    ) -> Spread:
+        """Return ``method_name - against``, paired by source model on the same stream."""
+        own = self.spread(scene, method_name, protocol=protocol, score=score).values
         other = self.spread(scene, against, protocol=protocol, score=score).values
         pairs = zip(own, other, strict=True)
         return Spread(tuple(None if a is None or b is None else a - b for a, b in pairs))
 
-    def mean_over(self, scenes: Iterable[str], arm: str) -> float | None:
+    def mean_over(self, scenes: Iterable[str], method_name: str) -> float | None:
         """Return the mean offline R² over source models and ``scenes``; ``None`` if any run diverged."""
-        means = [self.spread(scene, arm).mean for scene in scenes]
+        means = [self.spread(scene, method_name).mean for scene in scenes]
         finite = [mean for mean in means if mean is not None]
         return statistics.fmean(finite) if finite and len(finite) == len(means) else None
 
 
-def _score(run: Run, protocol: str, score: str) -> float | None:
+def _score(run: DemoRun, protocol: str, score: str) -> float | None:
     found = run.outcome.scores[protocol][score]
     return None if run.outcome.diverged or found is None else float(found)
 
 
 _INDENT = "  "
 _GAP = 2  # between columns: one of padding, one of the box
-_EXPLAINED = (
+_EXPLANATION = (
     "Δ: less BN-adapt's with the same running statistics (BN-adapt debiased: less BN-adapt's), paired by "
     "source model. Online, debiasing changes nothing but a last batch of one."
 )
 
 
 @dataclass(frozen=True)
-class Block:
+class TableBlock:
     """Rows under one title, each a label and one cell per stream."""
 
     title: str
     rows: tuple[tuple[str, ...], ...]
 
 
-def score_block(study: Study, protocol: str, score: str) -> Block:
+def score_block(study: DemoStudy, protocol: str, score: str) -> TableBlock:
     """Return one score of every method, as mean ±sd over the source models."""
     rows = [
         (
-            arm.label,
-            *(study.spread(scene, arm.name, protocol=protocol, score=score).text() for scene in study.recipe.scenes),
+            entry.label,
+            *(study.spread(scene, entry.name, protocol=protocol, score=score).text() for scene in study.recipe.scenes),
         )
-        for arm in study.recipe.arms
+        for entry in study.recipe.methods
     ]
-    return Block(f"{SCORES[score]}, {protocol}", tuple(rows))
+    return TableBlock(f"{SCORES[score]}, {protocol}", tuple(rows))
 
 
-def difference_block(study: Study, protocol: str, score: str, against: str | None = None) -> Block:
-    """Return one score of every method minus that of ``against`` or of its rival, paired by source model."""
+def difference_block(study: DemoStudy, protocol: str, score: str, against: str | None = None) -> TableBlock:
+    """Return one score of every method minus that of ``against`` or of its baseline, paired by source model."""
     rows = []
-    for arm in study.recipe.arms:
-        other = against or arm.rival
+    for entry in study.recipe.methods:
+        other = against or entry.baseline
         # Differences to Source are shown in another block.
-        if other is None or other == arm.name or (against is None and other == SOURCE):
+        if other is None or other == entry.name or (against is None and other == SOURCE):
             continue
         gaps = [
-            study.difference(scene, arm.name, other, protocol=protocol, score=score) for scene in study.recipe.scenes
+            study.difference(scene, entry.name, other, protocol=protocol, score=score) for scene in study.recipe.scenes
         ]
-        rows.append((arm.label, *(gap.text(signed=True) for gap in gaps)))
-    whom = study.recipe.arm(against).label if against else "BN-adapt"
-    return Block(f"{SCORES[score]}, {protocol}, less {whom}'s", tuple(rows))
+        rows.append((entry.label, *(gap.text(signed=True) for gap in gaps)))
+    other_label = study.recipe.find_method(against).label if against else "BN-adapt"
+    return TableBlock(f"{SCORES[score]}, {protocol}, less {other_label}'s", tuple(rows))
 
 
-def terminal_table(study: Study, width: int) -> Table:
-    """Return a table of all offline scores, online R², and differences to the rivals, ``width`` characters wide.
+def terminal_table(study: DemoStudy, width: int) -> Table:
+    """Return a table of all offline scores, online R², and differences to the baselines, ``width`` characters wide.
 
     If ``mean ±sd`` does not fit on one line, the two are printed on two lines.
     """
     online = score_block(study, "online", "r2")
     # Online, a batch is normalised by its own statistics, so debiased running statistics make no difference.
-    once = {arm.label for arm in study.recipe.arms if arm.method.schedule.batch_norm != "debiased"}
+    once = {entry.label for entry in study.recipe.methods if entry.method.schedule.batch_norm != "debiased"}
     blocks = (
         replace(score_block(study, "offline", "r2"), title="R² offline"),
-        Block("R² online", tuple(row for row in online.rows if row[0] in once)),
+        TableBlock("R² online", tuple(row for row in online.rows if row[0] in once)),
         replace(difference_block(study, "offline", "r2"), title="Δ R² offline"),
         *(score_block(study, "offline", score) for score in SCORES if score != "r2"),
     )
     widest = max(len(cell) for block in blocks for row in block.rows for cell in row[1:])
-    label = max(len(arm.label) for arm in study.recipe.arms) + len(_INDENT)
+    label = max(len(entry.label) for entry in study.recipe.methods) + len(_INDENT)
     fits = label + (widest + _GAP) * len(study.recipe.scenes) <= width
-    return _filled(study, blocks, " " if fits else "\n")
+    return _fill_table(study, blocks, " " if fits else "\n")
 
 
-def _filled(study: Study, blocks: Iterable[Block], between: str) -> Table:
+def _fill_table(study: DemoStudy, blocks: Iterable[TableBlock], between: str) -> Table:
     table = Table(
         box=box.SIMPLE_HEAD,
         show_edge=False,
@@ -183,7 +185,7 @@ def _filled(study: Study, blocks: Iterable[Block], between: str) -> Table:
         pad_edge=False,
         title=f"{heading(study)}\n",
         title_justify="left",
-        caption=_EXPLAINED,
+        caption=_EXPLANATION,
         caption_justify="left",
     )
     table.add_column("", no_wrap=True)
@@ -197,8 +199,8 @@ def _filled(study: Study, blocks: Iterable[Block], between: str) -> Table:
     return table
 
 
-def markdown(study: Study, words: tuple[str, ...]) -> str:
-    """Return all scores in both protocols, differences to Source and to the rivals, and the summary sentences."""
+def markdown(study: DemoStudy, words: tuple[str, ...]) -> str:
+    """Return all scores in both protocols, differences to Source and to the baselines, and the summary sentences."""
     lines = [f"# {heading(study)}", ""]
     for protocol in PROTOCOLS:
         for score in SCORES:
@@ -209,22 +211,22 @@ def markdown(study: Study, words: tuple[str, ...]) -> str:
             ]
             for block in blocks:
                 lines += _markdown_table(study, block)
-    lines += [_EXPLAINED, ""]
+    lines += [_EXPLANATION, ""]
     return "\n".join([*lines, *(f"- {sentence}" for sentence in words), ""])
 
 
-def heading(study: Study) -> str:
+def heading(study: DemoStudy) -> str:
     """Return the heading: the data, and the source models the scores are averaged over."""
     spread = "mean ±sd over " if len(study.seeds) > 1 else ""
     return f"regtta demo: UCI digits read as numbers, {spread}{study.sources()}"
 
 
-def _head(study: Study, scene: str) -> str:
+def _head(study: DemoStudy, scene: str) -> str:
     degradation = study.recipe.degradations.get(scene)
     return scene if degradation is None else f"{scene}\n{degradation.setting}"
 
 
-def _markdown_table(study: Study, block: Block) -> list[str]:
+def _markdown_table(study: DemoStudy, block: TableBlock) -> list[str]:
     heads = [_head(study, scene).replace("\n", " ") for scene in study.recipe.scenes]
     lines = [f"## {block.title}", "", f"| | {' | '.join(heads)} |", "|---" + "|---:" * len(heads) + "|"]
     lines += [f"| {' | '.join(row)} |" for row in block.rows]

@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from regtta_bench.label_shift.cases import KINDS
-from regtta_bench.label_shift.false_alarms import BY_VERDICT, CAUTION
+from regtta_bench.label_shift.cases import CASE_KINDS
 from regtta_bench.label_shift.measurements import CASE, SIGNALS
-from regtta_bench.label_shift.roc import Array, Roc, curve_of, roc_of
+from regtta_bench.label_shift.method_comparison import BY_VERDICT, CAUTION
+from regtta_bench.label_shift.roc import Array, Roc, compute_roc, compute_roc_curve
 
 _RIDGE = 1e-2  # on standardised weights, which are not finite for separable classes without it
 _STEPS = 50
 
 
-class Logistic:
+class RidgeLogisticRegression:
     """Ridge-regularised logistic regression, fitted by Newton's method to machine precision on every platform.
 
     Args:
@@ -52,14 +52,14 @@ def _sigmoid(values: Array) -> Array:
     return probability
 
 
-Line = Mapping[str, Any]
-Test = Callable[[Line], bool]
+StudyRecord = Mapping[str, Any]
+CasePredicate = Callable[[StudyRecord], bool]
 
-MOVED = 0.25  # change of the mean label, in source standard deviations, that counts as a label shift
-ALL, SECOND = "all", "second half"
-COMBINATION = "logistic regression"
+MIN_LABEL_SHIFT = 0.25  # change of the mean label, in source standard deviations, that counts as a label shift
+ALL, SECOND_HALF = "all", "second half"
+COMBINED_SIGNAL = "logistic regression"
 VERDICTS = ("none", "inputs", "labels", "both or unclear")
-FOLLOWED = "by the verdict"
+VERDICT_METHOD = "by the verdict"
 
 
 @dataclass(frozen=True)
@@ -71,36 +71,36 @@ class Question:
         negative: predicate of negative cases.
     """
 
-    positive: Test
-    negative: Test
+    positive: CasePredicate
+    negative: CasePredicate
 
 
-def _kind(*kinds: str) -> Test:
-    return lambda line: line["kind"] in kinds and (not line["mix"] or abs(line["moved"]) >= MOVED)
+def _is_kind(*kinds: str) -> CasePredicate:
+    return lambda line: line["kind"] in kinds and (not line["mix"] or abs(line["moved"]) >= MIN_LABEL_SHIFT)
 
 
-def _hurt(arm: str, by: float) -> Question:
+def _harm_question(method_name: str, by: float) -> Question:
     return Question(
-        lambda line: "gain" in line and line["gain"][arm] < -by,
-        lambda line: "gain" in line and line["gain"][arm] >= -by,
+        lambda line: "gain" in line and line["gain"][method_name] < -by,
+        lambda line: "gain" in line and line["gain"][method_name] >= -by,
     )
 
 
-def _mild(line: Line) -> bool:
+def _is_mild(line: StudyRecord) -> bool:
     return bool(line["kind"] == "covariate" and line["level"] == 0)
 
 
 QUESTIONS: Mapping[str, Question] = MappingProxyType(
     {
-        "labels moved at all": Question(_kind("label", "mixed"), _kind("none", "covariate")),
-        "labels, not inputs": Question(_kind("label"), _kind("covariate")),
-        "labels, not mild inputs": Question(_kind("label"), _mild),
-        "label against none": Question(_kind("label"), _kind("none")),
-        "mixed against covariate": Question(_kind("mixed"), _kind("covariate")),
-        "label against mixed": Question(_kind("label"), _kind("mixed")),
-        "SSA hurts": _hurt("ssa", 0.0),
-        "SSA hurts by 0.05": _hurt("ssa", 0.05),
-        "SSA with BN source hurts": _hurt("ssa, BN source", 0.0),
+        "labels moved at all": Question(_is_kind("label", "mixed"), _is_kind("none", "covariate")),
+        "labels, not inputs": Question(_is_kind("label"), _is_kind("covariate")),
+        "labels, not mild inputs": Question(_is_kind("label"), _is_mild),
+        "label against none": Question(_is_kind("label"), _is_kind("none")),
+        "mixed against covariate": Question(_is_kind("mixed"), _is_kind("covariate")),
+        "label against mixed": Question(_is_kind("label"), _is_kind("mixed")),
+        "SSA hurts": _harm_question("ssa", 0.0),
+        "SSA hurts by 0.05": _harm_question("ssa", 0.05),
+        "SSA with BN source hurts": _harm_question("ssa, BN source", 0.0),
     }
 )
 
@@ -129,10 +129,10 @@ class VerdictRow:
 
 @dataclass(frozen=True)
 class CautionRow:
-    """R² of one arm on one stream, one value per source model."""
+    """R² of one method on one stream, one value per source model."""
 
     stream: str
-    arm: str
+    method_name: str
     r2: tuple[float, ...]
 
     @property
@@ -141,53 +141,55 @@ class CautionRow:
         return statistics.fmean(self.r2)
 
 
-def cases_in(lines: Iterable[Line]) -> list[Line]:
+def select_cases(lines: Iterable[StudyRecord]) -> list[StudyRecord]:
     """Return the records of constructed cases."""
     return [line for line in lines if line["record"] == CASE]
 
 
-def second_half(cases: Sequence[Line]) -> frozenset[int]:
+def second_half_seeds(cases: Sequence[StudyRecord]) -> frozenset[int]:
     """Return the seeds of the source models on which no thresholds were chosen."""
     seeds = sorted({line["seed"] for line in cases})
     return frozenset(seeds[(len(seeds) + 1) // 2 :])
 
 
-def roc_rows(lines: Iterable[Line]) -> list[RocRow]:
+def roc_rows(lines: Iterable[StudyRecord]) -> list[RocRow]:
     """Compute the ROC of every signal on every question.
 
     One question is also split by sample size. The combination of all signals is evaluated on the second half.
     """
-    cases = cases_in(lines)
-    later = [line for line in cases if line["seed"] in second_half(cases)]
+    cases = select_cases(lines)
+    later = [line for line in cases if line["seed"] in second_half_seeds(cases)]
     rows = []
     for name, question in QUESTIONS.items():
         for n in (0, *(sorted({line["n"] for line in cases}) if name == "labels, not inputs" else ())):
             sized = [line for line in cases if n in (0, line["n"])]
             rows += _rows_of(name, question, sized, ALL, n)
-        rows += _rows_of(name, question, later, SECOND, 0)
-        combined = _combined(question, cases)
-        rows += [] if combined is None else [RocRow(name, COMBINATION, SECOND, 0, combined)]
+        rows += _rows_of(name, question, later, SECOND_HALF, 0)
+        combined = _combined_roc(question, cases)
+        rows += [] if combined is None else [RocRow(name, COMBINED_SIGNAL, SECOND_HALF, 0, combined)]
     return rows
 
 
-def _rows_of(name: str, question: Question, cases: Sequence[Line], models: str, n: int) -> list[RocRow]:
+def _rows_of(name: str, question: Question, cases: Sequence[StudyRecord], models: str, n: int) -> list[RocRow]:
     positive, negative = ([line for line in cases if test(line)] for test in (question.positive, question.negative))
     if min(len(positive), len(negative)) < 2:
         return []
     return [
-        RocRow(name, signal, models, n, roc_of(pointing(positive, signal), pointing(negative, signal)))
+        RocRow(
+            name, signal, models, n, compute_roc(oriented_signal(positive, signal), oriented_signal(negative, signal))
+        )
         for signal in SIGNALS
     ]
 
 
-def pointing(cases: Sequence[Line], signal: str) -> Array:
+def oriented_signal(cases: Sequence[StudyRecord], signal: str) -> Array:
     """Return a signal of every case ``(N,)``, with its sign such that larger values indicate label shift."""
     return SIGNALS[signal] * np.array([line["signals"][signal] for line in cases], dtype=np.float64)
 
 
-def _combined(question: Question, cases: Sequence[Line]) -> Roc | None:
+def _combined_roc(question: Question, cases: Sequence[StudyRecord]) -> Roc | None:
     tables = []
-    later = second_half(cases)
+    later = second_half_seeds(cases)
     for wanted in (False, True):
         mine = [line for line in cases if (line["seed"] in later) == wanted]
         positive, negative = ([line for line in mine if test(line)] for test in (question.positive, question.negative))
@@ -195,11 +197,11 @@ def _combined(question: Question, cases: Sequence[Line]) -> Roc | None:
             return None
         tables += [_table(positive), _table(negative)]
     truth = np.concatenate([np.ones(len(tables[0])), np.zeros(len(tables[1]))])
-    model = Logistic(np.concatenate(tables[:2]), truth)
-    return roc_of(model(tables[2]), model(tables[3]))
+    model = RidgeLogisticRegression(np.concatenate(tables[:2]), truth)
+    return compute_roc(model(tables[2]), model(tables[3]))
 
 
-def _table(cases: Sequence[Line]) -> Array:
+def _table(cases: Sequence[StudyRecord]) -> Array:
     """Return all signals ``(N, F)``; unbounded ones as logarithms."""
     columns = [np.array([line["signals"][name] for line in cases], dtype=np.float64) for name in SIGNALS]
     grows = ("reweighting needed", "rest", "conditional", "prominence")
@@ -209,38 +211,40 @@ def _table(cases: Sequence[Line]) -> Array:
     return table
 
 
-def verdict_rows(lines: Iterable[Line]) -> list[VerdictRow]:
+def verdict_rows(lines: Iterable[StudyRecord]) -> list[VerdictRow]:
     """Count the verdicts by kind and sample size, on all source models and on the second half."""
-    cases = cases_in(lines)
+    cases = select_cases(lines)
     rows = []
-    for models, seeds in ((ALL, {line["seed"] for line in cases}), (SECOND, second_half(cases))):
-        for kind in KINDS:
+    for models, seeds in ((ALL, {line["seed"] for line in cases}), (SECOND_HALF, second_half_seeds(cases))):
+        for kind in CASE_KINDS:
             for n in sorted({line["n"] for line in cases}):
-                mine = [line for line in cases if line["seed"] in seeds and line["n"] == n and _kind(kind)(line)]
+                mine = [line for line in cases if line["seed"] in seeds and line["n"] == n and _is_kind(kind)(line)]
                 counts = Counter(line["verdict"] for line in mine)
                 shares = tuple(counts[verdict] / max(len(mine), 1) for verdict in VERDICTS)
                 rows.append(VerdictRow(kind, n, models, len(mine), shares))
     return rows
 
 
-def caution_rows(lines: Iterable[Line]) -> list[CautionRow]:
-    """Return the R² of each arm on each stream, and of the arm that follows the verdict on it."""
+def caution_rows(lines: Iterable[StudyRecord]) -> list[CautionRow]:
+    """Return the R² of each method on each stream, and of the method that the verdict recommends for it."""
     mine = [line for line in lines if line["record"] == CAUTION]
-    found: dict[tuple[str, str], list[float]] = {}
+    scores: dict[tuple[str, str], list[float]] = {}
     for line in mine:
-        found.setdefault((line["stream"], line["arm"]), []).append(line["r2"])
+        scores.setdefault((line["stream"], line["arm"]), []).append(line["r2"])
         if line["arm"] == BY_VERDICT[line["verdict"]]:
-            found.setdefault((line["stream"], FOLLOWED), []).append(line["r2"])
-    return [CautionRow(stream, arm, tuple(values)) for (stream, arm), values in found.items()]
+            scores.setdefault((line["stream"], VERDICT_METHOD), []).append(line["r2"])
+    return [CautionRow(stream, name, tuple(values)) for (stream, name), values in scores.items()]
 
 
-def curves(lines: Iterable[Line], question: str, signals: Sequence[str]) -> dict[str, tuple[Array, Array, float]]:
+def compute_roc_curves(
+    lines: Iterable[StudyRecord], question: str, signals: Sequence[str]
+) -> dict[str, tuple[Array, Array, float]]:
     """Return false and true positive rates and AUC of each signal on a question, over all source models."""
-    cases = cases_in(lines)
+    cases = select_cases(lines)
     asked = QUESTIONS[question]
     positive, negative = ([line for line in cases if test(line)] for test in (asked.positive, asked.negative))
     drawn = {}
     for signal in signals:
-        above, below = pointing(positive, signal), pointing(negative, signal)
-        drawn[signal] = (*curve_of(above, below), roc_of(above, below).auc)
+        above, below = oriented_signal(positive, signal), oriented_signal(negative, signal)
+        drawn[signal] = (*compute_roc_curve(above, below), compute_roc(above, below).auc)
     return drawn

@@ -5,20 +5,20 @@ import io
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 
-from regtta.report.formatting import number
+from regtta.report.formatting import format_number
 from regtta_bench.label_shift.label_shift_findings import (
     ALL,
-    COMBINATION,
-    MOVED,
-    SECOND,
+    COMBINED_SIGNAL,
+    MIN_LABEL_SHIFT,
+    SECOND_HALF,
     VERDICTS,
     CautionRow,
-    Line,
     RocRow,
+    StudyRecord,
     VerdictRow,
-    cases_in,
     caution_rows,
     roc_rows,
+    select_cases,
     verdict_rows,
 )
 from regtta_bench.label_shift.roc import Roc
@@ -26,13 +26,13 @@ from regtta_bench.label_shift.roc import Roc
 ABOUT = "about"
 
 
-def tables_of(lines: Sequence[Line]) -> Mapping[str, str]:
+def make_study_tables(lines: Sequence[StudyRecord]) -> Mapping[str, str]:
     """Return the text of each file except the figure, by file name."""
     about = next(line for line in lines if line["record"] == ABOUT)
     rocs, verdicts, caution = roc_rows(lines), verdict_rows(lines), caution_rows(lines)
     name = about["data"]
     return {
-        f"{name}.md": _page(about, cases_in(lines), rocs, verdicts, caution),
+        f"{name}.md": _page(about, select_cases(lines), rocs, verdicts, caution),
         f"{name}-roc.csv": _csv(
             ("question", "signal", "models", "n", "auc", "low", "high", "found_at_5_percent", "positives", "negatives"),
             (
@@ -46,14 +46,14 @@ def tables_of(lines: Sequence[Line]) -> Mapping[str, str]:
         ),
         f"{name}-caution.csv": _csv(
             ("stream", "arm", "source_models", "mean", "sd"),
-            ((c.stream, c.arm, len(c.r2), _digits(c.mean), _digits(_sd(c))) for c in caution),
+            ((c.stream, c.method_name, len(c.r2), _digits(c.mean), _digits(_sd(c))) for c in caution),
         ),
     }
 
 
 def _page(
-    about: Line,
-    cases: Sequence[Line],
+    about: StudyRecord,
+    cases: Sequence[StudyRecord],
     rocs: Sequence[RocRow],
     verdicts: Sequence[VerdictRow],
     caution: Sequence[CautionRow],
@@ -66,8 +66,8 @@ def _page(
         "",
         f"Made by `regtta label-shift {about['data']}` from {len(cases)} shifts constructed from held-out source "
         f"samples of {len(about['seeds'])} source models ({seeds}; {versions}), "
-        f"one line each in `{about['data']}.jsonl`. A label shift moves the mean label by {MOVED} source standard "
-        "deviations or more; cases that move it by less count for no question.",
+        f"one line each in `{about['data']}.jsonl`. A label shift moves the mean label by {MIN_LABEL_SHIFT} source "
+        "standard deviations or more; cases that move it by less count for no question.",
         "",
     ]
     return "\n".join([*head, *_roc_part(rocs), *_verdict_part(verdicts), *_caution_part(caution)])
@@ -78,7 +78,7 @@ def _roc_part(rocs: Sequence[RocRow]) -> list[str]:
     made = []
     for question in dict.fromkeys(row.question for row in rocs):
         mine = [row for row in rocs if row.question == question and row.n == 0]
-        later = {row.signal: row.roc for row in mine if row.models == SECOND}
+        later = {row.signal: row.roc for row in mine if row.models == SECOND_HALF}
         first = next(row.roc for row in mine if row.models == ALL)
         made += [
             f"## {question}",
@@ -89,9 +89,11 @@ def _roc_part(rocs: Sequence[RocRow]) -> list[str]:
             "|---|---|---|---|",
         ]
         rows = sorted((row for row in mine if row.models == ALL), key=lambda row: -row.roc.auc)
-        made += [f"| {r.signal} | {_area(r)} | {r.roc.found:.2f} | {_second(later, r.signal)} |" for r in rows]
-        if COMBINATION in later:
-            made.append(f"| {COMBINATION}, fitted on the first half | | | {_second(later, COMBINATION)} |")
+        made += [
+            f"| {r.signal} | {_area(r)} | {r.roc.tpr_at_5_percent:.2f} | {_second(later, r.signal)} |" for r in rows
+        ]
+        if COMBINED_SIGNAL in later:
+            made.append(f"| {COMBINED_SIGNAL}, fitted on the first half | | | {_second(later, COMBINED_SIGNAL)} |")
         made.append("")
     return made
 
@@ -107,25 +109,25 @@ def _second(later: Mapping[str, Roc], signal: str) -> str:
 
 def _verdict_part(verdicts: Sequence[VerdictRow]) -> list[str]:
     made = [
-        "## Verdicts of `regtta.statistics.label_shift`",
+        "## Verdicts of `regtta.label_shift`",
         "",
         "On the second half of the source models; the thresholds were chosen on the first.",
         "",
         f"| shift | samples | cases | {' | '.join(VERDICTS)} |",
         "|---|---|---|" + "---|" * len(VERDICTS),
     ]
-    rows = [row for row in verdicts if row.models == SECOND]
+    rows = [row for row in verdicts if row.models == SECOND_HALF]
     made += [f"| {r.kind} | {r.n} | {r.cases} | {' | '.join(f'{share:.0%}' for share in r.shares)} |" for r in rows]
     return [*made, ""]
 
 
 def _caution_part(caution: Sequence[CautionRow]) -> list[str]:
-    """Return the table of online R², with one row per arm and one column per stream."""
+    """Return the table of online R², with one row per method and one column per stream."""
     streams = list(dict.fromkeys(row.stream for row in caution))
-    arms = list(dict.fromkeys(row.arm for row in caution))
+    names = list(dict.fromkeys(row.method_name for row in caution))
     if not caution:
         return []
-    by_place = {(row.stream, row.arm): row for row in caution}
+    by_cell = {(row.stream, row.method_name): row for row in caution}
     models = max(len(row.r2) for row in caution)
     made = [
         "## What adapting does",
@@ -135,17 +137,17 @@ def _caution_part(caution: Sequence[CautionRow]) -> list[str]:
         f"| | {' | '.join(streams)} |",
         "|---|" + "---|" * len(streams),
     ]
-    # Verdicts may differ between source models, so this row may combine several arms.
-    made += [f"| {arm} | {' | '.join(_cell(by_place.get((stream, arm))) for stream in streams)} |" for arm in arms]
+    # Verdicts may differ between source models, so this row may combine several methods.
+    made += [f"| {name} | {' | '.join(_cell(by_cell.get((stream, name))) for stream in streams)} |" for name in names]
     return [*made, ""]
 
 
 def _cell(row: CautionRow | None) -> str:
-    return "–" if row is None else number(row.mean)
+    return "–" if row is None else format_number(row.mean)
 
 
 def _areas(roc: Roc) -> tuple[str, ...]:
-    return tuple(map(_digits, (roc.auc, roc.low, roc.high, roc.found)))
+    return tuple(map(_digits, (roc.auc, roc.low, roc.high, roc.tpr_at_5_percent)))
 
 
 def _sd(row: CautionRow) -> float:

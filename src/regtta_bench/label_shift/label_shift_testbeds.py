@@ -10,15 +10,16 @@ from torch import Tensor, nn
 
 from regtta.models import fingerprint
 from regtta.statistics import SourceStatistics
-from regtta_bench.data import LOADERS, Domain, Place, check_there, data_folder
-from regtta_bench.demo.demo_data import Blur, Brighten, Contrast, Darken, Degradation, Noise, split, uci_digits
-from regtta_bench.demo.demo_recipe import Recipe
+from regtta_bench.data import LOADERS, DataLocation, Domain, check_available, resolve_data_folder
+from regtta_bench.demo.demo_data import Blur, Brighten, Contrast, Darken, Degradation, Noise, split_digits, uci_digits
+from regtta_bench.demo.demo_recipe import DemoRecipe
 from regtta_bench.demo.demo_study import make_source
 from regtta_bench.paper import SETTINGS
-from regtta_bench.sweep.runner import Tools, Workshop
+from regtta_bench.sweep.interfaces import ProgressCallback
+from regtta_bench.sweep.runner import Runner, RunnerConfig
 from regtta_bench.sweep.source_models import SourceSpec
 
-Change = Callable[[Tensor, torch.Generator], Tensor]
+InputChange = Callable[[Tensor, torch.Generator], Tensor]
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class InputShift:
 
     name: str
     level: int
-    apply: Change
+    apply: InputChange
 
 
 def digit_shifts() -> tuple[InputShift, ...]:
@@ -50,9 +51,9 @@ def digit_shifts() -> tuple[InputShift, ...]:
         for name, kinds in degradations.items()
         for level, kind in enumerate(kinds)
     ]
-    made += _levels("moved right, px", (1, 2, 4, 6), _moved_right)
+    made += _levels("moved right, px", (1, 2, 4, 6), _move_right)
     made += _levels("gamma", (0.8, 1.5, 0.6, 2.5), lambda images, strength, _: images**strength)
-    return (*made, *_levels("corner covered, px", (4, 8, 12, 16), _covered))
+    return (*made, *_levels("corner covered, px", (4, 8, 12, 16), _cover_corner))
 
 
 def table_shifts(columns: int) -> tuple[InputShift, ...]:
@@ -68,21 +69,21 @@ def table_shifts(columns: int) -> tuple[InputShift, ...]:
     made += _levels("all offset, sd", (0.1, 0.25, 0.5, 1.0), lambda x, size, _: x + size)
     made += _levels("all scaled", (0.8, 1.25, 0.5, 2.0), lambda x, size, _: x * size)
     made += _levels("all noise, sd", (0.1, 0.25, 0.5, 1.0), lambda x, size, g: x + size * _normal(x, g))
-    return (*made, *_levels("share missing, imputed by the mean", (0.1, 0.3, 0.6), _missing))
+    return (*made, *_levels("share missing, imputed by the mean", (0.1, 0.3, 0.6), _impute_missing))
 
 
 def _levels(name: str, strengths: Sequence[float], change: Callable[..., Tensor]) -> list[InputShift]:
-    def at(strength: float) -> Change:
+    def at(strength: float) -> InputChange:
         return lambda inputs, generator: change(inputs, strength, generator)
 
     return [InputShift(f"{name} {strength:g}", level, at(strength)) for level, strength in enumerate(strengths)]
 
 
-def _moved_right(images: Tensor, pixels: int, _: torch.Generator) -> Tensor:
+def _move_right(images: Tensor, pixels: int, _: torch.Generator) -> Tensor:
     return F.pad(images, (pixels, 0))[..., : images.shape[-1]]
 
 
-def _covered(images: Tensor, pixels: int, _: torch.Generator) -> Tensor:
+def _cover_corner(images: Tensor, pixels: int, _: torch.Generator) -> Tensor:
     images = images.clone()
     images[..., :pixels, :pixels] = 0
     return images
@@ -92,17 +93,15 @@ def _normal(inputs: Tensor, generator: torch.Generator) -> Tensor:
     return torch.randn(inputs.shape, generator=generator)
 
 
-def _missing(inputs: Tensor, share: float, generator: torch.Generator) -> Tensor:
+def _impute_missing(inputs: Tensor, share: float, generator: torch.Generator) -> Tensor:
     return inputs * (torch.rand(inputs.shape, generator=generator) >= share)
 
 
-Told = Callable[[str, int, int], None]
-
-DATA = ("demo", "california")
+DATASET_NAMES = ("demo", "california")
 
 
 @dataclass(frozen=True, eq=False)
-class Bench:
+class LabelShiftTestbed:
     """One source model with its data.
 
     Attributes:
@@ -142,20 +141,22 @@ class Bench:
         return (domain.targets[:, 0].double() - labels.mean()) / labels.std()
 
 
-def demo_bench(seed: int, recipe: Recipe | None = None, told: Told | None = None) -> Bench:
+def make_demo_testbed(
+    seed: int, recipe: DemoRecipe | None = None, progress: ProgressCallback | None = None
+) -> LabelShiftTestbed:
     """Return a source model of the demo, with its undegraded target digits as held-out samples."""
-    recipe = recipe or Recipe()
+    recipe = recipe or DemoRecipe()
     done = [0]
 
-    def advance() -> None:
+    def on_epoch() -> None:
         done[0] += 1
-        if told:
-            told(f"demo-{seed}", done[0], recipe.training.epochs)
+        if progress:
+            progress(f"demo-{seed}", done[0], recipe.training.epochs)
 
-    source = make_source(recipe, seed, advance=advance)
-    parts = split(uci_digits(), seed, source=recipe.source_digits, target=recipe.target_digits)
+    source = make_source(recipe, seed, on_epoch=on_epoch)
+    parts = split_digits(uci_digits(), seed, source=recipe.source_digits, target=recipe.target_digits)
     train, held_out = (Domain(part.inputs, part.targets[:, None]) for part in (parts.source, parts.target))
-    return Bench(
+    return LabelShiftTestbed(
         "demo",
         seed,
         source.model,
@@ -169,15 +170,17 @@ def demo_bench(seed: int, recipe: Recipe | None = None, told: Told | None = None
     )
 
 
-def california_bench(seed: int, *, data: Path | None, models: Path, told: Told | None = None) -> Bench:
+def make_california_testbed(
+    seed: int, *, data: Path | None, models: Path, progress: ProgressCallback | None = None
+) -> LabelShiftTestbed:
     """Return a source model of California Housing, trained as by ``regtta reproduce california``."""
     setting = SETTINGS["california"]
-    place = Place(data_folder(data))
-    check_there(setting.data, place)
-    workshop = Workshop(Tools(place, models), told)
-    prepared = workshop.prepare(SourceSpec(setting.data, setting.model, "regression", setting.recipe, seed))
+    place = DataLocation(resolve_data_folder(data))
+    check_available(setting.data, place)
+    workshop = Runner(RunnerConfig(place, models), progress)
+    prepared = workshop.load_source(SourceSpec(setting.data, setting.model, "regression", setting.recipe, seed))
     loaded = LOADERS[setting.data](place, "", seed)
-    return Bench(
+    return LabelShiftTestbed(
         "california",
         seed,
         prepared.model,

@@ -11,12 +11,12 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from regtta.errors import OptionError
-from regtta.report.figures import GREY, caption, keyed, look_of, new_figure, prepared, titled
+from regtta.report.figures import GREY, add_caption, add_legend, new_figure, prepare_axes, series_style, set_title
 
 Array = NDArray[np.float64]
 
-CONFIDENCE = 0.95
-FALSE_POSITIVES = 0.05
+ROC_CONFIDENCE = 0.95
+MAX_FALSE_POSITIVE_RATE = 0.05
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Roc:
         high: upper end of the interval.
         positives: number of positives.
         negatives: number of negatives.
-        found: true positive rate at a false positive rate of at most 5 %.
+        tpr_at_5_percent: true positive rate at a false positive rate of at most 5 %.
     """
 
     auc: float
@@ -37,17 +37,17 @@ class Roc:
     high: float
     positives: int
     negatives: int
-    found: float
+    tpr_at_5_percent: float
 
 
-def roc_of(positives: Array, negatives: Array) -> Roc:
+def compute_roc(positives: Array, negatives: Array) -> Roc:
     """Compute the AUC with DeLong's interval (DeLong, DeLong and Clarke-Pearson, 1988), clipped to [0, 1].
 
     The interval assumes independent cases. Cases that share a model and held-out samples are correlated, so it is
     probably too narrow.
 
     Example:
-        >>> roc_of(np.array([2.0, 3.0, 4.0]), np.array([0.0, 1.0, 2.0])).auc.__round__(3)
+        >>> compute_roc(np.array([2.0, 3.0, 4.0]), np.array([0.0, 1.0, 2.0])).auc.__round__(3)
         0.944
     """
     if len(positives) < 2 or len(negatives) < 2:
@@ -59,8 +59,8 @@ def roc_of(positives: Array, negatives: Array) -> Roc:
     below = 1 - _share_below(negatives, positives)
     auc = float(above.mean())
     sd = math.sqrt(above.var(ddof=1) / len(above) + below.var(ddof=1) / len(below))
-    reach = NormalDist().inv_cdf((1 + CONFIDENCE) / 2) * sd
-    limit = _limit(negatives, FALSE_POSITIVES)
+    reach = NormalDist().inv_cdf((1 + ROC_CONFIDENCE) / 2) * sd
+    limit = _false_positive_threshold(negatives, MAX_FALSE_POSITIVE_RATE)
     return Roc(
         auc,
         max(0.0, auc - reach),
@@ -71,11 +71,11 @@ def roc_of(positives: Array, negatives: Array) -> Roc:
     )
 
 
-def curve_of(positives: Array, negatives: Array) -> tuple[Array, Array]:
+def compute_roc_curve(positives: Array, negatives: Array) -> tuple[Array, Array]:
     """Return false and true positive rates at every threshold, from (0, 0) to (1, 1).
 
     Example:
-        >>> [rates.tolist() for rates in curve_of(np.array([1.0, 3.0]), np.array([0.0, 2.0]))]
+        >>> [rates.tolist() for rates in compute_roc_curve(np.array([1.0, 3.0]), np.array([0.0, 2.0]))]
         [[0.0, 0.0, 0.5, 0.5, 1.0], [0.0, 0.5, 0.5, 1.0, 1.0]]
     """
     limits = np.unique(np.concatenate([positives, negatives]))[::-1]
@@ -91,7 +91,7 @@ def _share_below(values: Array, others: Array) -> Array:
     return share
 
 
-def _limit(negatives: Array, rate: float) -> float:
+def _false_positive_threshold(negatives: Array, rate: float) -> float:
     """Return the smallest value of the negatives that at most a share ``rate`` of them exceeds."""
     ordered = np.sort(negatives)
     return float(ordered[len(ordered) - 1 - math.floor(rate * len(ordered))])
@@ -108,18 +108,18 @@ def draw_roc(curves: Mapping[str, Curve], ax: Axes | None = None, *, title: str 
         ax: axes to draw on; a new figure by default.
         title: title of the plot.
     """
-    axes = prepared(ax, x="false alarms (share of negatives)", y="found (share of positives)")
+    axes = prepare_axes(ax, x="false alarms (share of negatives)", y="found (share of positives)")
     axes.plot([0, 1], [0, 1], color=GREY, linewidth=1, linestyle=(0, (4, 3)))
     for place, (name, (false, true, area)) in enumerate(curves.items()):
-        look = look_of(place)
+        look = series_style(place)
         axes.plot(
             false, true, color=look.colour, linestyle=look.line, linewidth=1.5, marker=look.marker, markersize=4,
             markevery=(0.05 + 0.02 * place, 0.2), label=f"{name}, {area:.2f}",
         )  # fmt: skip
     axes.set_xlim(-0.01, 1.01)
     axes.set_ylim(-0.01, 1.02)
-    titled(axes, title)
-    keyed(axes, loc="lower right", title="signal, area", title_fontsize=8)
+    set_title(axes, title)
+    add_legend(axes, loc="lower right", title="signal, area", title_fontsize=8)
     return axes
 
 
@@ -130,5 +130,5 @@ def roc_panels(questions: Mapping[str, Mapping[str, Curve]], note: str) -> Figur
         axes = draw_roc(curves, figure.add_subplot(1, len(questions), place + 1), title=question)
         if place > 0:
             axes.set_ylabel("")
-    caption(figure, note)
+    add_caption(figure, note)
     return figure

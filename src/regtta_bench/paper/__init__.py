@@ -11,51 +11,59 @@ Example:
     0.731 from tab:utkface
 """
 
-from regtta_bench.paper.experiments import EXPERIMENTS, Experiment, experiment
-from regtta_bench.paper.latex_tables import LABELS, paper_slips, paper_table
-from regtta_bench.paper.method_configs import Arm, ArmMaker, arm_of, fits, follows_order, parts_of, seeded_arm
-from regtta_bench.paper.numbers import NAMES, PaperNumber, numbers_of, paper_number, paper_numbers
-from regtta_bench.paper.protocol import PROTOCOLS, Outcome, Task, evaluate, not_finite, scores_of
-from regtta_bench.paper.records import PaperCell, PaperRow, PaperTable, Place, Slip, SlipPlace
+from regtta_bench.paper.experiments import EXPERIMENTS, Experiment, get_experiment
+from regtta_bench.paper.method_configs import (
+    MethodConfig,
+    MethodConfigFactory,
+    depends_on_order,
+    is_supported,
+    make_method_config,
+    method_names,
+    with_seed,
+)
+from regtta_bench.paper.numbers import EXPERIMENT_NAMES, PaperNumber, paper_number, paper_numbers, table_numbers
+from regtta_bench.paper.protocol import PROTOCOLS, EvaluationResult, Task, compute_scores, evaluate, find_nonfinite
+from regtta_bench.paper.records import Header, PaperCell, PaperRow, PaperTable, Slip, SlipLocation
 from regtta_bench.paper.settings import SETTINGS, Part, Setting
-from regtta_bench.paper.table_specs import SMALLER_IS_BETTER, Cell, Layout, restricted
+from regtta_bench.paper.table_files import TABLE_LABELS, paper_slips, paper_table
+from regtta_bench.paper.table_specs import SMALLER_IS_BETTER, CellSpec, TableSpec, restrict_table
 
 __all__ = [
     "EXPERIMENTS",
-    "LABELS",
-    "NAMES",
+    "EXPERIMENT_NAMES",
     "PROTOCOLS",
     "SETTINGS",
     "SMALLER_IS_BETTER",
-    "Arm",
-    "ArmMaker",
-    "Cell",
+    "TABLE_LABELS",
+    "CellSpec",
+    "EvaluationResult",
     "Experiment",
-    "Layout",
-    "Outcome",
+    "Header",
+    "MethodConfig",
+    "MethodConfigFactory",
     "PaperCell",
     "PaperNumber",
     "PaperRow",
     "PaperTable",
     "Part",
-    "Place",
     "Setting",
     "Slip",
-    "SlipPlace",
+    "SlipLocation",
+    "TableSpec",
     "Task",
-    "arm_of",
+    "compute_scores",
+    "depends_on_order",
     "evaluate",
-    "experiment",
-    "fits",
-    "follows_order",
-    "not_finite",
-    "numbers_of",
+    "find_nonfinite",
+    "get_experiment",
+    "is_supported",
+    "make_method_config",
+    "method_names",
     "paper_number",
     "paper_numbers",
     "paper_slips",
     "paper_table",
-    "parts_of",
-    "restricted",
-    "scores_of",
-    "seeded_arm",
+    "restrict_table",
+    "table_numbers",
+    "with_seed",
 ]

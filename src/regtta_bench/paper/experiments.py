@@ -5,17 +5,17 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from regtta.errors import OptionError
-from regtta.methods import Source
+from regtta.methods import NoAdaptation
 from regtta.options import did_you_mean
-from regtta_bench.paper.latex_tables import LABELS, paper_table
-from regtta_bench.paper.method_configs import READINGS, Arm, ArmMaker, arm_of
-from regtta_bench.paper.numbers import NAMES
+from regtta_bench.paper.method_configs import READINGS, MethodConfig, MethodConfigFactory, make_method_config
+from regtta_bench.paper.numbers import EXPERIMENT_NAMES
 from regtta_bench.paper.protocol import Task
 from regtta_bench.paper.settings import SETTINGS, Setting
-from regtta_bench.paper.table_specs import Layout, layout_of
+from regtta_bench.paper.table_files import TABLE_LABELS, paper_table
+from regtta_bench.paper.table_specs import TableSpec, make_table_spec
 
 # Tables with one row per method, which can be extended by further rows.
-_BY_METHOD = (
+_METHOD_TABLES = (
     *("tab:svhn", "tab:california", "tab:utkface", "tab:biwi-kinect", "atab:biwi-kinect_multi-task"),
     *("tab:utkface_mae", "tab:biwi-kinect_mae", "tab:svhn_online", "tab:utkface_online", "tab:biwi-kinect_online"),
     *("atab:vit_svhn_table", "atab:classification_accuracy_mnist", "atab:classification_accuracy_cifar10c"),
@@ -58,28 +58,28 @@ class Experiment:
     Attributes:
         name: name on the command line.
         summary: one-line description.
-        layouts: returns the tables to fill, given user-defined rows by name.
+        table_specs: returns the tables to fill, given user-defined rows by name.
     """
 
     name: str
     summary: str
-    layouts: Callable[[Mapping[str, ArmMaker]], tuple[Layout, ...]]
+    table_specs: Callable[[Mapping[str, MethodConfigFactory]], tuple[TableSpec, ...]]
 
     @property
     def settings(self) -> tuple[Setting, ...]:
         """Settings that the experiment runs in."""
-        cells = (cell for layout in self.layouts({}) for cell in layout.cells())
+        cells = (cell for table_spec in self.table_specs({}) for cell in table_spec.cells())
         return tuple(dict.fromkeys(cell.setting for cell in cells))
 
 
-def experiment(name: str) -> Experiment:
+def get_experiment(name: str) -> Experiment:
     """Return the experiment called ``name``.
 
     Raises:
         OptionError: if there is no experiment of that name.
 
     Example:
-        >>> [setting.name for setting in experiment("ablation").settings]
+        >>> [setting.name for setting in get_experiment("ablation").settings]
         ['svhn', 'utkface', 'biwi', 'california']
     """
     if name not in EXPERIMENTS:
@@ -89,48 +89,57 @@ def experiment(name: str) -> Experiment:
     return EXPERIMENTS[name]
 
 
-def _of_paper(name: str, extra: Mapping[str, ArmMaker]) -> tuple[Layout, ...]:
-    labels = [label for label in LABELS if paper_table(label).name == name]
-    made = [layout_of(label, more=_more(label, extra)) for label in labels]
+def _paper_table_specs(name: str, user_methods: Mapping[str, MethodConfigFactory]) -> tuple[TableSpec, ...]:
+    labels = [label for label in TABLE_LABELS if paper_table(label).name == name]
+    table_specs = [make_table_spec(label, extra_rows=_extra_rows(label, user_methods)) for label in labels]
     if name == "california":
-        made += [layout_of("tab:subspace_dim", settings={"california": "california"})]
+        table_specs += [make_table_spec("tab:subspace_dim", settings={"california": "california"})]
     if name in ("california", "k"):
         # The configuration of the paper's text comes first; "k" already has it through the paper's own tables.
         readings = list(READINGS) if name == "california" else list(READINGS)[1:]
-        made += [
-            layout_of(label, options=READINGS[reading], reading=reading)
+        table_specs += [
+            make_table_spec(label, options=READINGS[reading], reading=reading)
             for reading in readings
             for label in _CALIFORNIA_K
         ]
-    return tuple(made)
+    return tuple(table_specs)
 
 
-def _subset(extra: Mapping[str, ArmMaker]) -> tuple[Layout, ...]:
+def _subset_table_specs(user_methods: Mapping[str, MethodConfigFactory]) -> tuple[TableSpec, ...]:
     return tuple(
-        layout_of(label, settings=_SUBSET, more=_more(label, extra, settings=("svhn-subset",)))
+        make_table_spec(label, settings=_SUBSET, extra_rows=_extra_rows(label, user_methods, settings=("svhn-subset",)))
         for label in _SUBSET_LABELS
     )
 
 
-def _more(
-    label: str, extra: Mapping[str, ArmMaker], settings: tuple[str, ...] = tuple(SETTINGS)
-) -> dict[str, dict[str, Arm]]:
-    """Return rows that the paper does not have, as arms by setting: further configurations and user-defined methods."""
-    if label not in _BY_METHOD:
+def _extra_rows(
+    label: str, user_methods: Mapping[str, MethodConfigFactory], settings: tuple[str, ...] = tuple(SETTINGS)
+) -> dict[str, dict[str, MethodConfig]]:
+    """Return the configurations by setting of additional rows: variants of the methods, and user-defined methods."""
+    if label not in _METHOD_TABLES:
         return {}
     task: Task = "classification" if paper_table(label).score == "accuracy" else "regression"
     every = [SETTINGS[name] for name in settings]
-    rows: dict[str, dict[str, Arm]] = {}
+    rows: dict[str, dict[str, MethodConfig]] = {}
     if task == "classification":
-        rows["bn_adapt"] = {s.name: arm_of(s, "bn_adapt", task=task) for s in every}
+        rows["bn_adapt"] = {s.name: make_method_config(s, "bn_adapt", task=task) for s in every}
     else:
         for reading, options in list(READINGS.items())[1:]:
-            rows[f"ssa, {reading}"] = {s.name: arm_of(s, "ssa", options) for s in every if s.name == "california"}
-        rows["feature_alignment"] = {s.name: arm_of(s, "feature_alignment") for s in every}
-        rows["ttt: its source"] = {s.name: Arm(Source(), "rotation") for s in every if _has_ttt(label) and s.images}
-    rows["ssa, clipped at the rank"] = {s.name: arm_of(s, "ssa", {"clip": True}, task=task) for s in every}
-    rows["oracle, all parameters"] = {s.name: arm_of(s, "oracle", {"trainable": "all"}, task=task) for s in every}
-    added = {name: {s.name: arm for s in every if (arm := make(s, task)) is not None} for name, make in extra.items()}
+            rows[f"ssa, {reading}"] = {
+                s.name: make_method_config(s, "ssa", options) for s in every if s.name == "california"
+            }
+        rows["feature_alignment"] = {s.name: make_method_config(s, "feature_alignment") for s in every}
+        rows["ttt: its source"] = {
+            s.name: MethodConfig(NoAdaptation(), "rotation") for s in every if _has_ttt(label) and s.has_images
+        }
+    rows["ssa, clipped at the rank"] = {s.name: make_method_config(s, "ssa", {"clip": True}, task=task) for s in every}
+    rows["oracle, all parameters"] = {
+        s.name: make_method_config(s, "oracle", {"trainable": "all"}, task=task) for s in every
+    }
+    added = {
+        name: {s.name: method_config for s in every if (method_config := make(s, task)) is not None}
+        for name, make in user_methods.items()
+    }
     return rows | added
 
 
@@ -138,17 +147,17 @@ def _has_ttt(label: str) -> bool:
     return any(row.name == "ttt" for row in paper_table(label).rows)
 
 
-def _named(name: str) -> Experiment:
-    return Experiment(name, _SUMMARIES[name], lambda extra: _of_paper(name, extra))
+def _paper_experiment(name: str) -> Experiment:
+    return Experiment(name, _SUMMARIES[name], lambda user_methods: _paper_table_specs(name, user_methods))
 
 
 EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
-    {name: _named(name) for name in NAMES}
+    {name: _paper_experiment(name) for name in EXPERIMENT_NAMES}
     | {
         "svhn-subset": Experiment(
             "svhn-subset",
             f"Every table of the paper on SVHN, from {SETTINGS['svhn-subset'].title}.",
-            _subset,
+            _subset_table_specs,
         )
     }
 )

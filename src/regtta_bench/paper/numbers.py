@@ -7,11 +7,11 @@ from types import MappingProxyType
 
 from regtta.errors import OptionError
 from regtta.options import did_you_mean
-from regtta_bench.paper.latex_tables import FILES, paper_slips, paper_table
-from regtta_bench.paper.records import Option, PaperCell, PaperTable, Place, Slip
+from regtta_bench.paper.records import Header, Option, PaperCell, PaperTable, Slip
+from regtta_bench.paper.table_files import TABLE_FILES, paper_slips, paper_table
 
 # Names of the experiments; each has one or more tables in the paper.
-NAMES: tuple[str, ...] = (
+EXPERIMENT_NAMES: tuple[str, ...] = (
     *("subspace", "svhn", "california", "utkface", "biwi", "biwi-multitask"),
     *("ablation", "correlation", "k", "metric", "vit"),
     *("classification-svhn", "classification-cifar10c", "sensitivity-lr", "sensitivity-batch", "mae", "online"),
@@ -69,7 +69,7 @@ def paper_numbers(name: str, **where: Option) -> tuple[PaperNumber, ...]:
     """Return all numbers of an experiment that match, in the paper's order.
 
     Args:
-        name: name of the experiment, one of ``NAMES``.
+        name: name of the experiment, one of ``EXPERIMENT_NAMES``.
         where: values of ``method``, ``column``, ``row``, ``dataset``, ``score``, ``protocol`` or ``label``, and of
             options such as ``k`` or ``lr``. A value that does not occur in the experiment is an error; a combination
             that does not occur gives an empty tuple.
@@ -78,9 +78,10 @@ def paper_numbers(name: str, **where: Option) -> tuple[PaperNumber, ...]:
         >>> [str(number.cell) for number in paper_numbers("k", method="ssa", dataset="svhn", k=400)]
         ['-']
     """
-    if name not in NAMES:
+    if name not in EXPERIMENT_NAMES:
         raise OptionError(
-            f"No table of the paper is named {name!r}; there are {list(NAMES)}." + did_you_mean(name, NAMES)
+            f"No table of the paper is named {name!r}; there are {list(EXPERIMENT_NAMES)}."
+            + did_you_mean(name, EXPERIMENT_NAMES)
         )
     everything = _numbers(name)
     for key, value in where.items():
@@ -116,11 +117,11 @@ def paper_number(name: str, **where: Option) -> PaperNumber:
 
 @cache
 def _numbers(name: str) -> tuple[PaperNumber, ...]:
-    tables = (paper_table(label) for label in FILES)
-    return tuple(number for table in tables if table.name == name for number in numbers_of(table))
+    tables = (paper_table(label) for label in TABLE_FILES)
+    return tuple(number for table in tables if table.name == name for number in table_numbers(table))
 
 
-def numbers_of(table: PaperTable) -> Iterator[PaperNumber]:
+def table_numbers(table: PaperTable) -> Iterator[PaperNumber]:
     """Yield every number of a table, row by row."""
     for row in table.rows:
         for column, cell in zip(table.columns, row.cells, strict=True):
@@ -130,18 +131,18 @@ def numbers_of(table: PaperTable) -> Iterator[PaperNumber]:
                 label=table.label,
                 row=row.name,
                 column=column.name,
-                method=_first("method", row.place, column, table),
-                dataset=_first("dataset", row.place, column, table) or "",
-                score=_first("score", row.place, column, table) or "",
+                method=_first("method", row.header, column, table),
+                dataset=_first("dataset", row.header, column, table) or "",
+                score=_first("score", row.header, column, table) or "",
                 protocol=table.protocol,
-                options=MappingProxyType({**column.options, **row.place.options}),
+                options=MappingProxyType({**column.options, **row.header.options}),
                 slips=tuple(slip for slip in paper_slips() if slip.concerns(table.label, row.name, column.name)),
             )
 
 
-def _first(key: str, *places: Place | PaperTable) -> str | None:
+def _first(key: str, *places: Header | PaperTable) -> str | None:
     """Return the first value of ``key`` that is not None."""
-    return next((value for place in places if (value := getattr(place, key)) is not None), None)
+    return next((value for header in places if (value := getattr(header, key)) is not None), None)
 
 
 def _value(number: PaperNumber, key: str) -> Option | None:

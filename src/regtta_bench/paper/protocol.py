@@ -19,10 +19,10 @@ from regtta_bench.data import Domain
 Task = Literal["regression", "classification"]
 TASKS: tuple[Task, ...] = get_args(Task)
 
-PlainScores = dict[str, float | int | None]
+ScoreDict = dict[str, float | int | None]
 
 
-def scores_of(predictions: Tensor, targets: Tensor, task: Task = "regression") -> PlainScores:
+def compute_scores(predictions: Tensor, targets: Tensor, task: Task = "regression") -> ScoreDict:
     """Compute all scores of ``task``; scores that are not finite are None.
 
     Args:
@@ -32,24 +32,24 @@ def scores_of(predictions: Tensor, targets: Tensor, task: Task = "regression") -
 
     Example:
         >>> import torch
-        >>> scores_of(torch.tensor([[2.0, 1.0], [0.0, 3.0]]), torch.tensor([[0.0], [0.0]]), "classification")
+        >>> compute_scores(torch.tensor([[2.0, 1.0], [0.0, 3.0]]), torch.tensor([[0.0], [0.0]]), "classification")
         {'accuracy': 0.5, 'count': 2}
     """
     check_choice("the task", task, TASKS)
     if task == "regression":
         metrics = RegressionMetrics()
         metrics.update(predictions, targets)
-        return metrics.compute().plain()
+        return metrics.compute().to_dict()
     if not bool(predictions.isfinite().all()):
         return {"accuracy": None, "count": len(targets)}
     right = predictions.argmax(dim=1).cpu() == targets.squeeze(1).long().cpu()
     return {"accuracy": float(right.double().mean()), "count": len(targets)}
 
 
-def scores_of_each_output(predictions: Tensor, targets: Tensor) -> list[PlainScores]:
+def compute_output_scores(predictions: Tensor, targets: Tensor) -> list[ScoreDict]:
     """Compute the regression scores of each column of ``(N, O)`` predictions and targets."""
     columns = range(targets.shape[1])
-    return [scores_of(predictions[:, [column]], targets[:, [column]]) for column in columns]
+    return [compute_scores(predictions[:, [column]], targets[:, [column]]) for column in columns]
 
 
 PROTOCOLS = ("offline", "online")
@@ -57,7 +57,7 @@ _PREDICT_BATCH = 256
 
 
 @dataclass(frozen=True)
-class Outcome:
+class EvaluationResult:
     """Result of one method on one stream.
 
     Attributes:
@@ -68,13 +68,13 @@ class Outcome:
         diverged: sources of non-finite values, or that every step was rejected; empty for a run without divergence.
     """
 
-    scores: Mapping[str, PlainScores]
-    outputs: Mapping[str, list[PlainScores]]
+    scores: Mapping[str, ScoreDict]
+    outputs: Mapping[str, list[ScoreDict]]
     learned: int
     refused: Mapping[str, int]
     diverged: str = ""
 
-    def plain(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, object]:
         """Return the fields as JSON values."""
         return {
             "scores": dict(self.scores),
@@ -92,7 +92,7 @@ def evaluate(
     batch_size: int,
     task: Task = "regression",
     view: Callable[[Tensor], Tensor] | None = None,
-) -> Outcome:
+) -> EvaluationResult:
     """Adapt over ``target`` once in its order, then predict on it, and score both.
 
     Labels are passed to the adapter only if its method takes targets.
@@ -117,12 +117,12 @@ def evaluate(
     }
     verdicts = [step.diagnostics.verdict for step in steps]
     several = task == "regression" and target.targets.ndim > 1 and target.targets.shape[1] > 1
-    return Outcome(
-        scores={name: scores_of(predictions[name], target.targets, task) for name in PROTOCOLS},
-        outputs={name: scores_of_each_output(predictions[name], target.targets) for name in PROTOCOLS if several},
+    return EvaluationResult(
+        scores={name: compute_scores(predictions[name], target.targets, task) for name in PROTOCOLS},
+        outputs={name: compute_output_scores(predictions[name], target.targets) for name in PROTOCOLS if several},
         learned=sum(verdict.learned for verdict in verdicts),
         refused=dict(Counter(verdict.reason for verdict in verdicts if not verdict.learned)),
-        diverged=what_diverged(steps, predictions, adapter),
+        diverged=divergence_reasons(steps, predictions, adapter),
     )
 
 
@@ -130,7 +130,7 @@ def _labels(targets: Tensor, task: Task) -> Tensor:
     return targets.squeeze(1).long() if task == "classification" else targets
 
 
-def what_diverged(steps: Sequence[Step], predictions: Mapping[str, Tensor], adapter: Adapter) -> str:
+def divergence_reasons(steps: Sequence[Step], predictions: Mapping[str, Tensor], adapter: Adapter) -> str:
     """Return the reasons for which a run counts as diverged, separated by commas; empty if there are none.
 
     A run diverged if losses, weights or predictions are not finite, or if a step was rejected because it was not
@@ -138,12 +138,12 @@ def what_diverged(steps: Sequence[Step], predictions: Mapping[str, Tensor], adap
     also diverged if every step was rejected.
     """
     stuck = not any(step.diagnostics.verdict.learned for step in steps)
-    signs = [not_finite(steps, predictions, adapter)]
+    signs = [find_nonfinite(steps, predictions, adapter)]
     signs += ["every step refused"] if stuck and adapter.method.schedule.trainable is not None else []
     return ", ".join(filter(None, signs))
 
 
-def not_finite(steps: Sequence[Step], predictions: Mapping[str, Tensor], adapter: Adapter) -> str:
+def find_nonfinite(steps: Sequence[Step], predictions: Mapping[str, Tensor], adapter: Adapter) -> str:
     """Return which of losses, steps, weights and predictions are not finite, separated by commas."""
     losses = [step.diagnostics.loss for step in steps if step.diagnostics.loss is not None]
     signs = {

@@ -36,7 +36,7 @@ class PaperCell:
 
 
 @dataclass(frozen=True)
-class Place:
+class Header:
     """Header of a row or a column, with the properties that its cells share; None if it does not specify one.
 
     Attributes:
@@ -59,15 +59,15 @@ class Place:
 
 @dataclass(frozen=True)
 class PaperRow:
-    """Row of a table: its header ``place`` and one cell per column."""
+    """Row of a table: its header ``header`` and one cell per column."""
 
-    place: Place
+    header: Header
     cells: tuple[PaperCell, ...]
 
     @property
     def name(self) -> str:
         """Name of the row."""
-        return self.place.name
+        return self.header.name
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class PaperTable:
     protocol: str
     dataset: str | None
     method: str | None
-    columns: tuple[Place, ...]
+    columns: tuple[Header, ...]
     rows: tuple[PaperRow, ...]
     notes: tuple[str, ...] = ()
 
@@ -111,7 +111,7 @@ class PaperTable:
             >>> paper_table("tab:svhn").cell("ssa", "R2").mean
             0.511
         """
-        names = tuple(place.name for place in self.columns)
+        names = tuple(header.name for header in self.columns)
         return self.row(row).cells[names.index(self._checked("column", column, names))]
 
     def _checked(self, kind: str, name: str, known: tuple[str, ...]) -> str:
@@ -121,20 +121,20 @@ class PaperTable:
 
 
 @dataclass(frozen=True)
-class SlipPlace:
+class SlipLocation:
     """Cell or column that a slip concerns.
 
     Attributes:
         label: LaTeX label of the table.
         column: name of the column.
         row: name of the row; None for the whole column.
-        says: the printed text of the cell, or of the column heading if there is no row.
+        printed: the printed text of the cell, or of the column heading if there is no row.
     """
 
     label: str
     column: str
     row: str | None
-    says: str
+    printed: str
 
 
 @dataclass(frozen=True)
@@ -149,10 +149,10 @@ class Slip:
 
     name: str
     text: str
-    places: tuple[SlipPlace, ...]
+    places: tuple[SlipLocation, ...]
 
     def concerns(self, label: str, row: str, column: str) -> bool:
         """Return True if the slip concerns the cell."""
         return any(
-            place.label == label and place.column == column and place.row in (None, row) for place in self.places
+            header.label == label and header.column == column and header.row in (None, row) for header in self.places
         )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from regtta_bench.corruptions import CORRUPTIONS
-from regtta_bench.data import ANGLES, GENDERS, other
+from regtta_bench.data import ANGLES, GENDERS, other_gender
 from regtta_bench.training import BIWI, CALIFORNIA, SVHN, UTKFACE, VIT, Recipe
 
 Options = Mapping[str, object]
@@ -59,7 +59,7 @@ class Setting:
     source_seeds: int = 1
 
     @property
-    def images(self) -> bool:
+    def has_images(self) -> bool:
         """True if inputs are images."""
         return self.model != "mlp"
 
@@ -68,7 +68,7 @@ class Setting:
         """Names of the source domains."""
         return tuple(dict.fromkeys(part.variant for part in self.parts.values()))
 
-    def parts_of(self, column: str) -> tuple[Part, ...]:
+    def column_parts(self, column: str) -> tuple[Part, ...]:
         """Return the parts of a column in the paper's tables: one, or all of them for a mean."""
         return (self.parts[column],) if column in self.parts else tuple(self.parts.values())
 
@@ -79,10 +79,14 @@ def _single(target: str) -> Mapping[str, Part]:
 
 _CORRUPTED = MappingProxyType({name: Part(name) for name in CORRUPTIONS})
 _BIWI = MappingProxyType(
-    {f"{g}_to_{other(g)}_{a}": Part(other(g), f"{g}-{a}") for g in GENDERS for a in sorted(ANGLES)}
+    {f"{g}_to_{other_gender(g)}_{a}": Part(other_gender(g), f"{g}-{a}") for g in GENDERS for a in sorted(ANGLES)}
 )
 _BIWI_MULTITASK = MappingProxyType(
-    {f"{g}_to_{other(g)}_{a}": Part(other(g), g, ANGLES.index(a)) for g in GENDERS for a in sorted(ANGLES)}
+    {
+        f"{g}_to_{other_gender(g)}_{a}": Part(other_gender(g), g, ANGLES.index(a))
+        for g in GENDERS
+        for a in sorted(ANGLES)
+    }
 )
 
 _ALL = (

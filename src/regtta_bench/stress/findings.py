@@ -8,38 +8,46 @@ from statistics import fmean
 import numpy as np
 
 from regtta.report.analysis import RunningScores
-from regtta_bench.stress.results import Result, Results
-from regtta_bench.stress.streams import KINDS, REDRAWN
-from regtta_bench.stress.stress_settings import ADAPTING, COMPARED, GATED, PLAIN, SAFELY, SOURCE, WINDOW
+from regtta_bench.stress.results import StressResult, StressResults
+from regtta_bench.stress.streams import REDRAWN, STREAM_KINDS
+from regtta_bench.stress.stress_settings import (
+    ADAPTATION_METHODS,
+    COMPARED_GUARDS,
+    GATE_GUARDS,
+    PLAIN_GUARDS,
+    SAFE_GUARDS,
+    SOURCE_METHOD,
+    SSA_WINDOW,
+)
 
-SAFE_FALL = -0.02  # lowest permitted R² minus Source's under SAFE
-STILL = 0.99  # least share of clean batches without an update
-GATE_FALL = -0.005  # lowest permitted R² minus Source's on the clean stream
-FEW = 5  # most batches until the gate opens on a shift
-WORTH = 0.02  # least gain of which a share is meaningful
-KEPT, KEPT_AT, WHOLE_AT = 0.75, 8, 64  # share of SSA's gain at batch size 64 to keep at batch size 8
+MIN_SAFE_GAIN = -0.02  # lowest permitted R² minus Source's under SAFE
+MIN_STILL_SHARE = 0.99  # minimum share of clean batches without an update
+MIN_GATE_GAIN = -0.005  # lowest permitted R² minus Source's on the clean stream
+MAX_OPENING_BATCHES = 5  # maximum number of batches until the gate opens on a shift
+MIN_GAIN = 0.02  # minimum gain of which a share is meaningful
+MIN_KEPT_SHARE, SMALL_BATCH, FULL_BATCH = 0.75, 8, 64  # share of SSA's gain at batch size 64 to keep at batch size 8
 
 
 @dataclass(frozen=True)
-class Mean:
+class MeanScore:
     """Mean over source models and parts.
 
     Attributes:
         value: the mean; NaN if there are no runs or one diverged.
         runs: number of runs.
-        lost: number of diverged runs.
+        diverged_runs: number of diverged runs.
     """
 
     value: float
     runs: int
-    lost: int
+    diverged_runs: int
 
 
-def mean_r2(runs: Sequence[Result]) -> Mean:
+def mean_r2(runs: Sequence[StressResult]) -> MeanScore:
     """Return the mean online R² of ``runs``; NaN if one diverged."""
-    lost = sum(run.lost for run in runs)
-    value = fmean(run.r2 for run in runs) if runs and not lost else math.nan
-    return Mean(value, len(runs), lost)
+    diverged = sum(run.has_diverged for run in runs)
+    value = fmean(run.r2 for run in runs) if runs and not diverged else math.nan
+    return MeanScore(value, len(runs), diverged)
 
 
 # --- streams -------------------------------------------------------------------------------------
@@ -49,37 +57,50 @@ def mean_r2(runs: Sequence[Result]) -> Mean:
 class StreamRow:
     """Mean R² of one method on one kind of stream, by batch size and guards, with that of Source."""
 
-    arm: str
+    method_name: str
     kind: str
-    source: Mean
-    means: dict[tuple[int, str], Mean]
+    source: MeanScore
+    means: dict[tuple[int, str], MeanScore]
 
 
-def batch_sizes(results: Results) -> tuple[int, ...]:
+def batch_sizes(results: StressResults) -> tuple[int, ...]:
     """Return the batch sizes of the compared runs in ascending order."""
-    return tuple(sorted({run.batch_size for run in results.runs if run.guards in COMPARED and run.arm != SOURCE}))
+    return tuple(
+        sorted(
+            {
+                run.batch_size
+                for run in results.runs
+                if run.guards in COMPARED_GUARDS and run.method_name != SOURCE_METHOD
+            }
+        )
+    )
 
 
-def stream_rows(results: Results) -> tuple[StreamRow, ...]:
+def stream_rows(results: StressResults) -> tuple[StreamRow, ...]:
     """Return a row for every method and kind of stream with runs."""
     rows = []
-    for arm, kind in _pairs(results):
+    for method_name, kind in _methods_and_kinds(results):
         means = {
-            (size, guards): mean_r2(_sized(results.of(arm, kind, guards), size))
+            (size, guards): mean_r2(_of_batch_size(results.select(method_name, kind, guards), size))
             for size in batch_sizes(results)
-            for guards in COMPARED
+            for guards in COMPARED_GUARDS
         }
-        rows.append(StreamRow(arm, kind, mean_r2(results.of(SOURCE, kind, PLAIN)), means))
+        rows.append(StreamRow(method_name, kind, mean_r2(results.select(SOURCE_METHOD, kind, PLAIN_GUARDS)), means))
     return tuple(rows)
 
 
-def _sized(runs: Iterable[Result], batch_size: int) -> tuple[Result, ...]:
+def _of_batch_size(runs: Iterable[StressResult], batch_size: int) -> tuple[StressResult, ...]:
     return tuple(run for run in runs if run.batch_size == batch_size)
 
 
-def _pairs(results: Results) -> list[tuple[str, str]]:
-    there = {(run.arm, run.kind) for run in results.runs if run.guards in COMPARED}
-    return [(arm, kind) for arm in ADAPTING for kind in KINDS if (arm, kind) in there]
+def _methods_and_kinds(results: StressResults) -> list[tuple[str, str]]:
+    present = {(run.method_name, run.kind) for run in results.runs if run.guards in COMPARED_GUARDS}
+    return [
+        (method_name, kind)
+        for method_name in ADAPTATION_METHODS
+        for kind in STREAM_KINDS
+        if (method_name, kind) in present
+    ]
 
 
 # --- safety --------------------------------------------------------------------------------------
@@ -89,77 +110,82 @@ def _pairs(results: Results) -> list[tuple[str, str]]:
 class SafetyRow:
     """Worst runs of one method on one kind of stream, by difference to Source, with SAFE and plain guards."""
 
-    arm: str
+    method_name: str
     kind: str
-    safe: Result | None
-    plain: Result | None
+    safe: StressResult | None
+    plain: StressResult | None
 
     @property
-    def met(self) -> bool:
+    def is_met(self) -> bool:
         """True if no run under SAFE falls more than permitted below Source."""
-        return self.safe is not None and not self.safe.lost and self.safe.gain >= SAFE_FALL
+        return self.safe is not None and not self.safe.has_diverged and self.safe.gain >= MIN_SAFE_GAIN
 
 
-def safety_rows(results: Results) -> tuple[SafetyRow, ...]:
+def safety_rows(results: StressResults) -> tuple[SafetyRow, ...]:
     """Return a row for every method and kind of stream with runs."""
     return tuple(
-        SafetyRow(arm, kind, worst(results.of(arm, kind, SAFELY)), worst(results.of(arm, kind, PLAIN)))
-        for arm, kind in _pairs(results)
+        SafetyRow(
+            method_name,
+            kind,
+            worst_run(results.select(method_name, kind, SAFE_GUARDS)),
+            worst_run(results.select(method_name, kind, PLAIN_GUARDS)),
+        )
+        for method_name, kind in _methods_and_kinds(results)
     )
 
 
-def worst(runs: Iterable[Result]) -> Result | None:
+def worst_run(runs: Iterable[StressResult]) -> StressResult | None:
     """Return the run with the lowest gain over its source model; diverged runs rank lowest."""
-    return min(runs, key=lambda run: -math.inf if run.lost else run.gain, default=None)
+    return min(runs, key=lambda run: -math.inf if run.has_diverged else run.gain, default=None)
 
 
 # --- small batches -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class SmallRow:
+class SmallBatchRow:
     """Results of one method at one batch size on shuffled shifted streams, with plain guards.
 
     Attributes:
-        arm: name of the method.
+        method_name: name of the method.
         batch_size: samples per step.
         r2: mean R².
         gain: mean gain over Source; NaN if a run diverged.
-        kept: ``gain`` as a share of SSA's gain at batch size 64; NaN if that is unknown or negligible.
-        met: True if at most a quarter of SSA's gain at batch size 64 is lost (none of it, if it is negative); None for
-            batch sizes without a criterion.
+        kept_share: ``gain`` as a share of SSA's gain at batch size 64; NaN if that is unknown or negligible.
+        is_met: True if at most a quarter of SSA's gain at batch size 64 is lost (none of it, if it is negative); None
+            for batch sizes without a criterion.
     """
 
-    arm: str
+    method_name: str
     batch_size: int
-    r2: Mean
+    r2: MeanScore
     gain: float
-    kept: float
-    met: bool | None
+    kept_share: float
+    is_met: bool | None
 
 
-def small_rows(results: Results) -> tuple[SmallRow, ...]:
+def small_batch_rows(results: StressResults) -> tuple[SmallBatchRow, ...]:
     """Return rows of SSA with and without a window, at every batch size with runs."""
-    whole = _mean_gain(_small(results, "ssa", WHOLE_AT))
+    full_gain = _mean_gain(_small_batch_runs(results, "ssa", FULL_BATCH))
     rows = []
-    for arm in ("ssa", WINDOW):
+    for method_name in ("ssa", SSA_WINDOW):
         for size in batch_sizes(results):
-            runs = _small(results, arm, size)
+            runs = _small_batch_runs(results, method_name, size)
             if runs:
                 gain = _mean_gain(runs)
-                kept = gain / whole if whole >= WORTH else math.nan
-                asked = size == KEPT_AT and not math.isnan(whole)
-                met = gain >= whole - (1 - KEPT) * max(whole, 0.0)
-                rows.append(SmallRow(arm, size, mean_r2(runs), gain, kept, met if asked else None))
+                kept = gain / full_gain if full_gain >= MIN_GAIN else math.nan
+                is_judged = size == SMALL_BATCH and not math.isnan(full_gain)
+                met = gain >= full_gain - (1 - MIN_KEPT_SHARE) * max(full_gain, 0.0)
+                rows.append(SmallBatchRow(method_name, size, mean_r2(runs), gain, kept, met if is_judged else None))
     return tuple(rows)
 
 
-def _small(results: Results, arm: str, size: int) -> tuple[Result, ...]:
-    return _sized(results.of(arm, "iid", PLAIN), size)
+def _small_batch_runs(results: StressResults, method_name: str, size: int) -> tuple[StressResult, ...]:
+    return _of_batch_size(results.select(method_name, "iid", PLAIN_GUARDS), size)
 
 
-def _mean_gain(runs: Sequence[Result]) -> float:
-    return fmean(run.gain for run in runs) if runs and not any(run.lost for run in runs) else math.nan
+def _mean_gain(runs: Sequence[StressResult]) -> float:
+    return fmean(run.gain for run in runs) if runs and not any(run.has_diverged for run in runs) else math.nan
 
 
 # --- the gate ------------------------------------------------------------------------------------
@@ -171,55 +197,63 @@ class GateFindings:
 
     Attributes:
         batches: number of batches in the clean stream.
-        still: share of its batches without an update.
-        fall: R² minus Source's on it.
-        opened: number of batches until the first update, by part; infinity if there was none.
+        still_share: share of its batches without an update.
+        worst_gain: R² minus Source's on it.
+        opening_batches: number of batches until the first update, by part; infinity if there was none.
         source_models: number of source models.
     """
 
     batches: int
-    still: float
-    fall: float
-    opened: dict[str, float]
+    still_share: float
+    worst_gain: float
+    opening_batches: dict[str, float]
     source_models: int
 
 
-def gate_findings(results: Results) -> GateFindings | None:
+def gate_findings(results: StressResults) -> GateFindings | None:
     """Return the findings on the longest clean streams; None if there are no runs with the gate."""
-    tried = results.of("ssa", REDRAWN, GATED)
-    longest = max((run.batches for run in tried), default=0)
-    clean = [run for run in tried if run.batches == longest]
+    gated = results.select("ssa", REDRAWN, GATE_GUARDS)
+    longest = max((run.batches for run in gated), default=0)
+    clean = [run for run in gated if run.batches == longest]
     if not clean:
         return None
-    opened: dict[str, float] = {}
-    for run in results.of("ssa", "iid", GATED):
+    opening_batches: dict[str, float] = {}
+    for run in results.select("ssa", "iid", GATE_GUARDS):
         first = math.inf if run.first_learned is None else run.first_learned
-        opened[run.part] = max(opened.get(run.part, 0), first)
+        opening_batches[run.part] = max(opening_batches.get(run.part, 0), first)
     return GateFindings(
         longest,
         min(1 - run.learned / run.batches for run in clean),
-        min(-math.inf if run.lost else run.gain for run in clean),
-        opened,
+        min(-math.inf if run.has_diverged else run.gain for run in clean),
+        opening_batches,
         len({run.seed for run in clean}),
     )
 
 
-SHOWN = (("Source", SOURCE, PLAIN), ("ssa, plain", "ssa", PLAIN), ("ssa, safe", "ssa", SAFELY))
+CURVES = (
+    ("Source", SOURCE_METHOD, PLAIN_GUARDS),
+    ("ssa, plain", "ssa", PLAIN_GUARDS),
+    ("ssa, safe", "ssa", SAFE_GUARDS),
+)
 
 
-def shown_batch_size(results: Results) -> int:
+def shown_batch_size(results: StressResults) -> int:
     """Return 64 if there are runs of that batch size, else the largest available one."""
     sizes = batch_sizes(results)
-    return WHOLE_AT if WHOLE_AT in sizes else max(sizes, default=0)
+    return FULL_BATCH if FULL_BATCH in sizes else max(sizes, default=0)
 
 
-def curves_of(results: Results) -> tuple[RunningScores, ...]:
+def stream_curves(results: StressResults) -> tuple[RunningScores, ...]:
     """Return the curves of each kind of stream that SSA was run on, averaged over source models and shifts."""
     size, curves = shown_batch_size(results), []
-    for kind in KINDS:
+    for kind in STREAM_KINDS:
         lines = {}
-        for name, arm, guards in SHOWN:
-            runs = [run for run in results.of(arm, kind, guards) if run.batch_size == size or arm == SOURCE]
+        for name, method_name, guards in CURVES:
+            runs = [
+                run
+                for run in results.select(method_name, kind, guards)
+                if run.batch_size == size or method_name == SOURCE_METHOD
+            ]
             slices = {len(run.slices) for run in runs}
             if len(slices) == 1:
                 lines[name] = np.array([run.slices for run in runs]).mean(axis=0)

@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from regtta_bench.stress.stress_specs import is_current
+from regtta_bench.stress.stress_specs import is_current_run
 
 
 @dataclass(frozen=True)
-class Result:
+class StressResult:
     """Result of one run.
 
     Attributes:
         kind: kind of stream.
         part: name of the shift; empty for kinds that are not drawn per shift.
-        arm: name of the method.
+        method_name: name of the method.
         guards: name of the guards.
         batch_size: samples per step.
         seed: seed of the source model.
@@ -32,7 +32,7 @@ class Result:
 
     kind: str
     part: str
-    arm: str
+    method_name: str
     guards: str
     batch_size: int
     seed: int
@@ -51,57 +51,57 @@ class Result:
         return self.r2 - self.source_r2
 
     @property
-    def lost(self) -> bool:
+    def has_diverged(self) -> bool:
         """True if the run diverged, so that its score is meaningless."""
         return bool(self.diverged) or not math.isfinite(self.r2)
 
 
 @dataclass(frozen=True)
-class Results:
+class StressResults:
     """Results of all runs in one setting.
 
     Attributes:
         setting: name of the setting.
         runs: results of the current training, methods and guards.
-        left_out: number of lines that were dropped, as they belong to another training, method or guards.
+        dropped: number of lines that were dropped, as they belong to another training, method or guards.
         devices: devices that the runs were made on.
         versions: software versions that the runs were made with.
     """
 
     setting: str
-    runs: tuple[Result, ...]
-    left_out: int
+    runs: tuple[StressResult, ...]
+    dropped: int
     devices: tuple[str, ...]
     versions: tuple[str, ...]
 
-    def of(self, arm: str, kind: str, guards: str) -> tuple[Result, ...]:
+    def select(self, method_name: str, kind: str, guards: str) -> tuple[StressResult, ...]:
         """Return all runs of a method with given guards on a kind of stream."""
-        return self._by_place.get((arm, kind, guards), ())
+        return self._by_group.get((method_name, kind, guards), ())
 
     @cached_property
-    def _by_place(self) -> dict[tuple[str, str, str], tuple[Result, ...]]:
-        places: dict[tuple[str, str, str], list[Result]] = {}
+    def _by_group(self) -> dict[tuple[str, str, str], tuple[StressResult, ...]]:
+        groups: dict[tuple[str, str, str], list[StressResult]] = {}
         for run in self.runs:
-            places.setdefault((run.arm, run.kind, run.guards), []).append(run)
-        return {place: tuple(runs) for place, runs in places.items()}
+            groups.setdefault((run.method_name, run.kind, run.guards), []).append(run)
+        return {group: tuple(runs) for group, runs in groups.items()}
 
-    def there(self, field: str) -> tuple[Any, ...]:
+    def distinct(self, field: str) -> tuple[Any, ...]:
         """Return the distinct values of ``field`` among the runs."""
         return tuple(dict.fromkeys(getattr(run, field) for run in self.runs))
 
     @property
     def shifts(self) -> str:
         """Names of the shifts as a phrase."""
-        names = [part for part in self.there("part") if part]
+        names = [part for part in self.distinct("part") if part]
         return f"the shift {names[0]}" if len(names) == 1 else f"the shifts {', '.join(names)}" if names else "no shift"
 
 
-def results_of(records: Iterable[Mapping[str, Any]], setting: str) -> Results:
+def parse_results(records: Iterable[Mapping[str, Any]], setting: str) -> StressResults:
     """Return the results of ``setting`` among the records of a run store."""
     of_setting = [record for record in records if record["specification"].get("setting") == setting]
-    used = [record for record in of_setting if is_current(record)]
+    used = [record for record in of_setting if is_current_run(record)]
     made = [record["result"] for record in used]
-    return Results(
+    return StressResults(
         setting,
         tuple(sorted(map(_result, used), key=_sort_key)),
         len(of_setting) - len(used),
@@ -110,21 +110,22 @@ def results_of(records: Iterable[Mapping[str, Any]], setting: str) -> Results:
     )
 
 
-def _result(record: Mapping[str, Any]) -> Result:
-    about, found = record["specification"], record["result"]
-    return Result(
-        **{name: about[name] for name in ("kind", "part", "arm", "guards", "batch_size")},
-        seed=about["source"]["seed"],
-        r2=_number(found["r2"]),
-        source_r2=_number(found["source_r2"]),
-        slices=tuple(map(_number, found["slices"])),
-        **{name: found[name] for name in ("samples", "batches", "learned", "first_learned", "diverged")},
+def _result(record: Mapping[str, Any]) -> StressResult:
+    specification, result = record["specification"], record["result"]
+    return StressResult(
+        **{name: specification[name] for name in ("kind", "part", "guards", "batch_size")},
+        method_name=specification["arm"],
+        seed=specification["source"]["seed"],
+        r2=_number(result["r2"]),
+        source_r2=_number(result["source_r2"]),
+        slices=tuple(map(_number, result["slices"])),
+        **{name: result[name] for name in ("samples", "batches", "learned", "first_learned", "diverged")},
     )
 
 
-def _sort_key(run: Result) -> tuple[object, ...]:
+def _sort_key(run: StressResult) -> tuple[object, ...]:
     """Return a deterministic sort key; the order of the lines depends on the timing of processes."""
-    return (run.seed, run.kind, run.part, run.arm, run.guards, run.batch_size, run.samples)
+    return (run.seed, run.kind, run.part, run.method_name, run.guards, run.batch_size, run.samples)
 
 
 def _number(value: float | None) -> float:

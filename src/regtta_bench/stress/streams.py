@@ -1,7 +1,7 @@
 """Kinds of streams, drawn by pure functions of the domains, a length and a generator.
 
-A stream stores the domain and row of each sample, so that a long one needs little memory. Only :func:`redrawn` samples
-with replacement.
+A stream stores the domain and row of each sample, so that a long one needs little memory. Only
+:func:`draw_with_replacement` samples with replacement.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from regtta.errors import OptionError
-from regtta.options import check_choice, check_count
+from regtta.options import check_choice, check_positive_int
 from regtta_bench.data import Domain
 
 BLOCK = 64  # samples per block of an alternating stream
@@ -21,7 +21,7 @@ BURST = 48  # mean length of a burst
 
 
 @dataclass(frozen=True, eq=False)
-class Pool:
+class DomainPool:
     """The domains that streams are drawn from.
 
     Attributes:
@@ -34,7 +34,7 @@ class Pool:
     shifted: Mapping[str, Domain]
     paired: bool = False
 
-    def domains(self, which: "Which", part: str) -> tuple[Domain, ...]:
+    def domains(self, which: "DomainChoice", part: str) -> tuple[Domain, ...]:
         """Return the domains that a kind of stream draws from, the clean one first if it is among them."""
         if which == "all":
             return (self.clean, *self.shifted.values())
@@ -64,15 +64,15 @@ class Stream:
     @property
     def targets(self) -> Tensor:
         """Labels ``(N,)`` or ``(N, O)`` of the samples."""
-        return self.gathered([domain.targets for domain in self.domains])
+        return self.gather([domain.targets for domain in self.domains])
 
     def batches(self, size: int) -> Iterator[Tensor]:
         """Yield batches of ``size`` inputs; the last one may be smaller."""
         for begin in range(0, len(self), size):
             part = Stream(self.domains, self.origins[begin : begin + size], self.rows[begin : begin + size])
-            yield part.gathered([domain.inputs for domain in self.domains])
+            yield part.gather([domain.inputs for domain in self.domains])
 
-    def gathered(self, values: list[Tensor]) -> Tensor:
+    def gather(self, values: list[Tensor]) -> Tensor:
         """Gather each sample's row from ``values``, one tensor per domain; the result has shape ``(N, ...)``."""
         if len(values) == 1:
             return values[0][self.rows.to(values[0].device)]
@@ -82,31 +82,31 @@ class Stream:
             found[here.to(found.device)] = rows_of_domain[self.rows[here].to(found.device)]
         return found
 
-    def in_order(self, order: Tensor) -> "Stream":
+    def reorder(self, order: Tensor) -> "Stream":
         """Return the stream reordered by the indices ``order``."""
         return Stream(self.domains, self.origins[order], self.rows[order])
 
 
-Which = Literal["shifted", "clean", "both", "all"]
-Draw = Callable[[tuple[Domain, ...], bool, int, torch.Generator], Stream]
+DomainChoice = Literal["shifted", "clean", "both", "all"]
+DrawFunction = Callable[[tuple[Domain, ...], bool, int, torch.Generator], Stream]
 
 
 @dataclass(frozen=True)
-class Kind:
+class StreamKind:
     """A kind of stream.
 
     Attributes:
         which: the domains that it draws from.
-        meaning: human-readable description.
+        description: human-readable description.
         draw: function that draws a stream from these domains.
     """
 
-    which: Which
-    meaning: str
-    draw: Draw
+    which: DomainChoice
+    description: str
+    draw: DrawFunction
 
     @property
-    def of_one_part(self) -> bool:
+    def is_per_shift(self) -> bool:
         """True if there is a stream per shift; else there is a single one."""
         return self.which in ("shifted", "both")
 
@@ -114,106 +114,108 @@ class Kind:
 # --- the kinds -----------------------------------------------------------------------------------
 
 
-def shuffled(domains: tuple[Domain, ...], paired: bool, length: int, generator: torch.Generator) -> Stream:
+def draw_shuffled(domains: tuple[Domain, ...], paired: bool, length: int, generator: torch.Generator) -> Stream:
     """Draw samples of one domain in random order."""
-    return _drawn(domains, torch.zeros(length, dtype=torch.long), paired, generator)
+    return _draw_rows(domains, torch.zeros(length, dtype=torch.long), paired, generator)
 
 
-def sorted_by_label(domains: tuple[Domain, ...], paired: bool, length: int, generator: torch.Generator) -> Stream:
+def draw_sorted(domains: tuple[Domain, ...], paired: bool, length: int, generator: torch.Generator) -> Stream:
     """Draw samples of one domain, sorted by label in ascending order."""
-    stream = shuffled(domains, paired, length, generator)
-    return stream.in_order(_labels(stream).argsort(stable=True))
+    stream = draw_shuffled(domains, paired, length, generator)
+    return stream.reorder(_labels(stream).argsort(stable=True))
 
 
-def bursts(domains: tuple[Domain, ...], paired: bool, length: int, generator: torch.Generator) -> Stream:
+def draw_bursts(domains: tuple[Domain, ...], paired: bool, length: int, generator: torch.Generator) -> Stream:
     """Draw samples of one domain, sorted by label and cut into segments of 1 to 95 samples, which are shuffled."""
-    stream = sorted_by_label(domains, paired, length, generator)
+    stream = draw_sorted(domains, paired, length, generator)
     sizes: list[int] = []
     while sum(sizes) < length:
         drawn = int(torch.randint(1, 2 * BURST, (1,), generator=generator))
         sizes.append(min(drawn, length - sum(sizes)))
     runs = torch.split(torch.arange(length), sizes)
     order = torch.randperm(len(runs), generator=generator)
-    return stream.in_order(torch.cat([runs[number] for number in order.tolist()]))
+    return stream.reorder(torch.cat([runs[number] for number in order.tolist()]))
 
 
-def gradual(domains: tuple[Domain, ...], paired: bool, length: int, generator: torch.Generator) -> Stream:
+def draw_gradual(domains: tuple[Domain, ...], paired: bool, length: int, generator: torch.Generator) -> Stream:
     """Draw a gradual shift: sample i of n is shifted with probability i/n."""
     share = torch.arange(length) / length
     origins = (torch.rand(length, generator=generator) < share).long()
-    return _drawn(domains, origins, paired, generator)
+    return _draw_rows(domains, origins, paired, generator)
 
 
-def back(domains: tuple[Domain, ...], paired: bool, length: int, generator: torch.Generator) -> Stream:
+def draw_returning(domains: tuple[Domain, ...], paired: bool, length: int, generator: torch.Generator) -> Stream:
     """Draw a shift that ends: one third clean, one third shifted, one third clean."""
     third = torch.arange(length) * 3 // length
-    return _drawn(domains, (third == 1).long(), paired, generator)
+    return _draw_rows(domains, (third == 1).long(), paired, generator)
 
 
-def mixed(domains: tuple[Domain, ...], paired: bool, length: int, generator: torch.Generator) -> Stream:
+def draw_mixed(domains: tuple[Domain, ...], paired: bool, length: int, generator: torch.Generator) -> Stream:
     """Draw each sample from a random domain."""
     origins = torch.randint(len(domains), (length,), generator=generator)
-    return _drawn(domains, origins, paired, generator)
+    return _draw_rows(domains, origins, paired, generator)
 
 
-def alternating(domains: tuple[Domain, ...], paired: bool, length: int, generator: torch.Generator) -> Stream:
+def draw_alternating(domains: tuple[Domain, ...], paired: bool, length: int, generator: torch.Generator) -> Stream:
     """Draw blocks of 64 samples, alternately clean and shifted."""
-    return _drawn(domains, torch.arange(length) // BLOCK % 2, paired, generator)
+    return _draw_rows(domains, torch.arange(length) // BLOCK % 2, paired, generator)
 
 
-def redrawn(domains: tuple[Domain, ...], paired: bool, length: int, generator: torch.Generator) -> Stream:  # noqa: ARG001
+def draw_with_replacement(domains: tuple[Domain, ...], paired: bool, length: int, generator: torch.Generator) -> Stream:  # noqa: ARG001
     """Draw ``length`` samples of one domain with replacement."""
     rows = torch.randint(len(domains[0]), (length,), generator=generator)
     return Stream(domains, torch.zeros(length, dtype=torch.long), rows)
 
 
-KINDS: Mapping[str, Kind] = MappingProxyType(
+STREAM_KINDS: Mapping[str, StreamKind] = MappingProxyType(
     {
-        "iid": Kind("shifted", "shifted, in any order", shuffled),
-        "sorted": Kind("shifted", "shifted, sorted by label", sorted_by_label),
-        "bursts": Kind("shifted", "shifted, in bursts of similar labels", bursts),
-        "gradual": Kind("both", "sample i of n is shifted with probability i/n", gradual),
-        "back": Kind("both", "a third clean, a third shifted, a third clean", back),
-        "mixed": Kind("all", "each sample clean or of any of the shifts", mixed),
-        "alternating": Kind("both", "blocks of 64, clean and shifted in turn", alternating),
-        "unshifted": Kind("clean", "clean, in any order", shuffled),
-        "unshifted_sorted": Kind("clean", "clean, sorted by label", sorted_by_label),
+        "iid": StreamKind("shifted", "shifted, in any order", draw_shuffled),
+        "sorted": StreamKind("shifted", "shifted, sorted by label", draw_sorted),
+        "bursts": StreamKind("shifted", "shifted, in bursts of similar labels", draw_bursts),
+        "gradual": StreamKind("both", "sample i of n is shifted with probability i/n", draw_gradual),
+        "back": StreamKind("both", "a third clean, a third shifted, a third clean", draw_returning),
+        "mixed": StreamKind("all", "each sample clean or of any of the shifts", draw_mixed),
+        "alternating": StreamKind("both", "blocks of 64, clean and shifted in turn", draw_alternating),
+        "unshifted": StreamKind("clean", "clean, in any order", draw_shuffled),
+        "unshifted_sorted": StreamKind("clean", "clean, sorted by label", draw_sorted),
     }
 )
 REDRAWN = "redrawn"
-_DRAWABLE: Mapping[str, Kind] = MappingProxyType({**KINDS, REDRAWN: Kind("clean", "clean, redrawn", redrawn)})
+_ALL_KINDS: Mapping[str, StreamKind] = MappingProxyType(
+    {**STREAM_KINDS, REDRAWN: StreamKind("clean", "clean, redrawn", draw_with_replacement)}
+)
 
 
-def draw(kind: str, pool: Pool, part: str, length: int, generator: torch.Generator) -> Stream:
+def draw_stream(kind: str, pool: DomainPool, part: str, length: int, generator: torch.Generator) -> Stream:
     """Draw a stream.
 
     Args:
-        kind: one of ``KINDS``, or ``"redrawn"``.
+        kind: one of ``STREAM_KINDS``, or ``"redrawn"``.
         pool: the domains to draw from.
         part: name of the shift, for kinds drawn per shift.
-        length: most samples, capped by the smallest domain that the stream draws from; 0 for as many as that has. For
-            ``"redrawn"``, the exact number of samples.
+        length: maximum number of samples, capped by the smallest domain that the stream draws from; 0 for as many as
+            that has. For ``"redrawn"``, the exact number of samples.
         generator: random generator.
 
     Example:
         >>> clean, dark = (Domain(torch.full((9, 1), value), torch.arange(9.0)) for value in (1.0, 0.2))
-        >>> stream = draw("back", Pool(clean, {"dark": dark}, paired=True), "dark", 0, torch.Generator())
+        >>> stream = draw_stream("back", DomainPool(clean, {"dark": dark}, paired=True), "dark", 0, torch.Generator())
         >>> stream.origins.tolist(), sorted(stream.targets.tolist())[:3]
         ([0, 0, 0, 1, 1, 1, 0, 0, 0], [0.0, 1.0, 2.0])
     """
-    check_choice("the kind of stream", kind, _DRAWABLE.keys())
-    about = _DRAWABLE[kind]
+    check_choice("the kind of stream", kind, _ALL_KINDS.keys())
+    about = _ALL_KINDS[kind]
     domains = pool.domains(about.which, part)
     if kind == REDRAWN:
-        check_count("the length", length)
+        check_positive_int("the length", length)
         return about.draw(domains, pool.paired, length, generator)
-    there = min(map(len, domains))
-    if there == 0:
+    available = min(map(len, domains))
+    if available == 0:
         raise OptionError("Expected non-empty domains, found an empty one.")
-    return about.draw(domains, pool.paired, min(length or there, there), generator)
+    return about.draw(domains, pool.paired, min(length or available, available), generator)
 
 
-def _drawn(domains: tuple[Domain, ...], origins: Tensor, paired: bool, generator: torch.Generator) -> Stream:
+def _draw_rows(domains: tuple[Domain, ...], origins: Tensor, paired: bool, generator: torch.Generator) -> Stream:
     """Draw a row for each entry of ``origins`` ``(N,)`` from the domain of that index, without replacement."""
     if paired:
         return Stream(domains, origins, torch.randperm(len(domains[0]), generator=generator)[: len(origins)])

@@ -1,4 +1,4 @@
-"""Worker of the benchmark in one process: adapts a method with its guards over one stream and scores it."""
+"""Runner of the benchmark in one process: adapts a method with its guards over one stream and scores it."""
 
 import math
 from collections import Counter
@@ -10,127 +10,130 @@ import torch
 from torch import Tensor
 
 from regtta.adapter import Adapter
-from regtta.persistence import device_name, versions
+from regtta.persistence import device_name, software_versions
 from regtta.types import Step
-from regtta_bench.demo.demo_data import generator
-from regtta_bench.paper import not_finite, scores_of
-from regtta_bench.stress.streams import Stream, draw
-from regtta_bench.stress.stress_settings import GUARDS, SETTINGS, DigitsSource, StressSource
+from regtta_bench.demo.demo_data import make_generator
+from regtta_bench.paper import compute_scores, find_nonfinite
+from regtta_bench.stress.streams import Stream, draw_stream
+from regtta_bench.stress.stress_settings import GUARDS, STRESS_SETTINGS, DigitsSource, StressSource
 from regtta_bench.stress.stress_specs import StressSpec
-from regtta_bench.stress.testbeds import Ground, digits_ground, paper_ground
-from regtta_bench.sweep.interfaces import Told
-from regtta_bench.sweep.runner import Tools, Workshop, quiet
-from regtta_bench.sweep.source_models import SourceModels, SourceSpec
+from regtta_bench.stress.testbeds import StressTestbed, make_digits_testbed, make_paper_testbed
+from regtta_bench.sweep.interfaces import ProgressCallback
+from regtta_bench.sweep.log_levels import suppress_recurring_warnings
+from regtta_bench.sweep.runner import Runner, RunnerConfig
+from regtta_bench.sweep.source_models import SourceModelCache, SourceSpec
 
 SLICES = 20
 
 
 @dataclass(frozen=True)
-class StressTools:
-    """Worker configuration of the benchmark; picklable.
+class StressRunnerConfig:
+    """Configuration of a :class:`StressRunner`; picklable.
 
     Attributes:
-        tools: worker configuration of ``regtta reproduce``.
+        config: configuration of the runner of ``regtta reproduce``.
     """
 
-    tools: Tools
+    config: RunnerConfig
 
     @property
     def device(self) -> str:
         """Device to run on."""
-        return self.tools.device
+        return self.config.device
 
     @property
     def models(self) -> Path:
         """Folder of source models."""
-        return self.tools.models
+        return self.config.models
 
-    def at(self, models: Path) -> "StressTools":
+    def with_models_folder(self, models: Path) -> "StressRunnerConfig":
         """Return a copy with another folder of source models."""
-        return StressTools(self.tools.at(models))
+        return StressRunnerConfig(self.config.with_models_folder(models))
 
     def check(self, specs: Sequence[StressSpec]) -> None:
         """Raise if data that the runs need is missing on this machine; the demo's digits ship with scikit-learn."""
-        self.tools.check_sources(spec.source for spec in specs if isinstance(spec.source, SourceSpec))
+        self.config.check_sources(spec.source for spec in specs if isinstance(spec.source, SourceSpec))
 
-    def worker(self, progress: Told) -> "StressWorkshop":
-        """Create a workshop with this configuration."""
-        return StressWorkshop(self.tools, progress)
+    def make_worker(self, progress: ProgressCallback) -> "StressRunner":
+        """Create a runner with this configuration."""
+        return StressRunner(self.config, progress)
 
 
-class StressWorkshop:
+class StressRunner:
     """Worker that trains source models and executes runs; caches the model and samples of the last run.
 
     Args:
-        tools: configuration.
+        config: configuration.
         progress: callback on training progress: name of the model, epochs done, epochs in total.
     """
 
-    def __init__(self, tools: Tools, progress: Told) -> None:
-        self._workshop = Workshop(tools, progress)
-        self._tools, self._progress = tools, progress
-        self._ground: tuple[StressSource, Ground] | None = None
+    def __init__(self, config: RunnerConfig, progress: ProgressCallback) -> None:
+        self._workshop = Runner(config, progress)
+        self._tools, self._progress = config, progress
+        self._testbed: tuple[StressSource, StressTestbed] | None = None
 
     def run(self, spec: StressSpec) -> dict[str, object]:
         """Execute a run and return its JSON-serialisable result."""
-        with quiet():
-            ground = self._ground_of(spec)
+        with suppress_recurring_warnings():
+            testbed = self._testbed_of(spec)
             adapter = Adapter(
-                ground.model,
+                testbed.model,
                 spec.method,
-                ground.statistics(spec.method),
-                head=ground.head,
+                testbed.statistics(spec.method),
+                head=testbed.head,
                 guards=GUARDS[spec.guards],
             )
-            found = evaluated(adapter, stream_of(spec, ground), ground, batch_size=spec.batch_size)
+            found = evaluate_stream(adapter, draw_run_stream(spec, testbed), testbed, batch_size=spec.batch_size)
         return found | {
-            "source_fingerprint": ground.fingerprint,
-            "versions": versions(),
+            "source_fingerprint": testbed.fingerprint,
+            "versions": software_versions(),
             "device": device_name(self._tools.device),
         }
 
-    def ready(self, specs: Sequence[StressSpec]) -> None:
+    def prepare(self, specs: Sequence[StressSpec]) -> None:
         """Train the source model that all of the runs share, and collect the statistics that their methods need."""
-        with quiet():
+        with suppress_recurring_warnings():
             # Extended statistics first: they also serve the methods that need the moments only.
-            for spec in sorted(specs, key=lambda spec: not spec.method.gatherers()):
-                self._ground_of(spec).statistics(spec.method)
+            for spec in sorted(specs, key=lambda spec: not spec.method.statistics_collectors()):
+                self._testbed_of(spec).statistics(spec.method)
 
-    def _ground_of(self, spec: StressSpec) -> Ground:
-        if self._ground is None or self._ground[0] != spec.source:
-            self._ground = None  # free the memory first: two may not fit
-            self._ground = (spec.source, self._made(spec))
-        return self._ground[1]
+    def _testbed_of(self, spec: StressSpec) -> StressTestbed:
+        if self._testbed is None or self._testbed[0] != spec.source:
+            self._testbed = None  # free the memory first: two may not fit
+            self._testbed = (spec.source, self._make_testbed(spec))
+        return self._testbed[1]
 
-    def _made(self, spec: StressSpec) -> Ground:
+    def _make_testbed(self, spec: StressSpec) -> StressTestbed:
         if isinstance(spec.source, DigitsSource):
-            return digits_ground(spec.source, SourceModels(self._tools.models), self._tools.device, self._progress)
-        return paper_ground(spec.source, SETTINGS[spec.setting].parts, self._workshop)
+            return make_digits_testbed(
+                spec.source, SourceModelCache(self._tools.models), self._tools.device, self._progress
+            )
+        return make_paper_testbed(spec.source, STRESS_SETTINGS[spec.setting].parts, self._workshop)
 
 
-def stream_of(spec: StressSpec, ground: Ground) -> Stream:
+def draw_run_stream(spec: StressSpec, testbed: StressTestbed) -> Stream:
     """Draw the stream of a run, which is the same for all methods, guards and batch sizes."""
-    drawn_by = generator(spec.source.seed, f"stress: {spec.target}")
-    return draw(spec.kind, ground.pool, spec.part, spec.length, drawn_by)
+    drawn_by = make_generator(spec.source.seed, f"stress: {spec.target}")
+    return draw_stream(spec.kind, testbed.pool, spec.part, spec.length, drawn_by)
 
 
-def evaluated(adapter: Adapter, stream: Stream, ground: Ground, *, batch_size: int) -> dict[str, object]:
+def evaluate_stream(adapter: Adapter, stream: Stream, testbed: StressTestbed, *, batch_size: int) -> dict[str, object]:
     """Adapt over ``stream`` once; return the scores of its online predictions and counts of the guards' verdicts."""
-    watched = _watched(adapter, stream, ground.view, batch_size)
+    record = _adapt_over(adapter, stream, testbed.view, batch_size)
     targets = stream.targets
-    unadapted = stream.gathered([ground.source_outputs(domain) for domain in stream.domains])
+    unadapted = stream.gather([testbed.source_outputs(domain) for domain in stream.domains])
     return {
         "samples": len(stream),
-        "r2": scores_of(watched.predictions, targets)["r2"],
-        "source_r2": scores_of(unadapted, targets)["r2"],
-        "slices": slice_scores(watched.predictions, targets),
-        **watched.counts(),
-        "diverged": not_finite(watched.standing, {"online": watched.predictions}, adapter),
+        "r2": compute_scores(record.predictions, targets)["r2"],
+        "source_r2": compute_scores(unadapted, targets)["r2"],
+        "slices": slice_scores(record.predictions, targets),
+        **record.counts(),
+        "diverged": find_nonfinite(record.updates, {"online": record.predictions}, adapter),
     }
 
 
 @dataclass(frozen=True, eq=False)
-class _Watched:
+class _StreamRecord:
     """Record of one pass over a stream: predictions, counts of verdicts, and the steps with an update."""
 
     predictions: Tensor
@@ -139,7 +142,7 @@ class _Watched:
     batches: int
     excluded: int
     first_learned: int | None
-    standing: list[Step]
+    updates: list[Step]
 
     def counts(self) -> dict[str, object]:
         """Return the JSON-serialisable counts; ``first_learned`` is counted from 1."""
@@ -154,9 +157,9 @@ class _Watched:
         }
 
 
-def _watched(adapter: Adapter, stream: Stream, view: Callable[[Tensor], Tensor], batch_size: int) -> _Watched:
+def _adapt_over(adapter: Adapter, stream: Stream, view: Callable[[Tensor], Tensor], batch_size: int) -> _StreamRecord:
     verdicts, returned = Counter[str](), Counter[str]()
-    standing: list[Step] = []
+    updates: list[Step] = []
     first, batches, excluded = None, 0, 0
     # Filled in place: keeping many small tensors would fragment memory, by gigabytes in a long stream.
     predictions = torch.empty(stream.targets.reshape(len(stream), -1).shape)
@@ -171,8 +174,8 @@ def _watched(adapter: Adapter, stream: Stream, view: Callable[[Tensor], Tensor],
         if verdict.learned:
             first = first or batches
             # Only losses that led to an update are checked for divergence; rejected ones did no harm.
-            standing.append(step)
-    return _Watched(predictions, verdicts, returned, batches, excluded, first, standing)
+            updates.append(step)
+    return _StreamRecord(predictions, verdicts, returned, batches, excluded, first, updates)
 
 
 def slice_scores(predictions: Tensor, targets: Tensor, slices: int = SLICES) -> list[float | None]:

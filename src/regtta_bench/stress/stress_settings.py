@@ -6,57 +6,59 @@ from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
 
 from regtta.guards import DEFAULT, SAFE, Gate, Guard
-from regtta.methods import Method, method
+from regtta.methods import Method, create_method
 from regtta_bench.demo.demo_data import DEGRADATIONS
-from regtta_bench.demo.demo_model import Training
-from regtta_bench.paper import SETTINGS as OF_THE_PAPER
-from regtta_bench.paper import Setting, arm_of, fits
-from regtta_bench.sweep.run_specs import Plan
+from regtta_bench.demo.demo_model import DigitTraining
+from regtta_bench.paper import SETTINGS as PAPER_SETTINGS
+from regtta_bench.paper import Setting, is_supported, make_method_config
+from regtta_bench.sweep.run_specs import SweepPlan
 from regtta_bench.sweep.source_models import SourceSpec
-from regtta_bench.sweep.store import key_of
+from regtta_bench.sweep.store import compute_key
 
-SOURCE = "source"
-WINDOW = "ssa_window"
-ADAPTING = (
+SOURCE_METHOD = "source"
+SSA_WINDOW = "ssa_window"
+ADAPTATION_METHODS = (
     *("bn_adapt", "feature_alignment", "feature_restoration", "prototype", "variance_minimization", "rsd"),
-    *("ssa", WINDOW),
+    *("ssa", SSA_WINDOW),
 )
 _OPTIONS: Mapping[str, Mapping[str, object]] = MappingProxyType(
-    {WINDOW: MappingProxyType({"window": 64, "batch_norm": "blended"})}
+    {SSA_WINDOW: MappingProxyType({"window": 64, "batch_norm": "blended"})}
 )
 
-PLAIN, SAFELY, GATED = "plain", "safe", "gate"
-COMPARED = (PLAIN, SAFELY)
-GUARDS: Mapping[str, tuple[Guard, ...]] = MappingProxyType({PLAIN: DEFAULT, SAFELY: SAFE, GATED: (*DEFAULT, Gate())})
+PLAIN_GUARDS, SAFE_GUARDS, GATE_GUARDS = "plain", "safe", "gate"
+COMPARED_GUARDS = (PLAIN_GUARDS, SAFE_GUARDS)
+GUARDS: Mapping[str, tuple[Guard, ...]] = MappingProxyType(
+    {PLAIN_GUARDS: DEFAULT, SAFE_GUARDS: SAFE, GATE_GUARDS: (*DEFAULT, Gate())}
+)
 
 
-def method_by_default(name: str) -> Method:
-    """Return the method of an arm with the library's defaults, which are the paper's.
+def default_method(name: str) -> Method:
+    """Return the method called ``name`` with the library's defaults, which are the paper's.
 
     Example:
-        >>> method_by_default("ssa_window").window
+        >>> default_method("ssa_window").window
         64
     """
-    return method(_named(name), **_OPTIONS.get(name, {}))
+    return create_method(_base_name(name), **_OPTIONS.get(name, {}))
 
 
-def method_in(setting: Setting, name: str) -> Method | None:
-    """Return the method of an arm with the paper's options in ``setting``; None if it is not supported there.
+def paper_method(setting: Setting, name: str) -> Method | None:
+    """Return the method called ``name`` with the paper's options in ``setting``; None if it is not supported there.
 
     Example:
         >>> from regtta_bench.paper.settings import SETTINGS
-        >>> method_in(SETTINGS["california"], "ssa_window").k
+        >>> paper_method(SETTINGS["california"], "ssa_window").k
         10
-        >>> method_in(SETTINGS["california"], "variance_minimization") is None
+        >>> paper_method(SETTINGS["california"], "variance_minimization") is None
         True
     """
-    if not fits(setting, _named(name), "regression"):
+    if not is_supported(setting, _base_name(name), "regression"):
         return None
-    return arm_of(setting, _named(name), _OPTIONS.get(name)).method
+    return make_method_config(setting, _base_name(name), _OPTIONS.get(name)).method
 
 
-def _named(name: str) -> str:
-    return "ssa" if name == WINDOW else name
+def _base_name(name: str) -> str:
+    return "ssa" if name == SSA_WINDOW else name
 
 
 @dataclass(frozen=True)
@@ -73,16 +75,16 @@ class DigitsSource:
     seed: int
     source_digits: int = 900
     target_digits: int | None = None
-    training: Training = field(default_factory=Training)
+    training: DigitTraining = field(default_factory=DigitTraining)
 
-    def plain(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, object]:
         """Return the specification as a JSON-serialisable dict."""
         return asdict(self)
 
     @property
     def key(self) -> str:
         """Hash of the specification."""
-        return key_of(self.plain())
+        return compute_key(self.to_dict())
 
     @property
     def name(self) -> str:
@@ -125,7 +127,7 @@ class StressSetting(ABC):
 
     @abstractmethod
     def method(self, name: str) -> Method | None:
-        """Return the method of an arm; None if it is not supported."""
+        """Return the method called ``name``; None if it is not supported."""
 
 
 @dataclass(frozen=True)
@@ -142,8 +144,8 @@ class DigitsSetting(StressSetting):
         return DigitsSource(seed)
 
     def method(self, name: str) -> Method:
-        """Return the method of an arm with the library's defaults, as in the demo."""
-        return method_by_default(name)
+        """Return the method called ``name`` with the library's defaults, as in the demo."""
+        return default_method(name)
 
 
 @dataclass(frozen=True)
@@ -154,7 +156,7 @@ class PaperSetting(StressSetting):
         paper: the setting of ``regtta reproduce``.
     """
 
-    paper: Setting = OF_THE_PAPER["california"]
+    paper: Setting = PAPER_SETTINGS["california"]
 
     @property
     def data(self) -> str:
@@ -164,19 +166,19 @@ class PaperSetting(StressSetting):
     def source(self, seed: int) -> SourceSpec:
         """Return the specification of the source model that the paper's tables use."""
         (part,) = self.paper.parts.values()
-        return Plan().source(self.paper, part, "regression", seed)
+        return SweepPlan().source_spec(self.paper, part, "regression", seed)
 
     def method(self, name: str) -> Method | None:
-        """Return the method of an arm with the paper's hyperparameters; None if it is not supported."""
-        return method_in(self.paper, name)
+        """Return the method called ``name`` with the paper's hyperparameters; None if it is not supported."""
+        return paper_method(self.paper, name)
 
 
 def _of_paper(name: str, length: int = 0) -> PaperSetting:
-    paper = OF_THE_PAPER[name]
+    paper = PAPER_SETTINGS[name]
     return PaperSetting(name, paper.title, tuple(paper.parts), length, paper)
 
 
-SETTINGS: Mapping[str, StressSetting] = MappingProxyType(
+STRESS_SETTINGS: Mapping[str, StressSetting] = MappingProxyType(
     {
         "demo": DigitsSetting("demo", "the demo's digits", tuple(DEGRADATIONS)),
         "california": _of_paper("california"),

@@ -7,21 +7,21 @@ from typing import Any, TypedDict, Unpack
 
 from regtta.guards import Guard, OutlierRows
 from regtta.methods import Method
-from regtta.persistence import described
-from regtta_bench.stress.streams import KINDS, REDRAWN
+from regtta.persistence import to_dict
+from regtta_bench.stress.streams import REDRAWN, STREAM_KINDS
 from regtta_bench.stress.stress_settings import (
-    ADAPTING,
-    COMPARED,
-    GATED,
+    ADAPTATION_METHODS,
+    COMPARED_GUARDS,
+    GATE_GUARDS,
     GUARDS,
-    PLAIN,
-    SETTINGS,
-    SOURCE,
+    PLAIN_GUARDS,
+    SOURCE_METHOD,
+    STRESS_SETTINGS,
     StressSetting,
     StressSource,
 )
-from regtta_bench.sweep.run_keys import specified
-from regtta_bench.sweep.store import key_of
+from regtta_bench.sweep.run_keys import describe_method
+from regtta_bench.sweep.store import compute_key
 
 GATE_BATCH = 64
 GATE_BATCHES = 10_000
@@ -36,7 +36,7 @@ class StressSpec:
         source: specification of the source model.
         kind: kind of stream.
         part: name of the shift; empty for kinds that are not drawn per shift.
-        arm: name of the method.
+        method_name: name of the method.
         method: the method with its options.
         guards: name of the guards.
         batch_size: samples per step.
@@ -47,7 +47,7 @@ class StressSpec:
     source: StressSource
     kind: str
     part: str
-    arm: str
+    method_name: str
     method: Method
     guards: str
     batch_size: int
@@ -58,40 +58,40 @@ class StressSpec:
         """Identifier of the stream; runs on one stream are executed consecutively."""
         return f"{self.kind} {self.part}".strip()
 
-    def plain(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, object]:
         """Return the JSON-serialisable key of the run."""
         return {
             "setting": self.setting,
-            "source": self.source.plain(),
+            "source": self.source.to_dict(),
             "kind": self.kind,
             "part": self.part,
-            "arm": self.arm,
+            "arm": self.method_name,
             "method": dict(_described(self.method)),
             "guards": self.guards,
             # A hash, since the guards' thresholds would make up half of the line.
-            "guards_mark": _mark(GUARDS[self.guards]),
+            "guards_mark": _guards_hash(GUARDS[self.guards]),
             "batch_size": self.batch_size,
             "length": self.length,
         }
 
 
-class Arm(TypedDict):
+class StressMethod(TypedDict):
     """Names of a method and its guards, and the number of samples per step."""
 
-    arm: str
+    method_name: str
     guards: str
     batch_size: int
 
 
 @dataclass(frozen=True)
-class Plan:
+class StressPlan:
     """Runs of a benchmark.
 
     Attributes:
         setting: the setting.
         source_models: number of source models.
         kinds: kinds of streams.
-        arms: names of the methods besides Source.
+        method_names: names of the methods besides Source.
         parts: shifts, for the kinds drawn per shift; empty for all of the setting.
         batch_sizes: batch sizes.
         gate_batches: number of batches in the gate's clean stream; 0 for no runs with the gate.
@@ -99,8 +99,8 @@ class Plan:
 
     setting: StressSetting
     source_models: int = 3
-    kinds: tuple[str, ...] = tuple(KINDS)
-    arms: tuple[str, ...] = ADAPTING
+    kinds: tuple[str, ...] = tuple(STREAM_KINDS)
+    method_names: tuple[str, ...] = ADAPTATION_METHODS
     parts: tuple[str, ...] = ()
     batch_sizes: tuple[int, ...] = (1, 8, 64)
     gate_batches: int = GATE_BATCHES
@@ -112,26 +112,30 @@ class Plan:
 
     def _streams(self, seed: int) -> Iterator[StressSpec]:
         for kind in self.kinds:
-            for part in self._shifts() if KINDS[kind].of_one_part else ("",):
-                yield from self._spec(seed, kind, part, arm=SOURCE, guards=PLAIN, batch_size=GATE_BATCH)
-                for arm in self.arms:
+            for part in self._shifts() if STREAM_KINDS[kind].is_per_shift else ("",):
+                yield from self._spec(
+                    seed, kind, part, method_name=SOURCE_METHOD, guards=PLAIN_GUARDS, batch_size=GATE_BATCH
+                )
+                for method_name in self.method_names:
                     for size in self.batch_sizes:
-                        for guards in COMPARED:
-                            yield from self._spec(seed, kind, part, arm=arm, guards=guards, batch_size=size)
+                        for guards in COMPARED_GUARDS:
+                            yield from self._spec(
+                                seed, kind, part, method_name=method_name, guards=guards, batch_size=size
+                            )
 
     def _gate(self, seed: int) -> Iterator[StressSpec]:
         if not self.gate_batches:
             return
-        gated: Arm = {"arm": "ssa", "guards": GATED, "batch_size": GATE_BATCH}
+        gated: StressMethod = {"method_name": "ssa", "guards": GATE_GUARDS, "batch_size": GATE_BATCH}
         yield from self._spec(seed, REDRAWN, "", **gated, length=self.gate_batches * GATE_BATCH)
         for part in self._shifts():
             yield from self._spec(seed, "iid", part, **gated)
 
     def _spec(
-        self, seed: int, kind: str, part: str, *, length: int | None = None, **arm: Unpack[Arm]
+        self, seed: int, kind: str, part: str, *, length: int | None = None, **options: Unpack[StressMethod]
     ) -> Iterator[StressSpec]:
         """Yield the run if its method is supported in the setting."""
-        spec = spec_of(self.setting, seed, kind, part, **arm, length=length)
+        spec = make_spec(self.setting, seed, kind, part, **options, length=length)
         if spec is not None:
             yield spec
 
@@ -139,8 +143,14 @@ class Plan:
         return self.parts or self.setting.parts
 
 
-def spec_of(
-    setting: StressSetting, seed: int, kind: str, part: str, *, length: int | None = None, **arm: Unpack[Arm]
+def make_spec(
+    setting: StressSetting,
+    seed: int,
+    kind: str,
+    part: str,
+    *,
+    length: int | None = None,
+    **options: Unpack[StressMethod],
 ) -> StressSpec | None:
     """Return the specification of a run; None if its method is not supported in ``setting``.
 
@@ -150,13 +160,14 @@ def spec_of(
         kind: kind of stream.
         part: name of the shift; empty for kinds that are not drawn per shift.
         length: most samples of the stream; by default the setting's.
-        arm: names of method and guards, and the batch size.
+        options: names of method and guards, and the batch size.
 
     Example:
-        >>> spec_of(SETTINGS["california"], 0, "sorted", "near_bay", arm="ssa", guards="safe", batch_size=8).method.k
+        >>> options = {"method_name": "ssa", "guards": "safe", "batch_size": 8}
+        >>> make_spec(STRESS_SETTINGS["california"], 0, "sorted", "near_bay", **options).method.k
         10
     """
-    method = _method(setting, arm["arm"])
+    method = _method(setting, options["method_name"])
     if method is None:
         return None
     return StressSpec(
@@ -166,7 +177,7 @@ def spec_of(
         part=part,
         method=method,
         length=setting.length if length is None else length,
-        **arm,
+        **options,
     )
 
 
@@ -174,36 +185,42 @@ def spec_of(
 
 
 @lru_cache
-def _method(setting: StressSetting, arm: str) -> Method | None:
-    return setting.method(arm)
+def _method(setting: StressSetting, method_name: str) -> Method | None:
+    return setting.method(method_name)
 
 
 @lru_cache
 def _described(method: Method) -> dict[str, object]:
-    return specified(method)
+    return describe_method(method)
 
 
 # Guards added after results had been committed. They are omitted from the key since they do not change these results:
 # no sample of the streams is an outlier (runs record the number of excluded samples).
-_CAME_LATER = tuple(OutlierRows(factor=2.0, least=100.0, most=0.25, features=looked) for looked in (False, True))
+_GUARDS_ADDED_LATER = tuple(
+    OutlierRows(factor=2.0, least=100.0, most=0.25, features=by_features) for by_features in (False, True)
+)
 
 
 @lru_cache
-def _mark(guards: tuple[Guard, ...]) -> str:
-    return key_of({"guards": [described(guard) for guard in guards if guard not in _CAME_LATER]})
+def _guards_hash(guards: tuple[Guard, ...]) -> str:
+    return compute_key({"guards": [to_dict(guard) for guard in guards if guard not in _GUARDS_ADDED_LATER]})
 
 
-def is_run(specification: Mapping[str, Any]) -> bool:
+def is_stress_run(specification: Mapping[str, Any]) -> bool:
     """Return True if a line of a run store belongs to this benchmark."""
     return {"setting", "kind", "part", "arm", "guards", "batch_size", "length"} <= specification.keys()
 
 
-def is_current(record: Mapping[str, Any]) -> bool:
+def is_current_run(record: Mapping[str, Any]) -> bool:
     """Return True if a record matches the current training, method and guards."""
     about = record["specification"]
-    setting = SETTINGS.get(about["setting"])
-    if setting is None or about["guards"] not in GUARDS or about["arm"] not in (SOURCE, *ADAPTING):
+    setting = STRESS_SETTINGS.get(about["setting"])
+    if setting is None or about["guards"] not in GUARDS or about["arm"] not in (SOURCE_METHOD, *ADAPTATION_METHODS):
         return False
-    arm: Arm = {"arm": about["arm"], "guards": about["guards"], "batch_size": about["batch_size"]}
-    spec = spec_of(setting, about["source"]["seed"], about["kind"], about["part"], length=about["length"], **arm)
-    return spec is not None and key_of(spec.plain()) == record["key"]
+    options: StressMethod = {
+        "method_name": about["arm"],
+        "guards": about["guards"],
+        "batch_size": about["batch_size"],
+    }
+    spec = make_spec(setting, about["source"]["seed"], about["kind"], about["part"], length=about["length"], **options)
+    return spec is not None and compute_key(spec.to_dict()) == record["key"]

@@ -11,21 +11,21 @@ from regtta.methods import Method
 from regtta.models import fingerprint
 from regtta.statistics import SourceStatistics, collect
 from regtta_bench.data import Domain
-from regtta_bench.demo.demo_data import DEGRADATIONS, generator, split, uci_digits
-from regtta_bench.demo.demo_model import digit_regressor, train
-from regtta_bench.stress.streams import Pool
+from regtta_bench.demo.demo_data import DEGRADATIONS, make_generator, split_digits, uci_digits
+from regtta_bench.demo.demo_model import digit_regressor, train_digit_regressor
+from regtta_bench.stress.streams import DomainPool
 from regtta_bench.stress.stress_settings import DigitsSource
-from regtta_bench.sweep.interfaces import Told
-from regtta_bench.sweep.runner import Workshop
-from regtta_bench.sweep.source_models import SourceModels, SourceSpec
-from regtta_bench.training import HEADS, plain_view
+from regtta_bench.sweep.interfaces import ProgressCallback
+from regtta_bench.sweep.runner import Runner
+from regtta_bench.sweep.source_models import SourceModelCache, SourceSpec
+from regtta_bench.training import HEADS, eval_transform
 
 _BATCH = 256  # batch size of forward passes without learning
 _DIGITS_HEAD = "head"
 
 
 @dataclass(frozen=True, eq=False)
-class Ground:
+class StressTestbed:
     """Context that all runs on one source model share.
 
     Attributes:
@@ -40,7 +40,7 @@ class Ground:
     model: nn.Module
     head: str
     statistics: Callable[[Method], SourceStatistics]
-    pool: Pool
+    pool: DomainPool
     view: Callable[[Tensor], Tensor]
     fingerprint: str
 
@@ -55,49 +55,51 @@ class Ground:
         return torch.cat([self.model(self.view(domain.inputs[part])) for part in rows])
 
 
-def digits_ground(spec: DigitsSource, models: SourceModels, device: str, progress: Told) -> Ground:
+def make_digits_testbed(
+    spec: DigitsSource, models: SourceModelCache, device: str, progress: ProgressCallback
+) -> StressTestbed:
     """Return the context of the demo's digits; clean and degraded domains are paired row by row."""
-    parts = split(uci_digits(), spec.seed, source=spec.source_digits, target=spec.target_digits)
+    parts = split_digits(uci_digits(), spec.seed, source=spec.source_digits, target=spec.target_digits)
     model = digit_regressor(spec.seed)
-    models.get(spec, {"model": model}, lambda: _train_digits(spec, model, parts.source, progress))
+    models.load_or_train(spec, {"model": model}, lambda: _train_digits(spec, model, parts.source, progress))
     model.eval().to(device)
     batches = torch.split(parts.source.inputs.to(device), _BATCH)
     collected = cache(lambda methods: collect(model, batches, head=_DIGITS_HEAD, methods=methods))
     clean, seed = parts.target, spec.seed
     shifted = {
-        name: Domain(degradation.apply(clean.inputs, generator(seed, name)), clean.targets).to(device)
+        name: Domain(degradation.apply(clean.inputs, make_generator(seed, name)), clean.targets).to(device)
         for name, degradation in DEGRADATIONS.items()
     }
-    return Ground(
+    return StressTestbed(
         model=model,
         head=_DIGITS_HEAD,
-        statistics=lambda method: collected((method,) if method.gatherers() else ()),
-        pool=Pool(clean.to(device), shifted, paired=True),
+        statistics=lambda method: collected((method,) if method.statistics_collectors() else ()),
+        pool=DomainPool(clean.to(device), shifted, paired=True),
         view=lambda inputs: inputs,
         fingerprint=fingerprint(model),
     )
 
 
-def _train_digits(spec: DigitsSource, model: nn.Module, digits: Domain, progress: Told) -> None:
+def _train_digits(spec: DigitsSource, model: nn.Module, digits: Domain, progress: ProgressCallback) -> None:
     done, total = 0, spec.training.epochs
 
-    def advance() -> None:
+    def on_epoch() -> None:
         nonlocal done
         done += 1
         progress(spec.name, done, total)
 
-    model.load_state_dict(train(digits, spec.seed, spec.training, advance=advance).state_dict())
+    model.load_state_dict(train_digit_regressor(digits, spec.seed, spec.training, on_epoch=on_epoch).state_dict())
 
 
-def paper_ground(spec: SourceSpec, parts: tuple[str, ...], workshop: Workshop) -> Ground:
+def make_paper_testbed(spec: SourceSpec, parts: tuple[str, ...], workshop: Runner) -> StressTestbed:
     """Return the context of a paper setting: held-out source samples as clean, its targets as shifted domains."""
-    prepared, data, device = workshop.prepare(spec), workshop.data(spec), workshop.tools.device
+    prepared, data, device = workshop.load_source(spec), workshop.data(spec), workshop.config.device
     shifted = {part: data.target(part).to(device) for part in parts}
-    return Ground(
+    return StressTestbed(
         model=prepared.model,
         head=HEADS[spec.model],
         statistics=prepared.statistics,
-        pool=Pool(data.validation.to(device), shifted),
-        view=lambda inputs: plain_view(inputs, spec.recipe),
+        pool=DomainPool(data.validation.to(device), shifted),
+        view=lambda inputs: eval_transform(inputs, spec.recipe),
         fingerprint=prepared.fingerprint,
     )

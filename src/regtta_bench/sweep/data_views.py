@@ -1,59 +1,36 @@
-"""Data as a run needs it: views for training, discrete labels, and fewer repeated warnings."""
+"""Data as a run needs it: the first rows, class labels for classifiers, and batches of inputs."""
 
-import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from regtta_bench.data import DISCRETE, Domain, Loaded, bin_edges, in_classes
+from regtta_bench.data import DISCRETE_LABELS, Domain, LoadedDataset, bin_edges, discretise
 from regtta_bench.sweep.source_models import SourceSpec
-from regtta_bench.training import plain_view
+from regtta_bench.training import eval_transform
+
+FORWARD_BATCH_SIZE = 256  # batch size of forward passes without learning
 
 
-@contextmanager
-def hushed(*names: str) -> Iterator[None]:
-    """Raise the level of the named loggers to ERROR within the block, and restore it afterwards.
-
-    Example:
-        >>> with hushed("regtta.statistics.source"):
-        ...     logging.getLogger("regtta.statistics.source").isEnabledFor(logging.WARNING)
-        False
-    """
-    loggers = [logging.getLogger(name) for name in names]
-    before = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        for logger, level in zip(loggers, before, strict=True):
-            logger.setLevel(level)
-
-
-BATCH = 256  # batch size of forward passes without learning
-
-
-def shown(data: Loaded, spec: SourceSpec) -> Loaded:
+def prepare_data(data: LoadedDataset, spec: SourceSpec) -> LoadedDataset:
     """Return ``data`` for a model of ``spec``: limited to its rows, with class labels for a classifier."""
-    train, validation = (cut(domain, spec.rows) for domain in (data.train, data.validation))
-    if spec.task == "regression" or spec.data in DISCRETE:
-        return Loaded(train, validation, data.target)
+    train, validation = (first_rows(domain, spec.rows) for domain in (data.train, data.validation))
+    if spec.task == "regression" or spec.data in DISCRETE_LABELS:
+        return LoadedDataset(train, validation, data.target)
     edges = bin_edges(data.train.targets)
-    return Loaded(
-        in_classes(train, edges), in_classes(validation, edges), lambda name: in_classes(data.target(name), edges)
+    return LoadedDataset(
+        discretise(train, edges), discretise(validation, edges), lambda name: discretise(data.target(name), edges)
     )
 
 
-def cut(domain: Domain, rows: int) -> Domain:
+def first_rows(domain: Domain, rows: int) -> Domain:
     """Return the first ``rows`` samples of ``domain``; all of them if ``rows`` is 0."""
     return domain.take(torch.arange(min(rows, len(domain)))) if rows else domain
 
 
 @dataclass(frozen=True)
-class InBatches:
+class InputBatches:
     """Re-iterable batches of a domain's inputs, transformed by the model's evaluation view.
 
     Attributes:
@@ -67,5 +44,5 @@ class InBatches:
     device: str
 
     def __iter__(self) -> Iterator[Tensor]:
-        for rows in torch.split(torch.arange(len(self.inputs)), BATCH):
-            yield plain_view(self.inputs[rows].to(self.device), self.spec.recipe)
+        for rows in torch.split(torch.arange(len(self.inputs)), FORWARD_BATCH_SIZE):
+            yield eval_transform(self.inputs[rows].to(self.device), self.spec.recipe)

@@ -9,10 +9,19 @@ from types import MappingProxyType
 
 from regtta.errors import FileError
 from regtta.methods import SSA, FeatureAlignment, Method, Sum, VarianceMinimization
-from regtta_bench.paper import Arm, Cell, Layout, Part, Setting, arm_of, follows_order, seeded_arm
-from regtta_bench.sweep.run_keys import specified
+from regtta_bench.paper import (
+    CellSpec,
+    MethodConfig,
+    Part,
+    Setting,
+    TableSpec,
+    depends_on_order,
+    make_method_config,
+    with_seed,
+)
+from regtta_bench.sweep.run_keys import describe_method
 from regtta_bench.sweep.source_models import SourceSpec
-from regtta_bench.training import FROM_IMAGENET, Recipe
+from regtta_bench.training import PRETRAINED_MODELS, Recipe
 
 
 @dataclass(frozen=True)
@@ -37,20 +46,20 @@ class Scale:
     views: int = 0
     k: int = 0
 
-    def recipe(self, recipe: Recipe) -> Recipe:
+    def scale_recipe(self, recipe: Recipe) -> Recipe:
         """Return ``recipe`` scaled down."""
         side = self.photo_side if recipe.photo_side else 0
         changes = {"epochs": self.epochs, "batch_size": self.batch_size, "photo_side": side}
         return replace(recipe, **{name: value for name, value in changes.items() if value})  # type: ignore[arg-type]
 
-    def arm(self, arm: Arm) -> Arm:
-        """Return ``arm`` scaled down."""
-        size = min(arm.batch_size, self.batch_size) if self.batch_size else arm.batch_size
-        return replace(arm, method=self._method(arm.method), batch_size=size)
+    def scale_method_config(self, method_config: MethodConfig) -> MethodConfig:
+        """Return ``method_config`` scaled down."""
+        size = min(method_config.batch_size, self.batch_size) if self.batch_size else method_config.batch_size
+        return replace(method_config, method=self._scale_method(method_config.method), batch_size=size)
 
-    def _method(self, method: Method) -> Method:
+    def _scale_method(self, method: Method) -> Method:
         if isinstance(method, Sum):
-            return replace(method, terms=tuple(self._method(term) for term in method.terms))  # type: ignore[misc]
+            return replace(method, terms=tuple(self._scale_method(term) for term in method.terms))  # type: ignore[misc]
         if self.views and isinstance(method, VarianceMinimization):
             return replace(method, views=self.views)
         if self.k and isinstance(method, SSA | FeatureAlignment) and isinstance(method.k, int):
@@ -58,8 +67,8 @@ class Scale:
         return method
 
 
-FULL = Scale()
-QUICK = Scale(train_rows=32, target_rows=16, epochs=1, batch_size=8, photo_side=64, views=2, k=16)
+FULL_SCALE = Scale()
+QUICK_SCALE = Scale(train_rows=32, target_rows=16, epochs=1, batch_size=8, photo_side=64, views=2, k=16)
 
 
 @dataclass(frozen=True)
@@ -69,40 +78,40 @@ class RunSpec:
     Attributes:
         source: specification of the source model.
         target: name of the target domain; empty for measurements on the source model.
-        arm: the method to adapt with; None for measurements on the source model.
+        method_config: the method to adapt with; None for measurements on the source model.
         seed: seed of the order of the stream and of the method's random draws.
         target_rows: number of target samples; 0 for all.
     """
 
     source: SourceSpec
     target: str = ""
-    arm: Arm | None = None
+    method_config: MethodConfig | None = None
     seed: int = 0
     target_rows: int = 0
 
-    def plain(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, object]:
         """Return the JSON-serialisable key of the run."""
-        about: dict[str, object] = {"source": self.source.plain()}
-        if self.arm is not None:
-            about |= {
+        key: dict[str, object] = {"source": self.source.to_dict()}
+        if self.method_config is not None:
+            key |= {
                 "target": self.target,
                 "target_rows": self.target_rows,
-                "method": _described(self.arm.method),
-                "batch_size": self.arm.batch_size,
+                "method": _describe_with_module(self.method_config.method),
+                "batch_size": self.method_config.batch_size,
                 "seed": self.seed,
             }
-        return about
+        return key
 
 
-def _described(method: Method) -> dict[str, object]:
+def _describe_with_module(method: Method) -> dict[str, object]:
     """Describe a method for the run's key; custom methods include their module, as names may collide."""
     module = type(method).__module__
     origin = {} if module.startswith("regtta.") else {"module": module}
-    return {"name": method.name, **origin, **specified(method)}
+    return {"name": method.name, **origin, **describe_method(method)}
 
 
 @dataclass(frozen=True)
-class Plan:
+class SweepPlan:
     """Numbers of source models and seeds behind every table value.
 
     Attributes:
@@ -114,80 +123,85 @@ class Plan:
 
     source_seeds: int | None = None
     seeds: int = 3
-    scale: Scale = FULL
+    scale: Scale = FULL_SCALE
     weights: Mapping[str, Path] = field(default_factory=lambda: MappingProxyType({}), hash=False)
 
-    def sources(self, setting: Setting) -> range:
+    def source_seed_range(self, setting: Setting) -> range:
         """Return the seeds of a setting's source models."""
         return range(self.source_seeds or setting.source_seeds)
 
-    def runs(self, cell: Cell, source_seed: int, seed: int) -> tuple[tuple[RunSpec, Part], ...]:
+    def cell_runs(self, cell: CellSpec, source_seed: int, seed: int) -> tuple[tuple[RunSpec, Part], ...]:
         """Return the runs, with their parts, whose mean is one value of a cell."""
-        arm = None if cell.arm is None else seeded_arm(self.scale.arm(cell.arm), seed)
-        fixed = arm is None or not follows_order(arm)
+        method_config = (
+            None if cell.method_config is None else with_seed(self.scale.scale_method_config(cell.method_config), seed)
+        )
+        fixed = method_config is None or not depends_on_order(method_config)
         return tuple(
             (
                 RunSpec(
-                    source=self.source(cell.setting, part, cell.task if arm is None else arm.objective, source_seed),
-                    target="" if arm is None else part.target,
-                    arm=arm,
+                    source=self.source_spec(
+                        cell.setting, part, cell.task if method_config is None else method_config.objective, source_seed
+                    ),
+                    target="" if method_config is None else part.target,
+                    method_config=method_config,
                     seed=0 if fixed else seed,
-                    target_rows=0 if arm is None else self.scale.target_rows,
+                    target_rows=0 if method_config is None else self.scale.target_rows,
                 ),
                 part,
             )
             for part in cell.parts
         )
 
-    def source(self, setting: Setting, part: Part, objective: str, seed: int) -> SourceSpec:
+    def source_spec(self, setting: Setting, part: Part, objective: str, seed: int) -> SourceSpec:
         """Return the specification of the source model for a part."""
         return SourceSpec(
             data=setting.data,
             model=setting.model,
             objective=objective,
-            recipe=self.scale.recipe(setting.recipe),
+            recipe=self.scale.scale_recipe(setting.recipe),
             seed=seed,
             variant=part.variant,
             against=part.target if objective == "dann" else "",
-            start=mark_of(self.weights[setting.model]) if setting.model in self.weights else "random",
+            start=weights_digest(self.weights[setting.model]) if setting.model in self.weights else "random",
             rows=self.scale.train_rows,
         )
 
-    def all_runs(self, layouts: Iterable[Layout]) -> tuple[RunSpec, ...]:
+    def all_runs(self, table_specs: Iterable[TableSpec]) -> tuple[RunSpec, ...]:
         """Return all distinct runs that the tables and their comparisons need."""
-        cells = [cell for layout in layouts for cell in layout.cells()]
-        cells += [reference for cell in cells for reference in references(cell)]
+        cells = [cell for table_spec in table_specs for cell in table_spec.cells()]
+        cells += [reference for cell in cells for reference in reference_cells(cell)]
         return tuple(
             dict.fromkeys(
                 spec
                 for cell in dict.fromkeys(cells)
-                for source_seed in self.sources(cell.setting)
+                for source_seed in self.source_seed_range(cell.setting)
                 for seed in range(self.seeds)
-                for spec, _ in self.runs(cell, source_seed, seed)
+                for spec, _ in self.cell_runs(cell, source_seed, seed)
             )
         )
 
 
-def references(cell: Cell) -> tuple[Cell, ...]:
+def reference_cells(cell: CellSpec) -> tuple[CellSpec, ...]:
     """Return the reference cells for comparisons: SSA with the paper's options, and the source model."""
-    if cell.arm is None:
+    if cell.method_config is None:
         return ()
     return tuple(
-        replace(cell, arm=arm_of(cell.setting, name, task=cell.task), paper=None) for name in ("ssa", "source")
+        replace(cell, method_config=make_method_config(cell.setting, name, task=cell.task), paper=None)
+        for name in ("ssa", "source")
     )
 
 
-def mark_of(path: Path) -> str:
+def weights_digest(path: Path) -> str:
     """Return a digest of a weights file, cached until the file changes since every run of a plan needs it."""
     try:
         now = path.stat()
-        return _digest(path, now.st_size, now.st_mtime_ns)
+        return _file_digest(path, now.st_size, now.st_mtime_ns)
     except OSError as error:
         raise FileError(f"{path} cannot be read: {error}.") from error
 
 
 @lru_cache
-def _digest(path: Path, size: int, modified: int) -> str:  # noqa: ARG001 - size and time invalidate the cache
+def _file_digest(path: Path, size: int, modified: int) -> str:  # noqa: ARG001 - size and time invalidate the cache
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()[:16]
 
@@ -195,6 +209,8 @@ def _digest(path: Path, size: int, modified: int) -> str:  # noqa: ARG001 - size
 def check_weights(weights: Mapping[str, Path]) -> None:
     """Raise ``FileError`` if a file cannot be read or its model does not support pretrained weights."""
     for model, path in weights.items():
-        if model not in FROM_IMAGENET:
-            raise FileError(f"{model} does not support pretrained weights; supported are {', '.join(FROM_IMAGENET)}.")
-        mark_of(path)
+        if model not in PRETRAINED_MODELS:
+            raise FileError(
+                f"{model} does not support pretrained weights; supported are {', '.join(PRETRAINED_MODELS)}."
+            )
+        weights_digest(path)

@@ -8,18 +8,25 @@ from pathlib import Path
 from regtta.errors import (
     ExistingFileError,
     FileError,
-    ForeignFileError,
+    InvalidFileError,
     MissingFileError,
     ModelMismatchError,
     OptionError,
 )
-from regtta.persistence import clear_errors
-from regtta_bench.sweep.executors.local import Here
-from regtta_bench.sweep.interfaces import Crew, Kit, Listener, S, Spec
-from regtta_bench.sweep.store import RunStore, key_of
+from regtta.persistence import convert_errors
+from regtta_bench.sweep.executors.local import SequentialExecutor
+from regtta_bench.sweep.interfaces import Executor, ProgressListener, S, Spec, WorkerConfig
+from regtta_bench.sweep.store import RunStore, compute_key
 
 
-def sweep(specs: Sequence[S], store: RunStore, tools: Kit[S], listener: Listener, *, crew: Crew | None = None) -> None:
+def run_missing(
+    specs: Sequence[S],
+    store: RunStore,
+    config: WorkerConfig[S],
+    listener: ProgressListener,
+    *,
+    executor: Executor | None = None,
+) -> None:
     """Execute the runs that are not in the store.
 
     Only this process writes to the store, whichever executor is used.
@@ -27,41 +34,43 @@ def sweep(specs: Sequence[S], store: RunStore, tools: Kit[S], listener: Listener
     Args:
         specs: all requested runs.
         store: store of the results.
-        tools: configuration of the workers.
+        config: configuration of the workers.
         listener: progress callbacks.
-        crew: executor of the runs; by default this process, sequentially.
+        executor: executor of the runs; a :class:`SequentialExecutor` by default.
 
     Raises:
-        ForeignFileError: if the store holds a damaged run or one of another version.
+        InvalidFileError: if the store holds a damaged run or one of another version.
         ModelMismatchError: if runs of one source model were made on different trainings of it.
     """
-    missing = [spec for spec in specs if spec.plain() not in store]
-    listener.begun(len(missing), len(specs) - len(missing))
+    missing = [spec for spec in specs if spec.to_dict() not in store]
+    listener.on_start(len(missing), len(specs) - len(missing))
     if not missing:
         return
-    trained = _trained(store)
-    with closing((crew or Here()).make(missing, tools, listener)) as made:
-        for spec, result in made:
-            _check_same_training(spec, result, trained, store)
-            store.add(spec.plain(), result)
-            listener.ran(spec, result)
+    fingerprints = _training_fingerprints(store)
+    with closing((executor or SequentialExecutor()).execute(missing, config, listener)) as completed:
+        for spec, result in completed:
+            _check_same_training(spec, result, fingerprints, store)
+            store.add(spec.to_dict(), result)
+            listener.on_run(spec, result)
 
 
-def _trained(store: RunStore) -> dict[str, str]:
+def _training_fingerprints(store: RunStore) -> dict[str, str]:
     """Return the fingerprint of the training behind the stored runs, by key of the source model."""
-    with clear_errors(
-        lambda why: ForeignFileError(
+    with convert_errors(
+        lambda why: InvalidFileError(
             f"{store.path} holds a run that is damaged or was made by another version ({why}). Choose a new folder "
             "with --out."
         )
     ):
-        return {key_of(run["specification"]["source"]): str(run["result"]["source_fingerprint"]) for run in store}
+        return {compute_key(run["specification"]["source"]): str(run["result"]["source_fingerprint"]) for run in store}
 
 
-def _check_same_training(spec: Spec, result: Mapping[str, object], trained: dict[str, str], store: RunStore) -> None:
+def _check_same_training(
+    spec: Spec, result: Mapping[str, object], fingerprints: dict[str, str], store: RunStore
+) -> None:
     """Raise if two trainings of one source model would be mixed: runs are compared on identical models only."""
     fingerprint = str(result["source_fingerprint"])
-    if trained.setdefault(spec.source.key, fingerprint) != fingerprint:
+    if fingerprints.setdefault(spec.source.key, fingerprint) != fingerprint:
         raise ModelMismatchError(
             f"{store.path} holds runs on another training of {spec.source.name}, and methods can only be compared on "
             "the same model. Restore the folder of source models that those runs were made with, or choose a new "
@@ -69,31 +78,35 @@ def _check_same_training(spec: Spec, result: Mapping[str, object], trained: dict
         )
 
 
-RUNS = "runs.jsonl"
-MODELS = "models"
+RUNS_FILE = "runs.jsonl"
+MODELS_FOLDER = "models"
 
 
-def check_results(out: Path, *, tables_only: bool = False) -> None:
+def check_results_folder(out: Path, *, tables_only: bool = False) -> None:
     """Raise if the folder holds other files, or no runs although ``tables_only`` needs them."""
     if out.exists() and not out.is_dir():
         raise OptionError(f"{out} is a file. Name a folder with --out.")
-    if tables_only and not (out / RUNS).is_file():
-        raise MissingFileError(f"There are no runs in {out}: expected {out / RUNS}. Run without --tables-only first.")
+    if tables_only and not (out / RUNS_FILE).is_file():
+        raise MissingFileError(
+            f"There are no runs in {out}: expected {out / RUNS_FILE}. Run without --tables-only first."
+        )
     # A command that was stopped during its first training leaves only the folder of models.
-    if out.is_dir() and not (out / RUNS).exists() and any(path.name != MODELS for path in out.iterdir()):
-        raise ExistingFileError(f"{out} holds other files and no {RUNS}. Name a new or empty folder with --out.")
+    if out.is_dir() and not (out / RUNS_FILE).exists() and any(path.name != MODELS_FOLDER for path in out.iterdir()):
+        raise ExistingFileError(f"{out} holds other files and no {RUNS_FILE}. Name a new or empty folder with --out.")
 
 
 def models_folder(out: Path, named: Path | None) -> Path:
     """Return the folder of source models: ``named`` if given, else one inside ``out``."""
-    return (named or out / MODELS).absolute()
+    return (named or out / MODELS_FOLDER).absolute()
 
 
-def make_runs(out: Path, runs: Sequence[S], tools: Kit[S], listener: Listener, crew: Crew) -> None:
-    """Execute the missing runs with ``crew``; the folder is created only once its checks have passed."""
-    crew.check(runs, tools)
+def run_sweep(
+    out: Path, runs: Sequence[S], config: WorkerConfig[S], listener: ProgressListener, executor: Executor
+) -> None:
+    """Execute the missing runs with ``executor``; the folder is created only once its checks have passed."""
+    executor.check(runs, config)
     _make_folder(out)
-    sweep(runs, RunStore(out / RUNS), tools, listener, crew=crew)
+    run_missing(runs, RunStore(out / RUNS_FILE), config, listener, executor=executor)
 
 
 def _make_folder(out: Path) -> None:
@@ -105,6 +118,6 @@ def _make_folder(out: Path) -> None:
         raise FileError(f"The folder {out.resolve()} cannot be written to.")
 
 
-def absolute(path: Path | None) -> Path | None:
+def absolute_path(path: Path | None) -> Path | None:
     """Return ``path`` as an absolute path, valid in processes with another working directory."""
     return None if path is None else path.absolute()

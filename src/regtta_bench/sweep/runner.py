@@ -1,7 +1,6 @@
 """Worker for the paper's runs in one process: loads data, trains source models, collects statistics and adapts."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -11,39 +10,39 @@ from torch import nn
 
 from regtta.adapter import Adapter
 from regtta.errors import FileError
-from regtta.methods import TTT, Method, Source
+from regtta.methods import TTT, Method, NoAdaptation
 from regtta.models import FeatureModel, fingerprint
-from regtta.persistence import described, device_name, versions
+from regtta.persistence import device_name, software_versions, to_dict
 from regtta.report.analysis import weight_correlation
 from regtta.statistics import SourceStatistics, collect
-from regtta_bench.data import BINS, LOADERS, Domain, Loaded, Place, check_there
-from regtta_bench.paper import Arm, evaluate
-from regtta_bench.sweep.data_views import BATCH, InBatches, cut, hushed, shown
-from regtta_bench.sweep.interfaces import Told
-from regtta_bench.sweep.run_specs import RunSpec, mark_of
-from regtta_bench.sweep.source_models import SourceModels, SourceSpec
-from regtta_bench.sweep.store import key_of
+from regtta_bench.data import DEFAULT_BINS, LOADERS, DataLocation, Domain, LoadedDataset, check_available
+from regtta_bench.paper import MethodConfig, evaluate
+from regtta_bench.sweep.data_views import FORWARD_BATCH_SIZE, InputBatches, first_rows, prepare_data
+from regtta_bench.sweep.interfaces import ProgressCallback
+from regtta_bench.sweep.log_levels import suppress_recurring_warnings
+from regtta_bench.sweep.run_specs import RunSpec, weights_digest
+from regtta_bench.sweep.source_models import SourceModelCache, SourceSpec
+from regtta_bench.sweep.store import compute_key
 from regtta_bench.training import (
     HEADS,
     AdversarialObjective,
-    Checkpoint,
     Classification,
     Objective,
     Regression,
     RotationObjective,
-    model_of,
-    plain_view,
-    seeded,
+    TrainingCheckpoint,
+    create_model,
+    eval_transform,
+    make_seeded,
     train,
 )
 
-_SAID_BY_TABLES = ("regtta.methods", "regtta.statistics.source", "regtta_bench.training.models")
-MOMENTS = "moments"  # file name mark of statistics that hold the moments only
+MOMENTS = "moments"  # file name suffix of statistics that hold the moments only
 
 
 @dataclass(frozen=True)
-class Tools:
-    """Configuration of a :class:`Workshop`; picklable, and valid on machines where its paths have the same content.
+class RunnerConfig:
+    """Configuration of a :class:`Runner`; picklable, and valid on machines where its paths have the same content.
 
     Attributes:
         place: location of the data sets.
@@ -52,12 +51,12 @@ class Tools:
         weights: files of pretrained weights by architecture.
     """
 
-    place: Place
+    place: DataLocation
     models: Path
     device: str = "cpu"
     weights: Mapping[str, Path] = field(default_factory=dict)  # picklable, unlike MappingProxyType
 
-    def at(self, models: Path) -> "Tools":
+    def with_models_folder(self, models: Path) -> "RunnerConfig":
         """Return a copy with another folder of source models."""
         return replace(self, models=models)
 
@@ -69,22 +68,22 @@ class Tools:
         """Raise if the data or pretrained weights of the source models are missing on this machine."""
         once = dict.fromkeys(sources)
         for data in dict.fromkeys(source.data for source in once):
-            check_there(data, self.place)
+            check_available(data, self.place)
         for source in once:
             file = self.weights.get(source.model)
-            if file is not None and mark_of(file) != source.start:
+            if file is not None and weights_digest(file) != source.start:
                 raise FileError(
                     f"{file} holds other weights than the file that the sweep was started with. Put the same file "
                     "there."
                 )
 
-    def worker(self, progress: Told) -> "Workshop":
-        """Create a workshop with this configuration."""
-        return Workshop(self, progress)
+    def make_worker(self, progress: ProgressCallback) -> "Runner":
+        """Create a runner with this configuration."""
+        return Runner(self, progress)
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
+class PreparedSource:
     """A trained source model, on its device.
 
     Attributes:
@@ -100,83 +99,89 @@ class Prepared:
     fingerprint: str
 
 
-class Workshop:
+class Runner:
     """Worker that trains source models and executes runs; caches the data, model and target of the last run.
 
     Args:
-        tools: configuration.
+        config: configuration.
         progress: callback on training progress: name of the model, epochs done, epochs in total.
     """
 
-    def __init__(self, tools: Tools, progress: Told | None = None) -> None:
-        self.tools = tools
+    def __init__(self, config: RunnerConfig, progress: ProgressCallback | None = None) -> None:
+        self.config = config
         self._progress = progress or (lambda *_: None)
-        self._models = SourceModels(tools.models)
-        self._loaded: tuple[object, Loaded] | None = None
-        self._prepared: tuple[SourceSpec, Prepared] | None = None
+        self._models = SourceModelCache(config.models)
+        self._loaded: tuple[object, LoadedDataset] | None = None
+        self._prepared: tuple[SourceSpec, PreparedSource] | None = None
         self._target: tuple[object, Domain] | None = None
 
     def run(self, spec: RunSpec) -> dict[str, object]:
         """Execute a run and return its JSON-serialisable result."""
-        with quiet():
-            prepared = self.prepare(spec.source)
-            found = self._measured(spec, prepared) if spec.arm is None else self._adapted(spec, spec.arm, prepared)
+        with suppress_recurring_warnings():
+            prepared = self.load_source(spec.source)
+            found = (
+                self._measure_source(spec, prepared)
+                if spec.method_config is None
+                else self._adapt(spec, spec.method_config, prepared)
+            )
         return found | {
             "source_fingerprint": prepared.fingerprint,
-            "versions": versions(),
-            "device": device_name(self.tools.device),
+            "versions": software_versions(),
+            "device": device_name(self.config.device),
         }
 
-    def prepare(self, spec: SourceSpec) -> Prepared:
+    def load_source(self, spec: SourceSpec) -> PreparedSource:
         """Return the source model of ``spec`` with its statistics: loaded if stored, else trained."""
         if self._prepared is None or self._prepared[0] != spec:
-            self._prepared = (spec, self._made(spec))
+            self._prepared = (spec, self._load_or_train(spec))
         return self._prepared[1]
 
-    def ready(self, specs: Sequence[RunSpec]) -> None:
+    def prepare(self, specs: Sequence[RunSpec]) -> None:
         """Train the source model that all of the runs share, and collect the statistics that their methods need."""
         if not specs:
             return
-        prepared = self.prepare(specs[0].source)
-        needed = {_gathered(spec): None for spec in specs if needs_statistics(spec)}
+        prepared = self.load_source(specs[0].source)
+        needed = {_statistics_method(spec): None for spec in specs if needs_statistics(spec)}
         # Extended statistics first: they also serve the methods that need the moments only.
         for method in sorted(needed, key=lambda method: method is None):
             prepared.statistics(method)
 
     # --- source models ---------------------------------------------------------------------------
 
-    def _made(self, spec: SourceSpec) -> Prepared:
+    def _load_or_train(self, spec: SourceSpec) -> PreparedSource:
         data = self.data(spec)
-        model = self._new_model(spec, data).to(self.tools.device)
+        model = self._new_model(spec, data).to(self.config.device)
         objective = self._objective(spec, model, data)
-        parts = {"model": model} | {str(i): m.to(self.tools.device) for i, m in enumerate(objective.modules)}
-        self._models.get(
+        parts = {"model": model} | {str(i): m.to(self.config.device) for i, m in enumerate(objective.modules)}
+        self._models.load_or_train(
             spec,
             parts,
             lambda: self._train(spec, model, data, objective),
         )
         branch = objective.branch if isinstance(objective, RotationObjective) else None
-        return Prepared(model, branch, cache(lambda method: self._statistics(spec, model, method)), fingerprint(model))
+        return PreparedSource(
+            model, branch, cache(lambda method: self._statistics(spec, model, method)), fingerprint(model)
+        )
 
-    def _train(self, spec: SourceSpec, model: nn.Module, data: Loaded, objective: Objective) -> None:
+    def _train(self, spec: SourceSpec, model: nn.Module, data: LoadedDataset, objective: Objective) -> None:
         train(
             model,
             data.train,
             spec.recipe,
             seed=spec.seed,
             objective=objective,
-            advance=lambda done, total: self._progress(spec.name, done, total),
-            checkpoint=Checkpoint(self._models.checkpoint_path(spec)),
+            on_epoch=lambda done, total: self._progress(spec.name, done, total),
+            checkpoint=TrainingCheckpoint(self._models.checkpoint_path(spec)),
         )
 
-    def _new_model(self, spec: SourceSpec, data: Loaded) -> nn.Module:
-        outputs = BINS if spec.task == "classification" else data.train.targets.shape[1]
-        weights = self.tools.weights.get(spec.model)
-        return seeded(
-            lambda: model_of(spec.model, outputs, inputs=data.train.inputs.shape[1], weights=weights), spec.seed
+    def _new_model(self, spec: SourceSpec, data: LoadedDataset) -> nn.Module:
+        outputs = DEFAULT_BINS if spec.task == "classification" else data.train.targets.shape[1]
+        weights = self.config.weights.get(spec.model)
+        return make_seeded(
+            lambda: create_model(spec.model, outputs, inputs=data.train.inputs.shape[1], weights=weights), spec.seed
         )
 
-    def _objective(self, spec: SourceSpec, model: nn.Module, data: Loaded) -> Objective:
+    def _objective(self, spec: SourceSpec, model: nn.Module, data: LoadedDataset) -> Objective:
         if spec.objective == "classification":
             return Classification()
         if spec.objective == "regression":
@@ -185,49 +190,49 @@ class Workshop:
         width = FeatureModel(model, head).head.in_features
         if spec.objective == "rotation":
             return RotationObjective(head, width, seed=spec.seed)
-        target = data.target(spec.against).inputs.to(self.tools.device)
+        target = data.target(spec.against).inputs.to(self.config.device)
         return AdversarialObjective(head, width, target, recipe=spec.recipe, seed=spec.seed)
 
     def _statistics(self, spec: SourceSpec, model: nn.Module, method: Method | None) -> SourceStatistics:
-        gathers = () if method is None or not gathers_more(method) else (method,)
-        mark = key_of({"gathers": [described(method) for method in gathers]}) if gathers else MOMENTS
-        path = self._models.statistics_path(spec, mark)
-        if not gathers and not path.exists():
+        methods = () if method is None or not needs_extended_statistics(method) else (method,)
+        suffix = compute_key({"gathers": [to_dict(method) for method in methods]}) if methods else MOMENTS
+        path = self._models.statistics_path(spec, suffix)
+        if not methods and not path.exists():
             # Extended statistics hold the same moments.
             path = next(iter(sorted(path.parent.glob(path.name.replace(MOMENTS, "*")))), path)
         if path.exists():
             return SourceStatistics.load(path)
-        batches = InBatches(self.data(spec).train.inputs, spec, self.tools.device)
-        statistics = collect(model, batches, head=HEADS[spec.model], methods=gathers)
+        batches = InputBatches(self.data(spec).train.inputs, spec, self.config.device)
+        statistics = collect(model, batches, head=HEADS[spec.model], methods=methods)
         statistics.save(path, overwrite=True)
         return statistics
 
     # --- data ------------------------------------------------------------------------------------
 
-    def data(self, spec: SourceSpec) -> Loaded:
+    def data(self, spec: SourceSpec) -> LoadedDataset:
         """Return the data for a model of ``spec``: limited to its rows, with class labels for a classifier."""
-        wanted = (spec.data, spec.variant, spec.seed, spec.rows, spec.task)
-        if self._loaded is None or self._loaded[0] != wanted:
+        key = (spec.data, spec.variant, spec.seed, spec.rows, spec.task)
+        if self._loaded is None or self._loaded[0] != key:
             self._loaded = None  # free the memory first: two data sets may not fit
-            data = LOADERS[spec.data](self.tools.place, spec.variant, spec.seed)
-            self._loaded = (wanted, shown(data, spec))
+            data = LOADERS[spec.data](self.config.place, spec.variant, spec.seed)
+            self._loaded = (key, prepare_data(data, spec))
         return self._loaded[1]
 
-    def _target_of(self, spec: RunSpec) -> Domain:
+    def _load_target(self, spec: RunSpec) -> Domain:
         """Return the target domain on the device, permuted by the run's seed."""
         source = spec.source
-        wanted = (source.data, source.variant, source.seed, source.task, source.rows, spec.target, spec.target_rows)
-        if self._target is None or self._target[0] != wanted:
-            target = cut(self.data(source).target(spec.target), spec.target_rows)
-            self._target = (wanted, target.to(self.tools.device))
+        key = (source.data, source.variant, source.seed, source.task, source.rows, spec.target, spec.target_rows)
+        if self._target is None or self._target[0] != key:
+            target = first_rows(self.data(source).target(spec.target), spec.target_rows)
+            self._target = (key, target.to(self.config.device))
         target = self._target[1]
         order = torch.randperm(len(target), generator=torch.Generator().manual_seed(spec.seed))
         return target.take(order.to(target.inputs.device))
 
     # --- runs ------------------------------------------------------------------------------------
 
-    def _adapted(self, spec: RunSpec, arm: Arm, prepared: Prepared) -> dict[str, object]:
-        method = arm.method
+    def _adapt(self, spec: RunSpec, method_config: MethodConfig, prepared: PreparedSource) -> dict[str, object]:
+        method = method_config.method
         if isinstance(method, TTT):
             method = replace(method, branch=prepared.branch)
         adapter = Adapter(
@@ -236,20 +241,22 @@ class Workshop:
             prepared.statistics(method) if needs_statistics(spec) else None,
             head=HEADS[spec.source.model],
         )
-        return self._evaluated(adapter, self._target_of(spec), spec, arm.batch_size)
+        return self._evaluate(adapter, self._load_target(spec), spec, method_config.batch_size)
 
-    def _evaluated(self, adapter: Adapter, domain: Domain, spec: RunSpec, size: int) -> dict[str, object]:
+    def _evaluate(self, adapter: Adapter, domain: Domain, spec: RunSpec, size: int) -> dict[str, object]:
         recipe, task = spec.source.recipe, spec.source.task
-        outcome = evaluate(adapter, domain, batch_size=size, task=task, view=lambda inputs: plain_view(inputs, recipe))
-        return outcome.plain()
+        outcome = evaluate(
+            adapter, domain, batch_size=size, task=task, view=lambda inputs: eval_transform(inputs, recipe)
+        )
+        return outcome.to_dict()
 
-    def _measured(self, spec: RunSpec, prepared: Prepared) -> dict[str, object]:
+    def _measure_source(self, spec: RunSpec, prepared: PreparedSource) -> dict[str, object]:
         """Return the dimensions of the source features and the model's scores on held-out source samples."""
         statistics = prepared.statistics(None)
         head = FeatureModel(prepared.model, HEADS[spec.source.model]).head
         correlation = weight_correlation(statistics, head.weight)
-        held_out = self.data(spec.source).validation.to(self.tools.device)
-        found = self._evaluated(Adapter(prepared.model, Source()), held_out, spec, BATCH)
+        held_out = self.data(spec.source).validation.to(self.config.device)
+        found = self._evaluate(Adapter(prepared.model, NoAdaptation()), held_out, spec, FORWARD_BATCH_SIZE)
         return {
             "rank": statistics.rank,
             "valid": statistics.valid_dimensions,
@@ -260,21 +267,20 @@ class Workshop:
 
 def needs_statistics(spec: RunSpec) -> bool:
     """Return True if a run uses the source statistics; TTT needs none, as its branch is stored with the model."""
-    if spec.arm is None:
+    if spec.method_config is None:
         return True
-    return spec.arm.method.needs_source or gathers_more(spec.arm.method)
+    return spec.method_config.method.needs_source or needs_extended_statistics(spec.method_config.method)
 
 
-def _gathered(spec: RunSpec) -> Method | None:
+def _statistics_method(spec: RunSpec) -> Method | None:
     """Return the run's method if it needs extended statistics; None if the moments suffice."""
-    return spec.arm.method if spec.arm is not None and gathers_more(spec.arm.method) else None
+    return (
+        spec.method_config.method
+        if spec.method_config is not None and needs_extended_statistics(spec.method_config.method)
+        else None
+    )
 
 
-def gathers_more(method: Method) -> bool:
+def needs_extended_statistics(method: Method) -> bool:
     """Return True if a method needs source statistics beyond the moments."""
-    return not isinstance(method, TTT) and bool(method.gatherers())
-
-
-def quiet() -> AbstractContextManager[None]:
-    """Suppress warnings that recur in every run (the oracle sees labels, k is clipped); the tables state them once."""
-    return hushed(*_SAID_BY_TABLES)
+    return not isinstance(method, TTT) and bool(method.statistics_collectors())

@@ -12,17 +12,17 @@ from regtta.errors import MismatchError
 from regtta.options import check_choice
 from regtta.persistence import read_safetensors, write_safetensors
 from regtta_bench.paper import Task
-from regtta_bench.sweep.run_keys import revised
-from regtta_bench.sweep.store import key_of
+from regtta_bench.sweep.run_keys import with_revision
+from regtta_bench.sweep.store import compute_key
 from regtta_bench.training import Recipe
 
 OBJECTIVES = ("regression", "rotation", "dann", "classification")
 # Incremented when a code change alters the trained models: models of an older revision are trained again.
 REVISIONS: Mapping[str, int] = MappingProxyType({"dann": 1})
-SMALL = ("mlp", "digits")  # models so small that a second thread costs more than it computes
+SMALL_MODELS = ("mlp", "digits")  # models so small that a second thread costs more than it computes
 
 
-class KeptSource(Protocol):
+class CachedSource(Protocol):
     """Specification that identifies a source model in the cache."""
 
     @property
@@ -68,14 +68,14 @@ class SourceSpec:
         """Validate the fields."""
         check_choice("the objective", self.objective, OBJECTIVES)
 
-    def plain(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, object]:
         """Return the fields as JSON values, with the revision of the objective if it was ever revised."""
-        return revised(asdict(self) | {"recipe": self.recipe.plain()}, REVISIONS.get(self.objective, 0))
+        return with_revision(asdict(self) | {"recipe": self.recipe.to_dict()}, REVISIONS.get(self.objective, 0))
 
     @property
     def key(self) -> str:
         """Hash of the specification."""
-        return key_of(self.plain())
+        return compute_key(self.to_dict())
 
     @property
     def task(self) -> Task:
@@ -89,7 +89,7 @@ class SourceSpec:
         return "-".join(part for part in parts if part)
 
 
-class SourceModels:
+class SourceModelCache:
     """Cache of trained models in a folder.
 
     Args:
@@ -100,19 +100,19 @@ class SourceModels:
         self.folder = Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
 
-    def path(self, spec: KeptSource) -> Path:
+    def path(self, spec: CachedSource) -> Path:
         """Return the path of the model of ``spec``, which may not exist yet."""
         return self.folder / f"{spec.name}-{spec.key}.safetensors"
 
-    def statistics_path(self, spec: KeptSource, mark: str) -> Path:
-        """Return the path of the model's feature statistics; ``mark`` identifies the extra statistics gathered."""
-        return self.folder / f"{spec.name}-{spec.key}-statistics-{mark}.safetensors"
+    def statistics_path(self, spec: CachedSource, suffix: str) -> Path:
+        """Return the path of the model's feature statistics; ``suffix`` identifies the extra statistics."""
+        return self.folder / f"{spec.name}-{spec.key}-statistics-{suffix}.safetensors"
 
-    def checkpoint_path(self, spec: KeptSource) -> Path:
+    def checkpoint_path(self, spec: CachedSource) -> Path:
         """Return the path of the training checkpoint, which exists only while the training is incomplete."""
         return self.folder / f"{spec.name}-{spec.key}-partial.pt"
 
-    def get(self, spec: KeptSource, modules: dict[str, nn.Module], train: Callable[[], None]) -> bool:
+    def load_or_train(self, spec: CachedSource, modules: dict[str, nn.Module], train: Callable[[], None]) -> bool:
         """Load the trained weights of ``spec`` into ``modules``, or train and store them if they are not cached.
 
         Args:
@@ -125,7 +125,7 @@ class SourceModels:
         """
         path = self.path(spec)
         if path.exists():
-            _fill(modules, path)
+            _load_weights(modules, path)
             return True
         train()
         state = {
@@ -135,7 +135,7 @@ class SourceModels:
         return False
 
 
-def _fill(modules: dict[str, nn.Module], path: Path) -> None:
+def _load_weights(modules: dict[str, nn.Module], path: Path) -> None:
     tensors, _ = read_safetensors(path)
     for name, module in modules.items():
         prefix = f"{name}/"

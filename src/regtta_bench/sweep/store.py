@@ -8,20 +8,20 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from regtta.errors import FileError, ForeignFileError
-from regtta.persistence import MOST_JSON_BYTES, parse_json, read_whole
+from regtta.errors import FileError, InvalidFileError
+from regtta.persistence import MAX_JSON_BYTES, parse_json, read_bounded
 
-_KINDS = {"key": str, "specification": dict, "result": dict}
-_BEGINNING = '{"key": "'  # of every record; a last line that begins otherwise is not an interrupted write
+_FIELD_TYPES = {"key": str, "specification": dict, "result": dict}
+_RECORD_PREFIX = '{"key": "'  # of every record; a last line that begins otherwise is not an interrupted write
 
 logger = logging.getLogger(__name__)
 
 
-def key_of(specification: Mapping[str, object]) -> str:
+def compute_key(specification: Mapping[str, object]) -> str:
     """Return a short hash of ``specification``, the same in every process.
 
     Example:
-        >>> key_of({"k": 25, "lr": 1e-3}) == key_of({"lr": 0.001, "k": 25})
+        >>> compute_key({"k": 25, "lr": 1e-3}) == compute_key({"lr": 0.001, "k": 25})
         True
     """
     text = json.dumps(specification, sort_keys=True, allow_nan=False, separators=(",", ":"))
@@ -44,7 +44,7 @@ class RunStore:
 
     def __contains__(self, specification: Mapping[str, object]) -> bool:
         """Return True if the store has a run of this specification."""
-        return key_of(specification) in self._keys
+        return compute_key(specification) in self._keys
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Iterate over all complete records, in the order they were written."""
@@ -55,29 +55,31 @@ class RunStore:
             try:
                 record = parse_json(line)
             except ValueError as error:
-                if number < len(lines) or not line.startswith(_BEGINNING[: len(line)]):
-                    raise ForeignFileError(
+                if number < len(lines) or not line.startswith(_RECORD_PREFIX[: len(line)]):
+                    raise InvalidFileError(
                         f"{self.path}, line {number}, is not JSON: {error}. Choose another file."
                     ) from error
                 logger.warning("%s ends in an incomplete line; its run will be repeated.", self.path)
                 return
-            if not isinstance(record, dict) or not all(isinstance(record.get(key), k) for key, k in _KINDS.items()):
-                raise ForeignFileError(f"{self.path}, line {number}, is not a record of a run. Choose another file.")
+            if not isinstance(record, dict) or not all(
+                isinstance(record.get(key), k) for key, k in _FIELD_TYPES.items()
+            ):
+                raise InvalidFileError(f"{self.path}, line {number}, is not a record of a run. Choose another file.")
             yield record
 
     def _lines(self) -> list[str]:
         try:
-            return read_whole(self.path, MOST_JSON_BYTES).decode("utf-8").splitlines()
+            return read_bounded(self.path, MAX_JSON_BYTES).decode("utf-8").splitlines()
         except UnicodeDecodeError as error:
-            raise ForeignFileError(f"{self.path} is not a file of runs: {error}. Choose another file.") from error
+            raise InvalidFileError(f"{self.path} is not a file of runs: {error}. Choose another file.") from error
 
     def add(self, specification: Mapping[str, object], result: Mapping[str, object]) -> None:
         """Append a run and sync it to disk."""
-        key = key_of(specification)
+        key = compute_key(specification)
         record = {"key": key, "specification": dict(specification), "result": dict(result)}
         line = json.dumps(record, allow_nan=False) + "\n"
         try:
-            _drop_half_line(self.path)
+            _truncate_incomplete_line(self.path)
             with self.path.open("ab") as file:
                 file.write(line.encode())
                 file.flush()
@@ -87,7 +89,7 @@ class RunStore:
         self._keys.add(key)
 
 
-def _drop_half_line(path: Path) -> None:
+def _truncate_incomplete_line(path: Path) -> None:
     """Truncate an incomplete last line, so that the next record begins on a line of its own."""
     if not path.exists() or path.stat().st_size == 0:
         return

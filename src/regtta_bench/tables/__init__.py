@@ -1,23 +1,23 @@
-"""Rendering of filled tables: text sheets for the terminal, Markdown, LaTeX and CSV."""
+"""Rendering of filled tables: text for the terminal, Markdown, LaTeX and CSV."""
 
-from regtta_bench.tables.aggregate import Filled, fill
+from regtta_bench.tables.aggregate import FilledTable, fill_table
 from regtta_bench.tables.comparison import Difference, paired_difference
 from regtta_bench.tables.method_figures import MethodScores, draw_streams
-from regtta_bench.tables.rendering import as_csv, as_latex, as_markdown
-from regtta_bench.tables.table_view import Line, Sheet, Text, sheets_of
+from regtta_bench.tables.rendering import render_csv, render_latex, render_markdown
+from regtta_bench.tables.text_tables import TextCell, TextRow, TextTable, make_text_tables
 
 __all__ = [
     "Difference",
-    "Filled",
-    "Line",
+    "FilledTable",
     "MethodScores",
-    "Sheet",
-    "Text",
-    "as_csv",
-    "as_latex",
-    "as_markdown",
+    "TextCell",
+    "TextRow",
+    "TextTable",
     "draw_streams",
-    "fill",
+    "fill_table",
+    "make_text_tables",
     "paired_difference",
-    "sheets_of",
+    "render_csv",
+    "render_latex",
+    "render_markdown",
 ]

@@ -14,7 +14,7 @@ from scipy.stats import bootstrap
 from regtta.errors import OptionError
 
 RESAMPLES = 10_000
-CONFIDENCE = 0.95
+CONFIDENCE_LEVEL = 0.95
 
 
 @dataclass(frozen=True)
@@ -34,13 +34,13 @@ class Difference:
     pairs: int
 
     @property
-    def decided(self) -> bool:
+    def is_significant(self) -> bool:
         """True if the interval excludes zero."""
         return self.low > 0 or self.high < 0
 
 
 def paired_difference(
-    first: Mapping[int, float], second: Mapping[int, float], *, confidence: float = CONFIDENCE, seed: int = 0
+    first: Mapping[int, float], second: Mapping[int, float], *, confidence: float = CONFIDENCE_LEVEL, seed: int = 0
 ) -> Difference:
     """Compute the mean of ``first - second`` over the source models that both have, with its confidence interval.
 
@@ -55,42 +55,42 @@ def paired_difference(
         seed: seed of the bootstrap.
 
     Example:
-        >>> gap = paired_difference({0: 0.5, 1: 0.7, 2: 0.9}, {0: 0.4, 1: 0.5, 2: 0.6})
-        >>> round(gap.mean, 3), gap.pairs, gap.decided
+        >>> difference = paired_difference({0: 0.5, 1: 0.7, 2: 0.9}, {0: 0.4, 1: 0.5, 2: 0.6})
+        >>> round(difference.mean, 3), difference.pairs, difference.is_significant
         (0.2, 3, True)
     """
     if not 0 < confidence < 1:
         raise OptionError(f"Expected a confidence between 0 and 1, found {confidence}.")
     shared = sorted(first.keys() & second.keys())
-    gaps = np.array([first[key] - second[key] for key in shared], dtype=np.float64)
-    if len(gaps) == 0:
+    differences = np.array([first[key] - second[key] for key in shared], dtype=np.float64)
+    if len(differences) == 0:
         return Difference(math.nan, math.nan, math.nan, 0)
-    mean = float(gaps.mean())
-    if len(gaps) == 1 or not np.isfinite(gaps).all():
-        return Difference(mean, math.nan, math.nan, len(gaps))
+    mean = float(differences.mean())
+    if len(differences) == 1 or not np.isfinite(differences).all():
+        return Difference(mean, math.nan, math.nan, len(differences))
     resampled = bootstrap(
-        (gaps,), np.mean, n_resamples=RESAMPLES, method="percentile", rng=np.random.default_rng(seed)
+        (differences,), np.mean, n_resamples=RESAMPLES, method="percentile", rng=np.random.default_rng(seed)
     ).bootstrap_distribution
     # NumPy's quantile: scipy's interval is rounded differently in the last bit, and the tables print every digit.
     low, high = np.quantile(resampled, [(1 - confidence) / 2, (1 + confidence) / 2])
-    return Difference(mean, float(low), float(high), len(gaps))
+    return Difference(mean, float(low), float(high), len(differences))
 
 
-def best_of(scores: Mapping[str, Mapping[int, float]], *, larger: bool = True) -> tuple[str, ...]:
+def best_methods(scores: Mapping[str, Mapping[int, float]], *, larger_is_better: bool = True) -> tuple[str, ...]:
     """Return the method of the best mean score, and all methods whose paired difference to it is undecided.
 
     Methods without scores or with scores that are not finite are left out.
 
     Args:
         scores: scores by method, then by source model.
-        larger: True if larger is better.
+        larger_is_better: True if larger is better.
 
     Example:
         >>> same = {0: 0.5, 1: 0.6}
-        >>> best_of({"ssa": same, "bn_adapt": {0: 0.51, 1: 0.59}, "source": {0: 0.1, 1: 0.2}})
+        >>> best_methods({"ssa": same, "bn_adapt": {0: 0.51, 1: 0.59}, "source": {0: 0.1, 1: 0.2}})
         ('ssa', 'bn_adapt')
     """
-    sign = 1.0 if larger else -1.0
+    sign = 1.0 if larger_is_better else -1.0
     finite = {
         name: {key: sign * value for key, value in values.items()}
         for name, values in scores.items()
@@ -100,5 +100,5 @@ def best_of(scores: Mapping[str, Mapping[int, float]], *, larger: bool = True) -
         return ()
     leader = max(finite, key=lambda name: float(np.mean(list(finite[name].values()))))
     return tuple(
-        name for name in finite if name == leader or not paired_difference(finite[leader], finite[name]).decided
+        name for name in finite if name == leader or not paired_difference(finite[leader], finite[name]).is_significant
     )

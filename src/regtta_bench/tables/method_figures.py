@@ -7,12 +7,12 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from regtta.errors import OptionError
-from regtta.report.analysis import Array, Report
-from regtta.report.figures import GREY, SOURCE_LOOK, TARGET_LOOK, keyed, look_of, prepared, titled
+from regtta.report.analysis import AnalysisResult, Array
+from regtta.report.figures import GREY, SOURCE_STYLE, TARGET_STYLE, add_legend, prepare_axes, series_style, set_title
 
 
 @dataclass(frozen=True, eq=False)
-class MethodScores(Report):
+class MethodScores(AnalysisResult):
     """Scores by method and stream.
 
     Attributes:
@@ -45,7 +45,7 @@ def draw_methods(report: MethodScores, ax: Axes | None = None, *, stream: int = 
     """
     if not 0 <= stream < len(report.streams):
         raise OptionError(f"Expected stream between 0 and {len(report.streams) - 1}, found {stream!r}.")
-    axes = prepared(ax, x=f"{report.score}, {report.streams[stream]}", y="")
+    axes = prepare_axes(ax, x=f"{report.score}, {report.streams[stream]}", y="")
     names = list(report.means)
     places = np.arange(len(names))[::-1]
     means, sds, published = (
@@ -54,14 +54,14 @@ def draw_methods(report: MethodScores, ax: Axes | None = None, *, stream: int = 
     low, high = _bulk(np.concatenate([means, published]))
     inside = (means >= low) & (means <= high)
     axes.errorbar(
-        means[inside], places[inside], xerr=np.nan_to_num(sds[inside]), fmt=SOURCE_LOOK.marker, markersize=5,
-        color=SOURCE_LOOK.colour, elinewidth=1.2, label=f"mean ± sd, {report.sources} source models",
+        means[inside], places[inside], xerr=np.nan_to_num(sds[inside]), fmt=SOURCE_STYLE.marker, markersize=5,
+        color=SOURCE_STYLE.colour, elinewidth=1.2, label=f"mean ± sd, {report.sources} source models",
     )  # fmt: skip
     printed = (published >= low) & (published <= high)
     if printed.any():
         axes.plot(
             published[printed], places[printed], "D", markersize=5, markerfacecolor="none",
-            markeredgecolor=TARGET_LOOK.colour, linestyle="none", label="published",
+            markeredgecolor=TARGET_STYLE.colour, linestyle="none", label="published",
         )  # fmt: skip
     for place, mean, other in zip(places, means, published, strict=True):
         words = ["diverged"] if np.isnan(mean) else [] if low <= mean <= high else [f"{mean:.2f}"]
@@ -73,18 +73,18 @@ def draw_methods(report: MethodScores, ax: Axes | None = None, *, stream: int = 
     axes.set_ylim(-0.6, len(names) - 0.4)
     axes.grid(axis="y", color="#DDDDDD", linewidth=0.6)
     axes.set_axisbelow(True)
-    keyed(axes, loc="upper center", bbox_to_anchor=(0.4, 1.16), ncols=2)
+    add_legend(axes, loc="upper center", bbox_to_anchor=(0.4, 1.16), ncols=2)
     return axes
 
 
 def draw_streams(report: MethodScores, ax: Axes | None = None) -> Axes:
     """Plot all streams along the x axis, one marker per method; outliers are arrows with their value."""
-    axes = prepared(ax, x="", y=report.score)
+    axes = prepare_axes(ax, x="", y=report.score)
     low, high = _bulk(np.concatenate(list(report.means.values())))
     x = np.arange(len(report.streams))
     width = 0.6 / max(1, len(report.means))
     for place, (name, means) in enumerate(report.means.items()):
-        look = look_of(place)
+        look = series_style(place)
         shift = (place - (len(report.means) - 1) / 2) * width
         axes.errorbar(
             x + shift, means, yerr=np.nan_to_num(report.sds[name]), fmt=look.marker, color=look.colour, markersize=5,
@@ -101,8 +101,8 @@ def draw_streams(report: MethodScores, ax: Axes | None = None) -> Axes:
             )  # fmt: skip
     axes.set_ylim(low, high)
     axes.set_xticks(x, report.streams)
-    titled(axes, f"mean ± sd over {report.sources} source models")
-    keyed(axes, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    set_title(axes, f"mean ± sd over {report.sources} source models")
+    add_legend(axes, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return axes
 
 

@@ -1,7 +1,7 @@
 """Training of source models: recipes, the training loop and the objectives."""
 
-from regtta_bench.training.loop import Checkpoint, Objective, train
-from regtta_bench.training.models import FROM_IMAGENET, HEADS, model_of, resnet26, resnet50, tabular_mlp
+from regtta_bench.training.loop import Objective, TrainingCheckpoint, train
+from regtta_bench.training.models import HEADS, PRETRAINED_MODELS, create_model, resnet26, resnet50, tabular_mlp
 from regtta_bench.training.objectives import AdversarialObjective, RotationObjective
 from regtta_bench.training.recipe import (
     BIWI,
@@ -12,34 +12,34 @@ from regtta_bench.training.recipe import (
     Classification,
     Recipe,
     Regression,
-    plain_view,
-    seeded,
-    seeded_globally,
-    training_view,
+    eval_transform,
+    global_seed,
+    make_seeded,
+    train_transform,
 )
 
 __all__ = [
     "BIWI",
     "CALIFORNIA",
-    "FROM_IMAGENET",
     "HEADS",
+    "PRETRAINED_MODELS",
     "SVHN",
     "UTKFACE",
     "VIT",
     "AdversarialObjective",
-    "Checkpoint",
     "Classification",
     "Objective",
     "Recipe",
     "Regression",
     "RotationObjective",
-    "model_of",
-    "plain_view",
+    "TrainingCheckpoint",
+    "create_model",
+    "eval_transform",
+    "global_seed",
+    "make_seeded",
     "resnet26",
     "resnet50",
-    "seeded",
-    "seeded_globally",
     "tabular_mlp",
     "train",
-    "training_view",
+    "train_transform",
 ]

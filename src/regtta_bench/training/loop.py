@@ -11,16 +11,16 @@ import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LRScheduler, OneCycleLR
 
-from regtta.errors import ForeignFileError, OptionError
-from regtta.persistence import clear_errors, load_tensors, written_whole
+from regtta.errors import InvalidFileError, OptionError
+from regtta.persistence import atomic_write, convert_errors, load_tensors
 from regtta_bench.data import Domain
-from regtta_bench.training.recipe import Recipe, Regression, training_view
+from regtta_bench.training.recipe import Recipe, Regression, train_transform
 
-EVERY = 60.0  # seconds between two checkpoints: seldom enough to cost nothing, often enough to lose little
+CHECKPOINT_SECONDS = 60.0  # seconds between two checkpoints: seldom enough to cost nothing, often enough to lose little
 
 
 @dataclass(frozen=True, eq=False)
-class Trained:
+class TrainingState:
     """Mutable state of a training.
 
     Attributes:
@@ -37,7 +37,7 @@ class Trained:
     device: torch.device
     schedule: LRScheduler | None = None
 
-    def state(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, Any]:
         """Return the state as tensors and plain values."""
         schedule = {} if self.schedule is None else {"schedule": self.schedule.state_dict()}
         return {
@@ -49,8 +49,8 @@ class Trained:
             **schedule,
         }
 
-    def load(self, state: Mapping[str, Any]) -> None:
-        """Restore from :meth:`state`."""
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore from :meth:`state_dict`."""
         for module, values in zip(self.modules, state["modules"], strict=True):
             module.load_state_dict(values)
         self.optimizer.load_state_dict(state["optimizer"])
@@ -62,7 +62,7 @@ class Trained:
             self.schedule.load_state_dict(state["schedule"])
 
 
-class Checkpoint:
+class TrainingCheckpoint:
     """File with the state of a training after some epoch.
 
     Args:
@@ -70,31 +70,31 @@ class Checkpoint:
         every: minimum number of seconds between two writes.
     """
 
-    def __init__(self, path: Path | None, *, every: float = EVERY) -> None:
+    def __init__(self, path: Path | None, *, every: float = CHECKPOINT_SECONDS) -> None:
         self.path = path
         self._every = every
         self._last = time.monotonic()
 
-    def resume(self, trained: Trained) -> int:
-        """Restore ``trained`` from the file and return the number of completed epochs; 0 if there is no file."""
+    def resume(self, state: TrainingState) -> int:
+        """Restore ``state`` from the file and return the number of completed epochs; 0 if there is no file."""
         if self.path is None or not self.path.exists():
             return 0
         path = self.path
-        with clear_errors(
-            lambda why: ForeignFileError(
+        with convert_errors(
+            lambda why: InvalidFileError(
                 f"{path} is not a checkpoint of this training ({why}). Remove it to train from the start."
             )
         ):
-            content: Any = load_tensors(path, trained.device)
-            trained.load(content["trained"])
+            content: Any = load_tensors(path, state.device)
+            state.load_state_dict(content["trained"])
             return int(content["epochs"])
 
-    def keep(self, trained: Trained, epochs: int) -> None:
+    def save(self, state: TrainingState, epochs: int) -> None:
         """Write the state after ``epochs`` epochs, unless the last write is too recent."""
         if self.path is None or time.monotonic() - self._last < self._every:
             return
-        with written_whole(self.path) as draft:
-            torch.save({"epochs": epochs, "trained": trained.state()}, draft)
+        with atomic_write(self.path) as draft:
+            torch.save({"epochs": epochs, "trained": state.state_dict()}, draft)
         self._last = time.monotonic()
 
     def clear(self) -> None:
@@ -142,7 +142,7 @@ class TrainingStep:
     ) -> None:
         self._model, self._objective, self._optimizer = model, objective, optimizer
         self._mixed_precision, self._captured = mixed_precision, captured
-        self._taken = 0
+        self._steps = 0
         self._graph: torch.cuda.CUDAGraph | None = None
         self._stream: torch.cuda.Stream | None = None
         self._inputs = self._targets = torch.empty(0)
@@ -152,7 +152,7 @@ class TrainingStep:
         if not self._captured:
             self._update(inputs, targets)
             return
-        if self._graph is None and self._taken < _EAGER_STEPS:
+        if self._graph is None and self._steps < _EAGER_STEPS:
             self._warm_up(inputs, targets)
         else:
             if self._graph is None:
@@ -161,7 +161,7 @@ class TrainingStep:
             self._targets.copy_(targets)
             if self._graph is not None:
                 self._graph.replay()
-        self._taken += 1
+        self._steps += 1
 
     def _update(self, inputs: Tensor, targets: Tensor) -> None:
         self._optimizer.zero_grad(set_to_none=True)
@@ -191,7 +191,7 @@ class TrainingStep:
             self._update(self._inputs, self._targets)
 
 
-Told = Callable[[int, int], None]
+EpochCallback = Callable[[int, int], None]
 
 
 def train(
@@ -201,8 +201,8 @@ def train(
     *,
     seed: int,
     objective: Objective | None = None,
-    advance: Told | None = None,
-    checkpoint: Checkpoint | None = None,
+    on_epoch: EpochCallback | None = None,
+    checkpoint: TrainingCheckpoint | None = None,
 ) -> nn.Module:
     """Train ``model`` in place on ``source`` by ``recipe``, and return it in eval mode.
 
@@ -212,7 +212,7 @@ def train(
         recipe: hyperparameters.
         seed: seed of the sample order, of the crops and of the random draws of the objective.
         objective: loss to minimise; mean squared error by default.
-        advance: callback after each epoch, with the number of completed epochs and of all epochs.
+        on_epoch: callback after each epoch, with the number of completed epochs and of all epochs.
         checkpoint: file to resume from if it exists, and to write the state to on the way.
     """
     objective = objective or Regression()
@@ -220,27 +220,27 @@ def train(
     source = source.to(device)
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(seed)  # for the random draws of an objective
-        _run(
+        _train_epochs(
             model,
             source,
             recipe,
             objective,
             seed=seed,
-            advance=advance or (lambda *_: None),
-            checkpoint=checkpoint or Checkpoint(None),
+            on_epoch=on_epoch or (lambda *_: None),
+            checkpoint=checkpoint or TrainingCheckpoint(None),
         )
     return model.eval()
 
 
-def _run(
+def _train_epochs(
     model: nn.Module,
     source: Domain,
     recipe: Recipe,
     objective: Objective,
     *,
     seed: int,
-    advance: Told,
-    checkpoint: Checkpoint,
+    on_epoch: EpochCallback,
+    checkpoint: TrainingCheckpoint,
 ) -> None:
     device = source.inputs.device
     steps = len(source) // recipe.batch_size
@@ -249,27 +249,27 @@ def _run(
     modules = (model, *(module.to(device) for module in objective.modules))
     for module in modules:
         module.train()
-    layout = _fast_layout(model, source.inputs)
+    memory_format = _choose_memory_format(model, source.inputs)
     # One cycle also changes Adam's momentum, a plain number that a captured step would not see change.
     captured = device.type == "cuda" and recipe.schedule == "constant"
     optimizer = _optimizer(modules, recipe, device, captured=captured)
     schedule = _schedule(optimizer, recipe, steps)
     step = TrainingStep(model, objective, optimizer, mixed_precision=recipe.mixed_precision, captured=captured)
-    trained = Trained(modules, optimizer, torch.Generator().manual_seed(seed), device, schedule)
-    begun = checkpoint.resume(trained)
-    for epoch in range(begun, recipe.epochs):
-        for number, (inputs, targets) in enumerate(_batches(source, recipe, steps, trained.generator)):
+    state = TrainingState(modules, optimizer, torch.Generator().manual_seed(seed), device, schedule)
+    completed = checkpoint.resume(state)
+    for epoch in range(completed, recipe.epochs):
+        for number, (inputs, targets) in enumerate(_batches(source, recipe, steps, state.generator)):
             objective.advance((epoch * steps + number) / (recipe.epochs * steps), optimizer)
-            step(inputs.contiguous(memory_format=layout), targets)
+            step(inputs.contiguous(memory_format=memory_format), targets)
             if schedule is not None:
                 schedule.step()
-        checkpoint.keep(trained, epoch + 1)
-        advance(epoch + 1, recipe.epochs)
+        checkpoint.save(state, epoch + 1)
+        on_epoch(epoch + 1, recipe.epochs)
     model.to(memory_format=torch.contiguous_format)
     checkpoint.clear()
 
 
-def _fast_layout(model: nn.Module, inputs: Tensor) -> torch.memory_format:
+def _choose_memory_format(model: nn.Module, inputs: Tensor) -> torch.memory_format:
     """Convert an image model on a GPU to channels-last, and return the memory format of its batches."""
     if not inputs.is_cuda or inputs.ndim != 4:
         return torch.contiguous_format
@@ -296,4 +296,4 @@ def _batches(source: Domain, recipe: Recipe, steps: int, generator: torch.Genera
     """Yield the batches of one epoch in a new random order, with newly drawn augmentations."""
     order = torch.randperm(len(source), generator=generator)[: steps * recipe.batch_size]
     for rows in torch.split(order.to(source.inputs.device), recipe.batch_size):
-        yield training_view(source.inputs[rows], recipe, generator), source.targets[rows]
+        yield train_transform(source.inputs[rows], recipe, generator), source.targets[rows]

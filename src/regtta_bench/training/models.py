@@ -15,11 +15,11 @@ from regtta.errors import MismatchError
 from regtta.options import check_choice
 from regtta.persistence import load_weights
 
-WIDTH = 100
-HIDDEN_LAYERS = 5
+MLP_WIDTH = 100
+MLP_HIDDEN_LAYERS = 5
 # Name of the linear head by name of the model.
 HEADS: Mapping[str, str] = MappingProxyType({"mlp": "15", "resnet26": "fc", "resnet50": "fc", "vit_b16": "head"})
-FROM_IMAGENET = ("resnet50", "vit_b16")
+PRETRAINED_MODELS = ("resnet50", "vit_b16")
 
 logger = logging.getLogger(__name__)
 
@@ -32,10 +32,10 @@ def tabular_mlp(inputs: int, outputs: int = 1) -> nn.Sequential:
         41901
     """
     layers: list[nn.Module] = []
-    for index in range(HIDDEN_LAYERS):
-        width = inputs if index == 0 else WIDTH
-        layers += [nn.Linear(width, WIDTH, bias=False), nn.BatchNorm1d(WIDTH), nn.ReLU()]
-    return nn.Sequential(*layers, nn.Linear(WIDTH, outputs))
+    for index in range(MLP_HIDDEN_LAYERS):
+        width = inputs if index == 0 else MLP_WIDTH
+        layers += [nn.Linear(width, MLP_WIDTH, bias=False), nn.BatchNorm1d(MLP_WIDTH), nn.ReLU()]
+    return nn.Sequential(*layers, nn.Linear(MLP_WIDTH, outputs))
 
 
 def resnet26(outputs: int = 1) -> nn.Module:
@@ -72,14 +72,14 @@ def vit_b16(outputs: int = 1, weights: str | Path | None = None) -> nn.Module:
     return _with_weights(model, weights, head="head.", name="ViT-B/16")
 
 
-def model_of(name: str, outputs: int, *, inputs: int, weights: str | Path | None = None) -> nn.Module:
+def create_model(name: str, outputs: int, *, inputs: int, weights: str | Path | None = None) -> nn.Module:
     """Return the model called ``name``, with random weights except for those read from ``weights``.
 
     Args:
         name: one of ``HEADS``.
         outputs: number of values or classes to predict.
         inputs: number of columns of a table; ignored for images, which have three channels.
-        weights: file with pretrained weights, for the models in ``FROM_IMAGENET``.
+        weights: file with pretrained weights, for the models in ``PRETRAINED_MODELS``.
     """
     check_choice("the model", name, HEADS)
     if name == "mlp":

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from regtta.methods import ROTATIONS, rotated
+from regtta.methods import ROTATIONS, rotate_images
 from regtta.models import FeatureModel
-from regtta_bench.training.recipe import Recipe, plain_view, seeded
+from regtta_bench.training.recipe import Recipe, eval_transform, make_seeded
 
 
 class RotationObjective:
@@ -22,13 +22,13 @@ class RotationObjective:
 
     def __init__(self, head: str, width: int, *, seed: int) -> None:
         self._head = head
-        self.branch = seeded(lambda: nn.Linear(width, ROTATIONS), seed)
+        self.branch = make_seeded(lambda: nn.Linear(width, ROTATIONS), seed)
         self.modules: list[nn.Module] = [self.branch]
 
     def loss(self, model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
         """Return the sum of both losses, from one forward pass over the images and their rotated copies."""
         turns = torch.randint(ROTATIONS, (len(inputs),), device=inputs.device)
-        forward = FeatureModel(model, self._head)(torch.cat([inputs, rotated(inputs, turns)]))
+        forward = FeatureModel(model, self._head)(torch.cat([inputs, rotate_images(inputs, turns)]))
         regression = functional.mse_loss(forward.outputs[: len(inputs)], targets)
         return regression + functional.cross_entropy(self.branch(forward.features[len(inputs) :]), turns)
 
@@ -36,7 +36,7 @@ class RotationObjective:
         """Do nothing: the objective is constant."""
 
 
-HIDDEN = 1024
+DISCRIMINATOR_WIDTH = 1024
 
 
 class ReverseGradient(torch.autograd.Function):
@@ -71,7 +71,7 @@ class AdversarialObjective:
         self._target = target
         self._recipe = recipe
         self._scale = torch.zeros((), device=target.device)
-        self.discriminator = seeded(lambda: discriminator(width), seed)
+        self.discriminator = make_seeded(lambda: make_discriminator(width), seed)
         self.modules: list[nn.Module] = [self.discriminator]
 
     def loss(self, model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
@@ -82,7 +82,7 @@ class AdversarialObjective:
         time a target batch is normalised by other statistics.
         """
         drawn = torch.randint(len(self._target), (len(inputs),), device=inputs.device)
-        unlabelled = plain_view(self._target[drawn], self._recipe)
+        unlabelled = eval_transform(self._target[drawn], self._recipe)
         run = FeatureModel(model, self._head)
         source, target = run(inputs), run(unlabelled)
         regression = functional.mse_loss(source.outputs, targets)
@@ -94,17 +94,18 @@ class AdversarialObjective:
         """Update the reversal scale and the learning rate, in place so that a captured step sees them."""
         self._scale.fill_(reversal_scale(progress))
         for group in optimizer.param_groups:
-            rate = decayed_rate(self._recipe.lr, progress)
+            rate = decay_learning_rate(self._recipe.lr, progress)
             if isinstance(group["lr"], Tensor):
                 group["lr"].fill_(rate)
             else:
                 group["lr"] = rate
 
 
-def discriminator(width: int) -> nn.Sequential:
+def make_discriminator(width: int) -> nn.Sequential:
     """Return the discriminator of Ganin et al.: two hidden layers of 1024 units and one logit."""
+    hidden = DISCRIMINATOR_WIDTH
     return nn.Sequential(
-        nn.Linear(width, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, 1)
+        nn.Linear(width, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, 1)
     )
 
 
@@ -118,11 +119,11 @@ def reversal_scale(progress: float) -> float:
     return 2 / (1 + math.exp(-10 * progress)) - 1
 
 
-def decayed_rate(start: float, progress: float) -> float:
+def decay_learning_rate(start: float, progress: float) -> float:
     """Return the learning rate ``lr₀/(1 + 10 p)^0.75``.
 
     Example:
-        >>> decayed_rate(0.01, 0.0), round(decayed_rate(0.01, 1.0), 6)
+        >>> decay_learning_rate(0.01, 0.0), round(decay_learning_rate(0.01, 1.0), 6)
         (0.01, 0.001656)
     """
     return float(start / (1 + 10 * progress) ** 0.75)

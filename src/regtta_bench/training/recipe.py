@@ -9,9 +9,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from regtta.models import windows
-from regtta.options import check_bool, check_choice, check_count, check_not_negative, check_positive, check_whole
-from regtta_bench.data import centre_window, colour_jitter, crop_and_flip, normalise
+from regtta.models import crop_windows
+from regtta.options import (
+    check_bool,
+    check_choice,
+    check_non_negative,
+    check_non_negative_int,
+    check_positive,
+    check_positive_int,
+)
+from regtta_bench.data import centre_crop, colour_jitter, crop_and_flip, normalise
 
 
 class _Constant:
@@ -40,7 +47,7 @@ class Classification(_Constant):
 
 
 Optimizer = Literal["adam", "adamw"]
-LearningRate = Literal["constant", "one_cycle"]
+LearningRateSchedule = Literal["constant", "one_cycle"]
 # Fields added after results were committed: left out at their defaults, so that the keys of those results stay valid.
 _ADDED_LATER = ("optimizer", "schedule")
 
@@ -75,26 +82,26 @@ class Recipe:
     resized: int = 0
     mixed_precision: bool = False
     optimizer: Optimizer = "adam"
-    schedule: LearningRate = "constant"
+    schedule: LearningRateSchedule = "constant"
 
     def __post_init__(self) -> None:
         """Validate the fields."""
-        check_count("epochs", self.epochs)
-        check_count("batch_size", self.batch_size)
+        check_positive_int("epochs", self.epochs)
+        check_positive_int("batch_size", self.batch_size)
         check_positive("lr", self.lr)
         check_bool("mixed_precision", self.mixed_precision)
         for name in ("weight_decay", "colour_jitter"):
-            check_not_negative(name, getattr(self, name))
+            check_non_negative(name, getattr(self, name))
         for name in ("crop_padding", "photo_side", "resized"):
-            check_whole(name, getattr(self, name))
+            check_non_negative_int(name, getattr(self, name))
         check_choice("the optimizer", self.optimizer, get_args(Optimizer))
-        check_choice("the schedule", self.schedule, get_args(LearningRate))
+        check_choice("the schedule", self.schedule, get_args(LearningRateSchedule))
 
-    def plain(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, object]:
         """Return the fields as JSON values, without those added later where they have their defaults.
 
         Example:
-            >>> "optimizer" in Recipe().plain(), Recipe(optimizer="adamw").plain()["optimizer"]
+            >>> "optimizer" in Recipe().to_dict(), Recipe(optimizer="adamw").to_dict()["optimizer"]
             (False, 'adamw')
         """
         unchanged = {f.name for f in fields(self) if f.name in _ADDED_LATER and getattr(self, f.name) == f.default}
@@ -108,19 +115,19 @@ BIWI = Recipe(photo_side=224, colour_jitter=0.3, mixed_precision=True)
 VIT = Recipe(crop_padding=4, resized=224, mixed_precision=True)
 
 
-def plain_view(inputs: Tensor, recipe: Recipe) -> Tensor:
+def eval_transform(inputs: Tensor, recipe: Recipe) -> Tensor:
     """Return ``inputs`` preprocessed without augmentation, as for evaluation.
 
     Example:
-        >>> plain_view(torch.zeros(2, 3, 256, 256, dtype=torch.uint8), Recipe(photo_side=224)).shape
+        >>> eval_transform(torch.zeros(2, 3, 256, 256, dtype=torch.uint8), Recipe(photo_side=224)).shape
         torch.Size([2, 3, 224, 224])
     """
     if recipe.photo_side:
-        inputs = normalise(centre_window(inputs, recipe.photo_side))
-    return _resized(inputs, recipe)
+        inputs = normalise(centre_crop(inputs, recipe.photo_side))
+    return _resize(inputs, recipe)
 
 
-def training_view(inputs: Tensor, recipe: Recipe, generator: torch.Generator) -> Tensor:
+def train_transform(inputs: Tensor, recipe: Recipe, generator: torch.Generator) -> Tensor:
     """Return ``inputs`` preprocessed for training: randomly cropped, mirrored and colour-jittered by the recipe."""
     if recipe.photo_side:
         inputs = crop_and_flip(inputs, generator, recipe.photo_side)
@@ -129,7 +136,7 @@ def training_view(inputs: Tensor, recipe: Recipe, generator: torch.Generator) ->
         inputs = normalise(inputs)
     if recipe.crop_padding:
         inputs = random_crop(inputs, recipe.crop_padding, generator)
-    return _resized(inputs, recipe)
+    return _resize(inputs, recipe)
 
 
 def random_crop(images: Tensor, padding: int, generator: torch.Generator) -> Tensor:
@@ -137,10 +144,10 @@ def random_crop(images: Tensor, padding: int, generator: torch.Generator) -> Ten
     count, _, height, width = images.shape
     padded = functional.pad(images, (padding,) * 4)
     corner = torch.randint(2 * padding + 1, (2, count, 1), generator=generator)
-    return windows(padded, torch.arange(height) + corner[0], torch.arange(width) + corner[1])
+    return crop_windows(padded, torch.arange(height) + corner[0], torch.arange(width) + corner[1])
 
 
-def _resized(images: Tensor, recipe: Recipe) -> Tensor:
+def _resize(images: Tensor, recipe: Recipe) -> Tensor:
     if not recipe.resized:
         return images
     return functional.interpolate(images, size=(recipe.resized,) * 2, mode="bilinear", align_corners=False)
@@ -150,7 +157,7 @@ M = TypeVar("M", bound=nn.Module)
 
 
 @contextmanager
-def seeded_globally(seed: int) -> Iterator[None]:
+def global_seed(seed: int) -> Iterator[None]:
     """Seed torch's global CPU generator within the block, and restore its state afterwards.
 
     Use it for functions that accept no generator, such as the initialisation of a layer.
@@ -161,12 +168,13 @@ def seeded_globally(seed: int) -> Iterator[None]:
         yield
 
 
-def seeded(make: Callable[[], M], seed: int) -> M:
+def make_seeded(make: Callable[[], M], seed: int) -> M:
     """Return ``make()``, called with the global generator seeded; its state is restored afterwards.
 
     Example:
-        >>> bool((seeded(lambda: nn.Linear(2, 1), 0).weight == seeded(lambda: nn.Linear(2, 1), 0).weight).all())
+        >>> first, second = (make_seeded(lambda: nn.Linear(2, 1), seed=0) for _ in range(2))
+        >>> torch.equal(first.weight, second.weight)
         True
     """
-    with seeded_globally(seed):
+    with global_seed(seed):
         return make()

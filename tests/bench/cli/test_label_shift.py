@@ -1,4 +1,4 @@
-"""The command from end to end, on a source model far too small to mean anything."""
+"""The command end to end, on a tiny source model."""
 
 from dataclasses import replace
 
@@ -7,50 +7,52 @@ import torch
 
 from regtta.errors import ExistingFileError, MissingFileError, OptionError
 from regtta_bench.cli.label_shift import LabelShiftOptions, study_label_shift
-from regtta_bench.demo.demo_model import Training
-from regtta_bench.demo.demo_recipe import Recipe
+from regtta_bench.demo.demo_model import DigitTraining
+from regtta_bench.demo.demo_recipe import DemoRecipe
 from regtta_bench.demo.demo_study import one_thread
-from regtta_bench.label_shift.label_shift_testbeds import demo_bench
-from regtta_bench.label_shift.study import read_lines
+from regtta_bench.label_shift.label_shift_testbeds import make_demo_testbed
+from regtta_bench.label_shift.study import read_records
 
 KEPT = ("darkened ×0.9", "contrast ×0.3")
-TOY = Recipe(source_digits=150, target_digits=100, training=Training(epochs=1))
+TOY = DemoRecipe(source_digits=150, target_digits=100, training=DigitTraining(epochs=1))
 
 
 @pytest.fixture(scope="module")
 def studied(tmp_path_factory):
     out = tmp_path_factory.mktemp("study") / "label-shift"
-    told = []
+    messages = []
 
-    def make(seed):
-        bench = demo_bench(seed, TOY)
-        return replace(bench, shifts=tuple(s for s in bench.shifts if s.name in KEPT))
+    def make_bench(seed):
+        testbed = make_demo_testbed(seed, TOY)
+        return replace(testbed, shifts=tuple(s for s in testbed.shifts if s.name in KEPT))
 
     threads = torch.get_num_threads()
     with one_thread():
         report = study_label_shift(
-            LabelShiftOptions("demo", out, source_seeds=2, quick=True), make=make, told=told.append
+            LabelShiftOptions("demo", out, source_seeds=2, quick=True),
+            make_bench=make_bench,
+            on_message=messages.append,
         )
     assert torch.get_num_threads() == threads
-    return out, report, told
+    return out, report, messages
 
 
-def test_lines_tables_and_figure_are_written(studied):
-    out, report, told = studied
+def test_results_tables_and_figure_are_written(studied):
+    out, report, messages = studied
     names = {"demo.jsonl", "demo.md", "demo-roc.csv", "demo-verdicts.csv", "demo-caution.csv", "demo.png", "demo.svg"}
     assert {path.name for path in out.iterdir()} == names == {path.name for path in report.written}
-    lines = read_lines(out / "demo.jsonl")
+    lines = read_records(out / "demo.jsonl")
     cases = [line for line in lines if line["record"] == "case"]
     assert len(cases) == report.cases > 100
     assert {line["kind"] for line in cases} == {"none", "covariate", "label", "mixed"}
     assert sum("gain" in line for line in cases) > 0
     assert {line["seed"] for line in lines if line["record"] == "caution"} == {0}
-    assert told[-1] == "demo: 2 of 2 source models"
+    assert messages[-1] == "demo: 2 of 2 source models"
     assert "smoke run" in (out / "demo.md").read_text()
     assert {question for question, _, _ in report.best} >= {"labels moved at all", "labels, not inputs"}
 
 
-def test_the_tables_are_made_again_from_the_lines(studied, tmp_path):
+def test_tables_only_reproduces_the_tables(studied, tmp_path):
     out, report, _ = studied
     (tmp_path / "demo.jsonl").write_bytes((out / "demo.jsonl").read_bytes())
     again = study_label_shift(LabelShiftOptions("demo", tmp_path, tables_only=True))
@@ -59,7 +61,7 @@ def test_the_tables_are_made_again_from_the_lines(studied, tmp_path):
         assert (tmp_path / name).read_text() == (out / name).read_text()
 
 
-def test_what_it_shows(studied, regtta):
+def test_the_command_prints_cases_and_files(studied, regtta):
     out, report, _ = studied
     result = regtta("label-shift", "demo", "--out", str(out), "--tables-only")
     assert result.exit_code == 0, result.stderr
@@ -67,7 +69,7 @@ def test_what_it_shows(studied, regtta):
     assert str(out / "demo.md") in result.stdout
 
 
-def test_what_cannot_be_done_is_refused_first(studied, tmp_path, regtta):
+def test_invalid_requests_raise_before_any_work(studied, tmp_path, regtta):
     out, _, _ = studied
     with pytest.raises(ExistingFileError, match="is not empty"):
         study_label_shift(LabelShiftOptions("demo", out))

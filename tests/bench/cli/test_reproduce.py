@@ -14,13 +14,13 @@ from regtta.errors import FileError, MissingFileError, OptionError, RegttaError
 from regtta.methods import SSA, Sum
 from regtta_bench.cli.reproduce import (
     ReproduceOptions,
-    added_arm,
-    command,
+    command_line,
     list_experiments,
-    model_files,
-    reproduce,
+    parse_method,
+    parse_weights,
+    run_experiments,
 )
-from regtta_bench.paper import NAMES
+from regtta_bench.paper import EXPERIMENT_NAMES
 from regtta_bench.paper.experiments import EXPERIMENTS
 from regtta_bench.paper.settings import SETTINGS
 
@@ -56,26 +56,26 @@ text = "ssa"
 """
 
 
-class Silent:
-    """Is told everything and keeps it."""
+class RecordingListener:
+    """Listener that records its calls."""
 
     def __init__(self):
-        self.counts, self.ran_names, self.trained = None, [], []
+        self.counts, self.method_names, self.trained = None, [], []
 
-    def begun(self, runs, found):
+    def on_start(self, runs, found):
         self.counts = (runs, found)
 
-    def training(self, name, done, total):
+    def on_training(self, name, done, total):
         self.trained.append((name, done, total))
 
-    def ran(self, spec, result):
-        self.ran_names.append(spec.arm.method.name if spec.arm else "")
+    def on_run(self, spec, result):
+        self.method_names.append(spec.method_config.method.name if spec.method_config else "")
 
 
-class Stopping(Silent):
-    """Presses Control-C while the first source model is trained."""
+class InterruptingListener(RecordingListener):
+    """Listener that raises KeyboardInterrupt in the first training."""
 
-    def training(self, name, done, total):
+    def on_training(self, name, done, total):
         raise KeyboardInterrupt
 
 
@@ -88,7 +88,7 @@ def data(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def made(data, tmp_path_factory):
-    """A quick run of California: what was printed, and its folder."""
+    """Return the result and the folder of a quick run of California."""
     out = tmp_path_factory.mktemp("results") / "new" / "folder"
     result = CliRunner().invoke(app, [*QUICK, "--data", str(data), "--out", str(out)], env={"COLUMNS": "160"})
     assert result.exit_code == 0, result.output
@@ -97,7 +97,7 @@ def made(data, tmp_path_factory):
 
 @pytest.fixture
 def here(tmp_path, monkeypatch) -> Path:
-    """The working directory, with a module of methods in it."""
+    """Change to a working directory with a module of user methods."""
     (tmp_path / "mymethods.py").write_text(MODULE)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
@@ -125,7 +125,7 @@ def test_a_run_prints_every_table_and_where_it_was_written(made):
     result, out = made
     lines = [line.rstrip() for line in result.stdout.splitlines()]
     assert lines.count("SMOKE RUN, not a result: California Housing, scores by method") == 1
-    assert len([line for line in lines if "SMOKE RUN" in line]) == len(EXPERIMENTS["california"].layouts({}))
+    assert len([line for line in lines if "SMOKE RUN" in line]) == len(EXPERIMENTS["california"].table_specs({}))
     assert "Differences in R2 offline, california" in lines
     ssa = next(line.split() for line in lines if line.split()[:1] == ["ssa"])
     assert len(ssa) == 1 + 3 * 3  # a mean, ± and a deviation in each column
@@ -136,7 +136,7 @@ def test_a_run_prints_every_table_and_where_it_was_written(made):
     ]
 
 
-def test_progress_is_told_beside_the_results(made):
+def test_progress_goes_to_stderr(made):
     result, out = made
     count = len((out / "runs.jsonl").read_text().splitlines())
     told = result.stderr.splitlines()
@@ -166,7 +166,7 @@ def test_the_csv_agrees_with_the_lines_of_the_runs(made):
     assert (row["paper_mean"], row["source_models"], row["seeds"], row["runs"]) == (0.318, 2, 2, 4)
 
 
-def test_the_markdown_says_how_to_make_it_again(made):
+def test_the_markdown_states_the_command(made):
     _, out = made
     text = (out / "california.quick.md").read_text()
     typed = "regtta reproduce california --source-seeds 2 --seeds 2 --quick"
@@ -177,7 +177,7 @@ def test_the_markdown_says_how_to_make_it_again(made):
     assert f"from {count} runs on cpu (regtta " in text
 
 
-def test_tables_alone_need_no_data(made, regtta, here):
+def test_tables_only_needs_no_data(made, regtta, here):
     _, out = made
     before = {name: (out / name).read_bytes() for name in TABLES}
     (out / TABLES[0]).unlink()
@@ -187,7 +187,7 @@ def test_tables_alone_need_no_data(made, regtta, here):
     assert {name: (out / name).read_bytes() for name in TABLES} == before
 
 
-def test_a_command_that_was_stopped_goes_on_where_it_was(data, tmp_path):
+def test_a_stopped_command_resumes(data, tmp_path):
     options = ReproduceOptions(
         names=("california",),
         data=data,
@@ -198,22 +198,22 @@ def test_a_command_that_was_stopped_goes_on_where_it_was(data, tmp_path):
         quick=True,
     )
 
-    class AfterThree(Silent):
-        def ran(self, spec, result):
-            super().ran(spec, result)
-            if len(self.ran_names) == 3:
+    class AfterThree(RecordingListener):
+        def on_run(self, spec, result):
+            super().on_run(spec, result)
+            if len(self.method_names) == 3:
                 raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        reproduce(options, AfterThree())
-    silent = Silent()
-    reproduce(options, silent)
+        run_experiments(options, AfterThree())
+    silent = RecordingListener()
+    run_experiments(options, silent)
     assert silent.counts[1] == 3
-    assert len(silent.ran_names) == silent.counts[0] > 3
+    assert len(silent.method_names) == silent.counts[0] > 3
     assert silent.trained == []
 
 
-def test_a_command_that_was_stopped_in_its_first_training_can_be_typed_again(data, tmp_path):
+def test_a_command_stopped_in_its_first_training_resumes(data, tmp_path):
     options = ReproduceOptions(
         names=("california",),
         data=data,
@@ -224,8 +224,8 @@ def test_a_command_that_was_stopped_in_its_first_training_can_be_typed_again(dat
         quick=True,
     )
     with pytest.raises(KeyboardInterrupt):
-        reproduce(options, Stopping())
-    reproduce(options, silent := Silent())
+        run_experiments(options, InterruptingListener())
+    run_experiments(options, silent := RecordingListener())
     assert silent.counts[1] == 0
 
 
@@ -241,17 +241,17 @@ def test_several_experiments_share_their_runs_and_each_writes_its_tables(data, t
         only=("california",),
         quick=True,
     )
-    reports = reproduce(options, Silent())
+    reports = run_experiments(options, RecordingListener())
     assert [report.name for report in reports] == ["ablation", "k"]
     for report in reports:
         assert [path.name for path in report.written] == [f"{report.name}.quick.{end}" for end in ("md", "csv", "tex")]
         assert report.notes == ()
     assert not (tmp_path / "models").exists()
     assert any((tmp_path / "elsewhere").iterdir())
-    assert reports[0].sheets[0].columns == ("california",)
+    assert reports[0].tables[0].columns == ("california",)
 
 
-def test_a_method_of_the_users_is_run_and_has_its_row(data, here):
+def test_a_user_method_is_run_and_has_a_row(data, here):
     options = ReproduceOptions(
         names=("california",),
         data=data,
@@ -262,35 +262,35 @@ def test_a_method_of_the_users_is_run_and_has_its_row(data, here):
         methods=("mymethods:Mine", "mymethods:made"),
         quick=True,
     )
-    silent = Silent()
-    (report,) = reproduce(options, silent)
-    assert silent.ran_names.count("mine") == 2
-    rows = {line.name: line.texts[0].text for line in report.sheets[0].lines}
+    silent = RecordingListener()
+    (report,) = run_experiments(options, silent)
+    assert silent.method_names.count("mine") == 2
+    rows = {line.name: line.cells[0].text for line in report.tables[0].rows}
     assert np.isfinite([float(rows[name]) for name in options.methods]).all()
 
 
-def test_weights_that_were_not_given_are_noted(tmp_path):
+def test_missing_weights_are_noted(tmp_path):
     (tmp_path / "runs.jsonl").touch()
     options = ReproduceOptions(names=("utkface", "svhn", "vit"), out=tmp_path, seeds=1, tables_only=True)
-    faces, digits, vit = reproduce(options, Silent())
+    faces, digits, vit = run_experiments(options, RecordingListener())
     assert [note.partition(" ")[0] for note in faces.notes] == ["resnet50"]
     assert digits.notes == ()
     assert "--weights vit_b16=FILE" in vit.notes[0]
     path = tmp_path / "weights.pth"
     path.write_bytes(b"weights")
     given = ReproduceOptions(names=("utkface",), out=tmp_path, seeds=1, tables_only=True, weights=(f"resnet50={path}",))
-    assert reproduce(given, Silent())[0].notes == ()
+    assert run_experiments(given, RecordingListener())[0].notes == ()
 
 
 def test_tables_without_a_single_run_say_so(tmp_path):
     (tmp_path / "runs.jsonl").touch()
-    (report,) = reproduce(ReproduceOptions(names=("svhn",), out=tmp_path, tables_only=True), Silent())
-    texts = {text.text for line in report.sheets[0].lines if not line.of_paper for text in line.texts}
+    (report,) = run_experiments(ReproduceOptions(names=("svhn",), out=tmp_path, tables_only=True), RecordingListener())
+    texts = {text.text for line in report.tables[0].rows if not line.from_paper for text in line.cells}
     assert texts == {"not run"}
     assert "from 0 runs on no device (nothing run)" in (tmp_path / "svhn.md").read_text()
 
 
-# --- what is wrong is found before any work ------------------------------------------------------
+# --- errors before any work ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -316,7 +316,7 @@ def test_tables_without_a_single_run_say_so(tmp_path):
         (["california", "--out", "mymethods.py"], "mymethods.py is a file. Name a folder with --out"),
         (["california", "--out", "."], "holds other files and no runs.jsonl"),
         (["california", "--tables-only"], "There are no runs in results.*Run without --tables-only first"),
-        (["california"], "No folder of data sets was named"),
+        (["california"], "No folder of data sets was given"),
         (["california", "--data", "absent"], "There is no folder .*absent"),
         (["california", "--data", ".", "--ray", "somewhere"], "Expected --ray to be local, auto, HOST:PORT or ray://"),
         (["california", "--data", "."], "California Housing is not in .*Get it from Kaggle.*put it at .*--download"),
@@ -327,48 +327,48 @@ def test_tables_without_a_single_run_say_so(tmp_path):
         (["classification-cifar10c", "--data", "."], "CIFAR-10 is not in "),
     ],
 )
-def test_what_cannot_be_done_is_refused_before_any_work(here, refusal, arguments, complaint):
+def test_invalid_requests_are_refused_before_any_work(here, refusal, arguments, complaint):
     named = [] if "--out" in arguments else ["--out", "results"]
     assert re.search(complaint, refusal("reproduce", *arguments, *named))
     assert empty(here / "results")
 
 
-def test_all_data_sets_are_looked_for_before_the_first_run(data, here, refusal):
+def test_all_data_sets_are_checked_before_the_first_run(data, here, refusal):
     line = refusal("reproduce", "ablation", "--quick", "--data", str(data), "--out", "results")
     assert "SVHN is not in" in line
     assert empty(here / "results")
 
 
-def test_biwi_needs_to_know_who_is_who(here, refusal):
+def test_biwi_needs_the_file_of_genders(here, refusal):
     (here / "biwi" / "faces_0").mkdir(parents=True)
     assert "biwi/genders.json" in refusal("reproduce", "biwi", "--data", ".", "--out", "results")
     assert "mine.json" in refusal("reproduce", "biwi", "--data", ".", "--out", "results", "--genders", "mine.json")
 
 
 @pytest.mark.parametrize("arguments", [["--seeds", "0"], ["--jobs", "0"], ["--source-seeds", "0"]])
-def test_counts_begin_at_one(regtta, arguments):
+def test_counts_must_be_positive(regtta, arguments):
     assert regtta("reproduce", "california", *arguments).exit_code == 2
 
 
-def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
+def test_a_folder_that_cannot_be_created_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(FileError):
-        reproduce(ReproduceOptions(names=("california",), out=tmp_path / "file" / "below"), Silent())
+        run_experiments(ReproduceOptions(names=("california",), out=tmp_path / "file" / "below"), RecordingListener())
 
 
-def test_tables_alone_want_the_file_of_the_runs(tmp_path):
+def test_tables_only_needs_the_runs(tmp_path):
     with pytest.raises(MissingFileError, match="There are no runs"):
-        reproduce(ReproduceOptions(names=("california",), out=tmp_path, tables_only=True), Silent())
+        run_experiments(ReproduceOptions(names=("california",), out=tmp_path, tables_only=True), RecordingListener())
 
 
-# --- what is typed -------------------------------------------------------------------------------
+# --- parsing of options --------------------------------------------------------------------------
 
 
 def method_of(text, setting="svhn", task="regression"):
-    return added_arm(text)(SETTINGS[setting], task).method
+    return parse_method(text)(SETTINGS[setting], task).method
 
 
-def test_methods_as_they_are_typed_are_run_as_the_paper_runs_methods_there(here):
+def test_named_methods_have_the_papers_options(here):
     assert method_of("ssa") == SSA(k=100, clip=False)
     assert method_of("ssa", "california") == SSA(k=10, clip=False, batch_norm="source")
     assert method_of("ssa:k=25,metric=w2,clip=true") == SSA(k=25, metric="w2")
@@ -376,48 +376,48 @@ def test_methods_as_they_are_typed_are_run_as_the_paper_runs_methods_there(here)
     assert isinstance(total, Sum)
     assert (total.weights, total.terms[1].k) == ((1.0, 0.5), 3)
     assert method_of("2*ssa+tent", task="classification").weights == (2.0, 1.0)
-    assert added_arm("ttt")(SETTINGS["svhn"], "regression").objective == "rotation"
+    assert parse_method("ttt")(SETTINGS["svhn"], "regression").objective == "rotation"
 
 
-def test_what_cannot_run_somewhere_has_no_row_there(data, here):
+def test_unsupported_methods_have_no_row(data, here):
     california, vit = SETTINGS["california"], SETTINGS["svhn-vit"]
-    assert added_arm("tent")(california, "regression") is None
-    assert added_arm("variance_minimization+ssa")(california, "regression") is None
-    assert added_arm("bn_adapt")(vit, "regression") is None
-    assert added_arm("prototype")(vit, "classification") is None
+    assert parse_method("tent")(california, "regression") is None
+    assert parse_method("variance_minimization+ssa")(california, "regression") is None
+    assert parse_method("bn_adapt")(vit, "regression") is None
+    assert parse_method("prototype")(vit, "classification") is None
     options = ReproduceOptions(
         names=("california", "ablation"), data=data, out=here / "out", methods=("tent",), quick=True
     )
     with pytest.raises(OptionError, match="--method tent fits no table of california, ablation"):
-        reproduce(options, Silent())
+        run_experiments(options, RecordingListener())
     assert not (here / "out").exists()
 
 
 @pytest.mark.parametrize(("text", "mode"), [("mymethods:Mine", "batch"), ("mymethods:made", "debiased")])
-def test_methods_of_the_users_own(here, text, mode):
+def test_user_methods_are_imported(here, text, mode):
     found = method_of(text)
     assert (found.name, found.batch_norm) == ("mine", mode)
     assert method_of("mymethods:make").batch_norm == "debiased"
 
 
-def test_a_maker_of_methods_that_fails_is_the_users_to_fix(here):
+def test_a_failing_method_factory_raises(here):
     with pytest.raises(RegttaError, match="mymethods:needs"):
         method_of("mymethods:needs")
 
 
-def test_files_of_weights_by_their_model():
-    assert model_files(["resnet50=a.pth", "vit_b16=b=c.pth"]) == (
+def test_weights_are_parsed_by_model():
+    assert parse_weights(["resnet50=a.pth", "vit_b16=b=c.pth"]) == (
         ("resnet50", Path("a.pth")),
         ("vit_b16", Path("b=c.pth")),
     )
-    assert model_files([]) == ()
+    assert parse_weights([]) == ()
     with pytest.raises(OptionError, match="MODEL=FILE"):
-        model_files(["weights.pth"])
+        parse_weights(["weights.pth"])
 
 
-def test_the_command_that_makes_the_same_numbers():
+def test_the_command_line_reproduces_the_numbers():
     out = Path("somewhere")
-    assert command("svhn", ReproduceOptions(names=("svhn", "online"), out=out)) == "regtta reproduce svhn"
+    assert command_line("svhn", ReproduceOptions(names=("svhn", "online"), out=out)) == "regtta reproduce svhn"
     options = ReproduceOptions(
         names=("k",),
         out=out,
@@ -428,15 +428,15 @@ def test_the_command_that_makes_the_same_numbers():
         methods=("ssa:k=3", "mymethods:Mine"),
         quick=True,
     )
-    assert command("k", options) == (
+    assert command_line("k", options) == (
         "regtta reproduce k --source-seeds 2 --seeds 1 --only svhn --only california "
         "--method ssa:k=3 --method mymethods:Mine --quick"
     )
 
 
-def test_the_command_names_the_weights_that_models_started_from():
+def test_the_command_line_names_the_weights():
     options = ReproduceOptions(names=("utkface",), out=Path("somewhere"), weights=("resnet50=imagenet.pth",))
-    assert "--weights resnet50=" in command("utkface", options)
+    assert "--weights resnet50=" in command_line("utkface", options)
 
 
 # --- the list ------------------------------------------------------------------------------------
@@ -446,23 +446,23 @@ def test_the_list_names_every_experiment(regtta, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     lines = regtta("reproduce", "--list").stdout.splitlines()
     listed = {line.split()[0]: line for line in lines if line.strip()}
-    assert {*NAMES, "svhn-subset"} <= set(listed)
+    assert {*EXPERIMENT_NAMES, "svhn-subset"} <= set(listed)
     assert "SSA by its divergence" in listed["metric"]
     assert "svhn, utkface, biwi" in listed["metric"]
     assert {name for name, *_ in list_experiments()} == set(EXPERIMENTS)
 
 
-def test_a_name_in_the_list_is_never_broken(regtta, monkeypatch):
+def test_names_in_the_list_are_never_wrapped(regtta, monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
     shown = regtta("reproduce", "--list").stdout.split()
     assert {"classification-cifar10c", "sensitivity-batch"} <= set(shown)
 
 
-def test_who_stops_it_is_told_that_nothing_is_lost(data, here, monkeypatch, regtta):
+def test_an_interrupt_states_how_to_resume(data, here, monkeypatch, regtta):
     def stopped(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("regtta_bench.sweep.run_sweep.sweep", stopped)
+    monkeypatch.setattr("regtta_bench.sweep.run_sweep.run_missing", stopped)
     result = regtta("reproduce", "california", "--quick", "--data", str(data), "--out", str(here / "out"))
     assert result.exit_code == 130
-    assert "the same command goes on where it was" in result.stderr
+    assert "run the same command again to resume" in result.stderr

@@ -10,18 +10,18 @@ from typer.testing import CliRunner
 
 from helpers.published_datasets import write_california
 from regtta.cli.app import app
-from regtta.cli.shared_options import numbers
-from regtta.errors import ExistingFileError, ForeignFileError, OptionError
+from regtta.cli.shared_options import split_integers
+from regtta.errors import ExistingFileError, InvalidFileError, OptionError
 from regtta_bench.cli.bench_options import StressOptions
-from regtta_bench.cli.stress import plan_of, stress
-from regtta_bench.data.loading import Place
-from regtta_bench.demo.demo_model import Training
-from regtta_bench.stress.streams import KINDS
-from regtta_bench.stress.stress_runner import StressTools
-from regtta_bench.stress.stress_settings import SETTINGS, DigitsSetting, DigitsSource, PaperSetting
+from regtta_bench.cli.stress import make_stress_plan, run_stress
+from regtta_bench.data.loading import DataLocation
+from regtta_bench.demo.demo_model import DigitTraining
+from regtta_bench.stress.streams import STREAM_KINDS
+from regtta_bench.stress.stress_runner import StressRunnerConfig
+from regtta_bench.stress.stress_settings import STRESS_SETTINGS, DigitsSetting, DigitsSource, PaperSetting
 from regtta_bench.stress.stress_tables import table_files
-from regtta_bench.sweep.runner import Tools
-from regtta_bench.sweep.store import RunStore, key_of
+from regtta_bench.sweep.runner import RunnerConfig
+from regtta_bench.sweep.store import RunStore, compute_key
 
 SMALL = ["stress", "demo", "--kinds", "iid,sorted", "--parts", "noisy", "--methods", "ssa,bn_adapt", "--device", "cpu"]
 SMALL += ["--batch-sizes", "32,64", "--source-models", "1", "--gate-batches", "3"]
@@ -31,23 +31,23 @@ RUNS = 2 * (1 + 2 * 2 * 2) + 2  # streams times Source and methods, batch sizes 
 
 @pytest.fixture(scope="module", autouse=True)
 def _tiny():
-    """Source models of one epoch on few digits."""
+    """Train source models for one epoch on few digits."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(DigitsSetting, "source", lambda _, seed: DigitsSource(seed, 200, 130, Training(epochs=1)))
+        patch.setattr(DigitsSetting, "source", lambda _, seed: DigitsSource(seed, 200, 130, DigitTraining(epochs=1)))
         yield
 
 
-class Silent:
+class CountingListener:
     def __init__(self, stop_after=0):
         self.counts, self.made, self.stop_after = None, 0, stop_after
 
-    def begun(self, runs, found):
+    def on_start(self, runs, found):
         self.counts = (runs, found)
 
-    def training(self, name, done, total):
+    def on_training(self, name, done, total):
         pass
 
-    def ran(self, spec, result):
+    def on_run(self, spec, result):
         self.made += 1
         if self.made == self.stop_after:
             raise KeyboardInterrupt
@@ -78,11 +78,11 @@ def test_a_run_writes_runs_tables_models_and_the_figure(made):
     assert len(lines_of(out)) == RUNS
     assert all(len(line) < 2000 for line in (out / "runs.jsonl").read_text().splitlines())
     assert [path.name for path in (out / "models").iterdir()] == [
-        f"demo-digits-0-{SETTINGS['demo'].source(0).key}.safetensors"
+        f"demo-digits-0-{STRESS_SETTINGS['demo'].source(0).key}.safetensors"
     ]
 
 
-def test_it_prints_what_is_asked_and_where_the_rest_lies(made):
+def test_the_command_prints_summaries_and_files(made):
     result, out = made
     lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
     assert "Worst difference to Source, guards SAFE, demo" in lines
@@ -92,7 +92,7 @@ def test_it_prints_what_is_asked_and_where_the_rest_lies(made):
     assert f"{RUNS} runs to make, 0 found." in result.stderr
 
 
-def test_the_tables_are_those_of_the_lines(made, tmp_path):
+def test_the_tables_are_built_from_the_runs(made, tmp_path):
     _, out = made
     files = table_files(RunStore(out / "runs.jsonl"), "demo")
     assert sorted(files) == FILES
@@ -103,7 +103,7 @@ def test_the_tables_are_those_of_the_lines(made, tmp_path):
     assert "### Online R² by kind of stream, bn_adapt" in text
 
 
-def test_tables_alone_run_nothing_and_are_the_same(made):
+def test_tables_only_runs_nothing_and_gives_the_same_tables(made):
     _, out = made
     before = {name: (out / name).read_bytes() for name in [*FILES, "runs.jsonl"]}
     result = CliRunner().invoke(app, ["stress", "demo", "--tables-only", "--out", str(out)])
@@ -111,46 +111,48 @@ def test_tables_alone_run_nothing_and_are_the_same(made):
     assert {name: (out / name).read_bytes() for name in before} == before
 
 
-def test_a_stopped_run_goes_on_where_it_was_and_ends_as_one_never_stopped(tmp_path, made):
+def test_a_resumed_benchmark_equals_an_uninterrupted_one(tmp_path, made):
     whole = lines_of(made[1])
     with pytest.raises(KeyboardInterrupt):
-        stress(options(tmp_path), Silent(stop_after=2))
+        run_stress(options(tmp_path), CountingListener(stop_after=2))
     assert len(lines_of(tmp_path)) == 2
-    listener = Silent()
-    stress(options(tmp_path), listener)
+    listener = CountingListener()
+    run_stress(options(tmp_path), listener)
     assert listener.counts == (1, 2)
     assert lines_of(tmp_path).items() <= whole.items()
-    again = Silent()
-    stress(options(tmp_path), again)
+    again = CountingListener()
+    run_stress(options(tmp_path), again)
     assert (again.counts, again.made) == ((0, 3), 0)
 
 
-def test_the_tools_and_the_runs_can_be_sent_to_another_process(tmp_path, made):
-    runs = plan_of(options(tmp_path), SETTINGS["demo"]).runs()
-    sent = pickle.loads(pickle.dumps((StressTools(Tools(Place(tmp_path), made[1] / "models")), runs)))
+def test_configuration_and_runs_can_be_pickled(tmp_path, made):
+    runs = make_stress_plan(options(tmp_path), STRESS_SETTINGS["demo"]).runs()
+    sent = pickle.loads(
+        pickle.dumps((StressRunnerConfig(RunnerConfig(DataLocation(tmp_path), made[1] / "models")), runs))
+    )
     assert sent[1] == runs
-    worker = sent[0].worker(lambda *_: pytest.fail("the model is there"))
-    worker.ready(sent[1])
-    found = {key_of(spec.plain()): worker.run(spec) for spec in sent[1]}
+    worker = sent[0].make_worker(lambda *_: pytest.fail("the model is there"))
+    worker.prepare(sent[1])
+    found = {compute_key(spec.to_dict()): worker.run(spec) for spec in sent[1]}
     assert found.items() <= lines_of(made[1]).items()
 
 
-def test_control_c_says_that_nothing_is_lost(tmp_path, monkeypatch):
+def test_an_interrupt_states_that_runs_are_kept(tmp_path, monkeypatch):
     def stopped(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("regtta_bench.sweep.run_sweep.sweep", stopped)
+    monkeypatch.setattr("regtta_bench.sweep.run_sweep.run_missing", stopped)
     result = CliRunner().invoke(app, [*SMALL, "--out", str(tmp_path / "new")])
     assert result.exit_code == 130
-    assert "All runs so far are kept" in result.stderr
+    assert "All finished runs are kept" in result.stderr
 
 
 # --- settings of the paper -----------------------------------------------------------------------
 
 
-def test_california_needs_its_data_and_leaves_out_what_needs_images(tmp_path, monkeypatch):
+def test_california_skips_methods_that_need_images(tmp_path, monkeypatch):
     write_california(tmp_path, rows=90)
-    usual = SETTINGS["california"].source(0)
+    usual = STRESS_SETTINGS["california"].source(0)
     tiny = replace(usual, recipe=replace(usual.recipe, epochs=1, batch_size=8))
     monkeypatch.setattr(PaperSetting, "source", lambda _, seed: replace(tiny, seed=seed))
     chosen = StressOptions(
@@ -158,7 +160,7 @@ def test_california_needs_its_data_and_leaves_out_what_needs_images(tmp_path, mo
         methods=("ssa", "variance_minimization"),
         source_models=1, gate=False, device="cpu", data=tmp_path,
     )  # fmt: skip
-    report = stress(chosen, Silent())
+    report = run_stress(chosen, CountingListener())
     assert report.notes == ("variance_minimization cannot run on california: it needs images.",)
     runs = [json.loads(line) for line in (tmp_path / "out" / "runs.jsonl").read_text().splitlines()]
     assert [(run["specification"]["arm"], run["specification"]["part"]) for run in runs] == [
@@ -167,7 +169,7 @@ def test_california_needs_its_data_and_leaves_out_what_needs_images(tmp_path, mo
     assert runs[1]["specification"]["method"]["k"] == 10
 
 
-def test_without_data_nothing_is_begun(tmp_path, monkeypatch):
+def test_missing_data_is_refused_before_any_work(tmp_path, monkeypatch):
     monkeypatch.delenv("REGTTA_DATA", raising=False)
     result = CliRunner().invoke(app, ["stress", "california", "--out", str(tmp_path / "new")])
     assert (result.exit_code, (tmp_path / "new").exists()) == (2, False)
@@ -178,16 +180,16 @@ def test_without_data_nothing_is_begun(tmp_path, monkeypatch):
 
 
 def plan(**changes):
-    return plan_of(StressOptions(name="demo", out=Path("out"), **changes), SETTINGS["demo"])
+    return make_stress_plan(StressOptions(name="demo", out=Path("out"), **changes), STRESS_SETTINGS["demo"])
 
 
-def test_by_default_everything_is_run():
+def test_defaults_cover_everything():
     whole = plan()
     assert (whole.source_models, whole.batch_sizes, whole.gate_batches) == (3, (1, 8, 64), 10_000)
-    assert (whole.kinds, whole.parts) == (tuple(KINDS), SETTINGS["demo"].parts)
+    assert (whole.kinds, whole.parts) == (tuple(STREAM_KINDS), STRESS_SETTINGS["demo"].parts)
 
 
-def test_a_quick_run_is_small_but_for_what_is_asked():
+def test_a_quick_run_is_small_except_for_given_options():
     quick = plan(quick=True)
     assert (quick.source_models, quick.batch_sizes, quick.gate_batches) == (1, (64,), 0)
     assert (quick.kinds, quick.parts) == (("iid", "sorted"), ("darkened",))
@@ -208,27 +210,27 @@ def test_a_quick_run_is_small_but_for_what_is_asked():
         (["demo", "--ray", "somewhere"], "Expected --ray to be local, auto, HOST:PORT or ray://HOST:PORT"),
     ],
 )
-def test_a_mistake_is_one_line_before_anything_is_run(tmp_path, arguments, said):
+def test_errors_are_one_line_before_any_work(tmp_path, arguments, said):
     result = CliRunner().invoke(app, ["stress", *arguments, "--out", str(tmp_path / "new")])
     assert (result.exit_code, (tmp_path / "new").exists()) == (2, False)
     assert said in result.stderr
     assert result.stderr.count("\n") == 1
 
 
-def test_numbers_come_once_and_in_their_order():
-    assert numbers("64, 8,64,") == (64, 8)
-    assert numbers("") == ()
+def test_numbers_are_unique_and_in_order():
+    assert split_integers("64, 8,64,") == (64, 8)
+    assert split_integers("") == ()
 
 
-def test_another_ones_folder_is_left_alone(tmp_path):
+def test_folders_with_other_files_are_refused(tmp_path):
     (tmp_path / "thesis.txt").write_text("mine")
     with pytest.raises(ExistingFileError, match="holds other files"):
-        stress(options(tmp_path), Silent())
+        run_stress(options(tmp_path), CountingListener())
     (tmp_path / "runs.jsonl").write_text('{"key": "0", "specification": {"source": {}}, "result": {}}\n')
-    with pytest.raises(ForeignFileError, match="holds runs of another command"):
-        stress(options(tmp_path), Silent())
+    with pytest.raises(InvalidFileError, match="holds runs of another command"):
+        run_stress(options(tmp_path), CountingListener())
 
 
-def test_a_folder_without_runs_of_the_setting_has_no_tables(made):
+def test_a_folder_without_runs_of_the_setting_is_refused(made):
     with pytest.raises(OptionError, match="holds no runs of california"):
-        stress(StressOptions(name="california", out=made[1], tables_only=True), Silent())
+        run_stress(StressOptions(name="california", out=made[1], tables_only=True), CountingListener())

@@ -6,7 +6,7 @@ from sklearn.datasets import load_sample_image
 
 @pytest.fixture(scope="session")
 def photographs():
-    """Six square crops of scikit-learn's two photographs, at any side."""
+    """Return a function that makes six square crops of scikit-learn's two photographs, of a given side."""
 
     def at(side):
         crops = []

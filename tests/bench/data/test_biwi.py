@@ -9,7 +9,7 @@ from scipy.spatial.transform import Rotation
 from torchvision import transforms
 
 from helpers.published_datasets import write_biwi
-from regtta.errors import ForeignFileError, MissingFileError, OptionError
+from regtta.errors import InvalidFileError, MissingFileError, OptionError
 from regtta_bench.data import biwi as module
 from regtta_bench.data.biwi import biwi, biwi_frames, head_angles
 
@@ -60,7 +60,7 @@ def test_images_are_the_centre_square_resized(folder):
 
 
 @pytest.mark.parametrize("name", ["faces_0.tar", "faces_0.tar.gz", "faces_0.tgz"])
-def test_an_archive_gives_what_the_folder_gives_and_is_not_unpacked(folder, name):
+def test_an_archive_gives_the_same_as_the_folder_and_is_not_unpacked(folder, name):
     expected = biwi(folder)
     packed(folder, name)
     found = biwi(folder)
@@ -72,7 +72,7 @@ def test_an_archive_gives_what_the_folder_gives_and_is_not_unpacked(folder, name
 
 def test_source_and_target_are_the_genders(folder):
     data = biwi(folder)
-    shift = data.shift("female", seed=0, angle="pitch")
+    shift = data.split_by_gender("female", seed=0, angle="pitch")
     assert shift.name == "biwi-female-male-pitch"
     assert shift.train.images.shape == (6, 256, 256, 3)
     assert shift.validation.images.shape == (1, 224, 224, 3)
@@ -82,30 +82,30 @@ def test_source_and_target_are_the_genders(folder):
     source = torch.cat([shift.train.targets, shift.validation.targets])[:, 0]
     np.testing.assert_allclose(sorted(source), sorted([*pitch[:5], *pitch[9:]]), atol=1e-5)
     np.testing.assert_array_equal(shift.target.images, data.pictures.images[5:9, 16:240, 16:240])
-    back = data.shift("male", seed=0)
+    back = data.split_by_gender("male", seed=0)
     assert (back.name, back.train.targets.shape, len(back.target)) == ("biwi-male-female", (3, 3), 7)
-    other = data.shift("female", seed=3, angle="pitch")
+    other = data.split_by_gender("female", seed=3, angle="pitch")
     assert not torch.equal(other.train.targets, shift.train.targets)
 
 
 def test_options_that_are_misspelt(folder):
     data = biwi(folder)
     with pytest.raises(OptionError, match="'yaw', 'roll', 'pitch'.*found 'jaw'"):
-        data.shift("male", seed=0, angle="jaw")
+        data.split_by_gender("male", seed=0, angle="jaw")
     with pytest.raises(OptionError, match="found 'Male'"):
-        data.shift("Male", seed=0)
+        data.split_by_gender("Male", seed=0)
 
 
 def test_genders_that_are_missing_or_all_the_same(folder, tmp_path):
     mine = tmp_path / "mine.json"
     mine.write_text('{"01": "female", "02": "female"}')
-    with pytest.raises(ForeignFileError, match=r"lacks the folders \['03'\]"):
+    with pytest.raises(InvalidFileError, match=r"lacks the folders \['03'\]"):
         biwi(folder, genders=mine)
     mine.write_text('{"01": "male", "02": "male", "03": "male"}')
     data = biwi(folder, genders=mine)
     for source in ("male", "female"):
-        with pytest.raises(ForeignFileError, match="both genders, found only male"):
-            data.shift(source, seed=0)
+        with pytest.raises(InvalidFileError, match="both genders, found only male"):
+            data.split_by_gender(source, seed=0)
     (folder / "biwi" / "genders.json").unlink()
     with pytest.raises(MissingFileError, match=r"not part of the data set.*biwi/genders\.json"):
         biwi(folder)
@@ -126,7 +126,7 @@ def test_genders_that_are_missing_or_all_the_same(folder, tmp_path):
 )
 def test_a_pose_file_without_a_rotation_is_named(folder, text):
     (folder / "biwi" / "faces_0" / "01" / "frame_00004_pose.txt").write_text(text, encoding="utf-8")
-    with pytest.raises(ForeignFileError, match=r"rotation matrix.*frame_00004_pose|frame_00004_pose.*rotation matrix"):
+    with pytest.raises(InvalidFileError, match=r"rotation matrix.*frame_00004_pose|frame_00004_pose.*rotation matrix"):
         biwi_frames(folder)
 
 
@@ -134,15 +134,15 @@ def test_sizes_are_bounded(folder, monkeypatch):
     pose = folder / "biwi" / "faces_0" / "01" / "frame_00004_pose.txt"
     text = pose.read_text()
     pose.write_text(text + " " * 70_000)
-    with pytest.raises(ForeignFileError, match=r"frame_00004_pose.txt has \d+ bytes; at most 65536"):
+    with pytest.raises(InvalidFileError, match=r"frame_00004_pose.txt has \d+ bytes; at most 65536"):
         biwi_frames(folder)
     pose.write_text(text)
     frames = biwi_frames(folder)
-    monkeypatch.setattr(module, "MOST_BYTES", 100)
-    with pytest.raises(ForeignFileError, match=r"frame_00003_rgb.png has \d+ bytes; at most 100"):
+    monkeypatch.setattr(module, "MAX_PICTURE_BYTES", 100)
+    with pytest.raises(InvalidFileError, match=r"frame_00003_rgb.png has \d+ bytes; at most 100"):
         frames.read()
-    monkeypatch.setattr(module, "MOST_FRAMES", 3)
-    with pytest.raises(ForeignFileError, match="exceeds the maximum of 3 frames"):
+    monkeypatch.setattr(module, "MAX_FRAMES", 3)
+    with pytest.raises(InvalidFileError, match="exceeds the maximum of 3 frames"):
         biwi_frames(folder)
 
 
@@ -151,10 +151,10 @@ def test_damaged_gone_or_doubled_frames(folder):
     path = folder / "biwi" / "faces_0" / "03" / "frame_00004_rgb.png"
     raw = path.read_bytes()
     path.write_bytes(raw[:2000])
-    with pytest.raises(ForeignFileError, match=r"03/frame_00004_rgb\.png cannot be read"):
+    with pytest.raises(InvalidFileError, match=r"03/frame_00004_rgb\.png cannot be read"):
         frames.read()
     path.unlink()
-    with pytest.raises(ForeignFileError, match="1 frames are no longer in"):
+    with pytest.raises(InvalidFileError, match="1 frames are no longer in"):
         frames.read()
     path.write_bytes(raw)
     faces = folder / "biwi" / "faces_0"
@@ -162,7 +162,7 @@ def test_damaged_gone_or_doubled_frames(folder):
         for _ in range(2):
             archive.add(path, "faces_0/03/frame_00004_rgb.png")
     shutil.rmtree(faces)
-    with pytest.raises(ForeignFileError, match="is a duplicate"):
+    with pytest.raises(InvalidFileError, match="is a duplicate"):
         biwi_frames(folder)
 
 

@@ -9,10 +9,9 @@ import torch
 
 from helpers.published_datasets import CALIFORNIA_COLUMNS, write_california
 from helpers.real_data import FOLDER, needs_real_data
-from regtta.errors import ExistingFileError, ForeignFileError, MissingFileError
+from regtta.errors import ExistingFileError, InvalidFileError, MissingFileError
 from regtta_bench.data import california as module
-from regtta_bench.data.california import california, fetch_california
-from regtta_bench.data.domains import Domain, held_out
+from regtta_bench.data.california import california, download_california
 
 NUMERIC = list(CALIFORNIA_COLUMNS)
 
@@ -40,42 +39,32 @@ def test_source_and_target_are_standardised_by_the_source(folder):
     np.testing.assert_allclose(shift.target.inputs[:, 2], expected, rtol=1e-5, atol=1e-6)
 
 
-def test_what_is_held_out_is_random_disjoint_and_the_same_for_the_same_seed():
-    domain = Domain(torch.arange(50.0).unsqueeze(1), torch.arange(50.0).unsqueeze(1))
-    train, validation = held_out(domain, 0.1, seed=3)
-    assert (len(train), len(validation)) == (45, 5)
-    assert sorted(torch.cat([train.inputs, validation.inputs])[:, 0].tolist()) == list(range(50))
-    assert torch.equal(train.inputs, train.targets)
-    assert torch.equal(held_out(domain, 0.1, seed=3)[1].inputs, validation.inputs)
-    assert not torch.equal(held_out(domain, 0.1, seed=4)[1].inputs, validation.inputs)
-
-
 def test_a_missing_or_foreign_file_says_what_to_get(tmp_path, folder):
     with pytest.raises(MissingFileError, match=r"Kaggle.*public domain.*put it at .*california_housing/housing.csv.gz"):
         california(tmp_path / "california_housing", seed=0)
     half = pd.DataFrame({"median_house_value": [1.0, 2.0]})
     half.to_csv(folder / "california_housing" / "housing.csv.gz", index=False)
-    with pytest.raises(ForeignFileError, match="'ocean_proximity'"):
+    with pytest.raises(InvalidFileError, match="'ocean_proximity'"):
         california(folder, seed=0)
     pd.DataFrame({"a": [1.0]}).to_csv(folder / "california_housing" / "housing.csv.gz", index=False)
-    with pytest.raises(ForeignFileError, match="'median_house_value' and 'ocean_proximity'"):
+    with pytest.raises(InvalidFileError, match="'median_house_value' and 'ocean_proximity'"):
         california(folder, seed=0)
 
 
-def test_what_is_no_table_is_refused(folder):
+def test_files_that_are_not_tables_are_rejected(folder):
     path = folder / "california_housing" / "housing.csv.gz"
     whole = path.read_bytes()
     for raw in (b"not gzip", whole[:-20], whole[:50]):
         path.write_bytes(raw)
-        with pytest.raises(ForeignFileError, match="is not a complete gzip file"):
+        with pytest.raises(InvalidFileError, match="is not a complete gzip file"):
             california(folder, seed=0)
     for text in (b"", b"a,b\n1,2,3\n4,5,6,7\n", b"\xff\xfe"):
         path.write_bytes(gzip.compress(text))
-        with pytest.raises(ForeignFileError, match="cannot be read as a CSV table"):
+        with pytest.raises(InvalidFileError, match="cannot be read as a CSV table"):
             california(folder, seed=0)
 
 
-def test_another_table_than_the_known_one_is_warned_of(folder, caplog, monkeypatch):
+def test_an_unknown_table_raises_a_warning(folder, caplog, monkeypatch):
     with caplog.at_level(logging.WARNING):
         california(folder, seed=0)
     assert "is not the California Housing table" in caplog.text
@@ -86,18 +75,18 @@ def test_another_table_than_the_known_one_is_warned_of(folder, caplog, monkeypat
     assert not caplog.records
 
 
-def test_the_table_is_fetched_to_where_it_is_looked_for(folder, tmp_path, monkeypatch):
+def test_the_table_is_downloaded_to_the_path_that_is_searched(folder, tmp_path, monkeypatch):
     calls = []
 
-    def fetch(url, path, **options):
+    def download_file(url, path, **options):
         calls.append((url, options["sha256"], options["limit"]))
         path.write_bytes(gzip.decompress((folder / "california_housing" / "housing.csv.gz").read_bytes()))
         return path
 
-    monkeypatch.setattr(module, "fetch", fetch)
+    monkeypatch.setattr(module, "download_file", download_file)
     fresh = tmp_path / "fresh"
     fresh.mkdir()
-    path = fetch_california(fresh)
+    path = download_california(fresh)
     assert path == fresh / "california_housing" / "housing.csv"
     url, sha256, limit = calls.pop()
     assert url.startswith("https://raw.githubusercontent.com/ageron/handson-ml/")
@@ -106,9 +95,9 @@ def test_the_table_is_fetched_to_where_it_is_looked_for(folder, tmp_path, monkey
     assert len(california(fresh, seed=0).target) == 19
     for there in (fresh, folder):
         with pytest.raises(ExistingFileError, match="exists. Use it as it is, or remove it first"):
-            fetch_california(there)
+            download_california(there)
     with pytest.raises(MissingFileError, match="There is no folder"):
-        fetch_california(tmp_path / "absent")
+        download_california(tmp_path / "absent")
     assert not calls
 
 

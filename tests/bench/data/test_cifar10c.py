@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from helpers.published_datasets import write_cifar10
-from regtta.errors import ForeignFileError, MissingFileError, OptionError
+from regtta.errors import InvalidFileError, MissingFileError, OptionError
 from regtta_bench.data.cifar10c import cifar10c
 
 
@@ -35,13 +35,13 @@ def test_a_severity_is_its_ten_thousand_rows(folder, severity):
 
 
 def test_as_a_domain_it_is_scaled(folder):
-    domain = cifar10c(folder, "fog", 5).domain()
+    domain = cifar10c(folder, "fog", 5).to_domain()
     assert domain.inputs.shape == (10_000, 3, 32, 32)
     assert domain.targets.shape == (10_000, 1)
     assert domain.inputs[0, 2, 0, 1].item() == pytest.approx(5 / 255)
 
 
-def test_what_is_absent_is_made_from_the_test_split_and_says_so(folder, monkeypatch):
+def test_absent_corruptions_are_made_from_the_test_split(folder, monkeypatch):
     clean = write_cifar10(folder, monkeypatch)
     found = cifar10c(folder, "snow", 2, make=lambda images, name, severity: images // (len(name) - severity))
     assert not found.published
@@ -68,7 +68,7 @@ class Bomb:
         return (sys.exit, ("the pickle ran",))
 
 
-def test_pickles_and_cut_or_foreign_arrays_are_refused(folder):
+def test_pickles_and_cut_or_foreign_arrays_are_rejected(folder):
     path = folder / "CIFAR-10-C" / "fog.npy"
     for write in (
         lambda: path.write_bytes(pickle.dumps(Bomb())),
@@ -76,32 +76,32 @@ def test_pickles_and_cut_or_foreign_arrays_are_refused(folder):
         lambda: path.write_bytes(b""),
     ):
         write()
-        with pytest.raises(ForeignFileError, match=r"fog\.npy is not a complete array file"):
+        with pytest.raises(InvalidFileError, match=r"fog\.npy is not a complete array file"):
             cifar10c(folder, "fog", 1)
     np.lib.format.open_memmap(path, "w+", np.uint8, (50_000, 32, 32, 3))
     with path.open("r+b") as file:
         file.truncate(1_000_000)
-    with pytest.raises(ForeignFileError, match="not a complete array file"):
+    with pytest.raises(InvalidFileError, match="not a complete array file"):
         cifar10c(folder, "fog", 1)
     for shape, kind in (((10_000, 32, 32, 3), np.uint8), ((50_000, 32, 32, 3), np.int8)):
         np.lib.format.open_memmap(path, "w+", kind, shape)
-        with pytest.raises(ForeignFileError, match=r"Expected an array \(50000, 32, 32, 3\) of uint8"):
+        with pytest.raises(InvalidFileError, match=r"Expected an array \(50000, 32, 32, 3\) of uint8"):
             cifar10c(folder, "fog", 1)
 
 
-def test_labels_that_are_no_whole_numbers_are_refused(folder):
+def test_labels_that_are_not_integers_are_rejected(folder):
     np.save(folder / "CIFAR-10-C" / "labels.npy", np.zeros(50_000))
-    with pytest.raises(ForeignFileError, match=r"\(50000,\) of uint8 or int32 or int64 .*found \(50000,\) of float64"):
+    with pytest.raises(InvalidFileError, match=r"\(50000,\) of uint8 or int32 or int64 .*found \(50000,\) of float64"):
         cifar10c(folder, "fog", 1)
 
 
 @pytest.mark.parametrize("name", ["../secret", "a/b", "", "labels", "Fog"])
-def test_names_that_are_no_corruption(folder, name):
+def test_invalid_names_of_corruptions(folder, name):
     with pytest.raises(OptionError, match="the name of a corruption"):
         cifar10c(folder, name, 1)
 
 
 @pytest.mark.parametrize("severity", [0, 6, 2.5])
-def test_severities_that_are_none(folder, severity):
+def test_invalid_severities(folder, severity):
     with pytest.raises(OptionError, match="from 1 to 5"):
         cifar10c(folder, "fog", severity)

@@ -7,7 +7,7 @@ from PIL import Image
 
 from helpers.published_datasets import write_subset
 from helpers.real_data import FOLDER, needs_real_data
-from regtta.errors import ForeignFileError, MissingFileError
+from regtta.errors import InvalidFileError, MissingFileError
 from regtta_bench.data.digit_images import mnist_test, read_idx, svhn_subset_to_mnist
 
 
@@ -38,13 +38,13 @@ def test_svhns_subset_keeps_its_name_and_its_pixels(folder):
 
 def test_files_that_are_wrong_or_missing(folder):
     path = folder / "mnist" / "t10k-labels-idx1-ubyte.gz"
-    with pytest.raises(ForeignFileError, match="Expected an idx file"):
+    with pytest.raises(InvalidFileError, match="Expected an idx file"):
         read_idx(path, 2051)
     path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes())[:-1]))
-    with pytest.raises(ForeignFileError, match=r"Expected values of shape \(5,\)"):
+    with pytest.raises(InvalidFileError, match=r"Expected values of shape \(5,\)"):
         read_idx(path, 2049)
     path.write_bytes(path.read_bytes()[:-9])
-    with pytest.raises(ForeignFileError, match="not a complete gzip file"):
+    with pytest.raises(InvalidFileError, match="not a complete gzip file"):
         read_idx(path, 2049)
     path.unlink()
     with pytest.raises(MissingFileError, match="MNIST's test split is not in"):

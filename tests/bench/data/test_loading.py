@@ -16,7 +16,7 @@ from helpers.toy_datasets import GENDERS
 from regtta.errors import MissingFileError
 from regtta_bench.corruptions import corrupt
 from regtta_bench.data import loading
-from regtta_bench.data.loading import LOADERS, Place, check_there
+from regtta_bench.data.loading import LOADERS, DataLocation, check_available
 from regtta_bench.paper.settings import SETTINGS
 
 
@@ -35,41 +35,41 @@ def test_every_setting_has_a_loader_and_every_loader_a_setting():
         ("biwi", r"Biwi Kinect is not in"),
     ],
 )
-def test_what_is_missing_is_said_before_any_work(tmp_path, data, said):
+def test_missing_data_is_reported_before_any_work(tmp_path, data, said):
     with pytest.raises(MissingFileError, match=said):
-        check_there(data, Place(tmp_path))
+        check_available(data, DataLocation(tmp_path))
 
 
-def test_what_is_there_is_enough(tmp_path, monkeypatch):
+def test_available_data_is_accepted(tmp_path, monkeypatch):
     write_california(tmp_path)
     write_subset(tmp_path)
     write_utkface(tmp_path, face_names([20]))
     write_biwi(tmp_path, {"01": 1, "02": 1}, GENDERS)
     for data in ("california", "svhn-subset", "utkface", "biwi"):
-        check_there(data, Place(tmp_path))
+        check_available(data, DataLocation(tmp_path))
     with pytest.raises(MissingFileError, match="SVHN is not in"):  # the folder svhn alone holds the subset
-        check_there("svhn", Place(tmp_path))
+        check_available("svhn", DataLocation(tmp_path))
     (tmp_path / "biwi" / "genders.json").unlink()
     with pytest.raises(MissingFileError, match="There is no file .*genders.json"):
-        check_there("biwi", Place(tmp_path))
+        check_available("biwi", DataLocation(tmp_path))
     elsewhere = tmp_path / "who.json"
     with pytest.raises(MissingFileError, match="who.json"):
-        check_there("biwi", Place(tmp_path, genders=elsewhere))
+        check_available("biwi", DataLocation(tmp_path, genders=elsewhere))
 
 
 def test_download_is_left_to_torchvision_or_fetches_california(tmp_path, monkeypatch):
     fetched = []
-    monkeypatch.setattr(loading, "fetch_california", fetched.append)
+    monkeypatch.setattr(loading, "download_california", fetched.append)
     for data in ("svhn", "cifar10", "california"):
-        check_there(data, Place(tmp_path, download=True))
+        check_available(data, DataLocation(tmp_path, download=True))
     assert fetched == [tmp_path]
     with pytest.raises(MissingFileError, match="UTKFace"):
-        check_there("utkface", Place(tmp_path, download=True))
+        check_available("utkface", DataLocation(tmp_path, download=True))
 
 
 def test_cifar10s_target_is_its_test_split_corrupted_at_the_highest_severity(tmp_path, monkeypatch):
     test = write_cifar10(tmp_path, monkeypatch)
-    loaded = LOADERS["cifar10"](Place(tmp_path), "", 0)
+    loaded = LOADERS["cifar10"](DataLocation(tmp_path), "", 0)
     assert (len(loaded.train), len(loaded.validation)) == (50, 10)
     expected = corrupt(test, "gaussian_noise", severity=5, constants="cifar", seed=0)
     np.testing.assert_array_equal(
@@ -79,7 +79,7 @@ def test_cifar10s_target_is_its_test_split_corrupted_at_the_highest_severity(tmp
 
 def test_utkfaces_target_is_the_held_out_fifth_corrupted_before_anything_else(tmp_path):
     write_utkface(tmp_path, face_names(range(20, 30)))
-    loaded = LOADERS["utkface"](Place(tmp_path), "", 3)
+    loaded = LOADERS["utkface"](DataLocation(tmp_path), "", 3)
     assert (loaded.train.inputs.shape, loaded.train.inputs.dtype) == ((8, 3, 256, 256), torch.uint8)
     clean = loaded.validation.inputs.permute(0, 2, 3, 1).numpy()
     target = loaded.target("shot_noise")
@@ -94,7 +94,7 @@ def test_biwi_is_read_once_for_all_its_source_domains(tmp_path, monkeypatch):
     original = loading.biwi
     loading._frames.cache_clear()
     monkeypatch.setattr(loading, "biwi", lambda *a, **k: reads.append(a) or original(*a, **k))
-    place = Place(tmp_path)
+    place = DataLocation(tmp_path)
     female = LOADERS["biwi"](place, "female-pitch", 0)
     male = LOADERS["biwi"](place, "male-yaw", 0)
     both = LOADERS["biwi"](place, "female", 0)
@@ -106,30 +106,30 @@ def test_biwi_is_read_once_for_all_its_source_domains(tmp_path, monkeypatch):
     loading._frames.cache_clear()
 
 
-def test_a_place_can_be_sent_to_another_process(tmp_path):
+def test_a_location_is_picklable(tmp_path):
     import pickle
 
-    place = Place(tmp_path, download=True)
+    place = DataLocation(tmp_path, download=True)
     assert pickle.loads(pickle.dumps(place)) == dataclasses.replace(place)
 
 
-def test_a_place_without_a_name_is_what_the_environment_names_where_it_is_asked(tmp_path, monkeypatch):
-    place = Place()
+def test_a_location_without_a_root_is_resolved_from_the_environment_on_access(tmp_path, monkeypatch):
+    place = DataLocation()
     monkeypatch.setenv("REGTTA_DATA", str(tmp_path))
     assert place.folder == tmp_path
     monkeypatch.delenv("REGTTA_DATA")
     with pytest.raises(MissingFileError, match="No folder of data sets was given"):
-        check_there("california", place)
+        check_available("california", place)
 
 
-def test_what_is_left_out_is_counted_aloud(tmp_path, caplog):
+def test_skipped_files_are_logged(tmp_path, caplog):
     write_utkface(tmp_path, [*face_names(range(20, 30)), "no age.jpg"])
     (tmp_path / "UTKFace" / "readme.txt").write_text("")
-    LOADERS["utkface"](Place(tmp_path), "", 0)
+    LOADERS["utkface"](DataLocation(tmp_path), "", 0)
     assert "2 files of UTKFace have no age in their name" in caplog.text
     write_biwi(tmp_path, {"01": 5, "02": 4}, GENDERS)
     (tmp_path / "biwi" / "faces_0" / "01" / "frame_00003_pose.txt").unlink()
     loading._frames.cache_clear()
-    LOADERS["biwi"](Place(tmp_path), "female", 0)
+    LOADERS["biwi"](DataLocation(tmp_path), "female", 0)
     assert "1 frames of Biwi Kinect have no pose" in caplog.text
     loading._frames.cache_clear()

@@ -8,7 +8,7 @@ from PIL import Image
 from torchvision import datasets, transforms
 
 from helpers.published_datasets import md5, write_cifar10, write_mnist, write_svhn
-from regtta.errors import FileError, ForeignFileError, MissingExtraError, MissingFileError, OptionError
+from regtta.errors import FileError, InvalidFileError, MissingExtraError, MissingFileError, OptionError
 from regtta_bench.data.digit_images import mnist_test
 from regtta_bench.data.torchvision_sets import cifar10, cifar10_arrays, mnist, svhn, svhn_to_mnist
 
@@ -71,17 +71,17 @@ def test_missing_data_says_what_to_get(tmp_path, load, message):
     assert not list(tmp_path.iterdir())
 
 
-def test_files_that_are_not_the_published_ones_are_refused(tmp_path, monkeypatch):
+def test_files_that_are_not_the_published_ones_are_rejected(tmp_path, monkeypatch):
     write_svhn(tmp_path, monkeypatch)
     path = tmp_path / "svhn" / "test_32x32.mat"
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(ForeignFileError, match=r"SVHN in .* incomplete or not as published.*ufldl"):
+    with pytest.raises(InvalidFileError, match=r"SVHN in .* incomplete or not as published.*ufldl"):
         svhn(tmp_path, "test")
     write_mnist(tmp_path)
     path = tmp_path / "MNIST" / "raw" / "t10k-images-idx3-ubyte"
     for raw in (path.read_bytes()[:-100], b"\0\0\0\0", b"text"):
         path.write_bytes(raw)
-        with pytest.raises(ForeignFileError, match="MNIST in .* incomplete or not as published"):
+        with pytest.raises(InvalidFileError, match="MNIST in .* incomplete or not as published"):
             mnist(tmp_path, "test")
 
 
@@ -89,7 +89,7 @@ def test_mnists_images_and_labels_must_be_as_many(tmp_path):
     write_mnist(tmp_path)
     raw = tmp_path / "MNIST" / "raw"
     (raw / "t10k-labels-idx1-ubyte").write_bytes((raw / "train-labels-idx1-ubyte").read_bytes())
-    with pytest.raises(ForeignFileError, match=r"found images of shape \(5, 28, 28\) in .* and 7 labels"):
+    with pytest.raises(InvalidFileError, match=r"found images of shape \(5, 28, 28\) in .* and 7 labels"):
         mnist(tmp_path, "test")
 
 
@@ -104,7 +104,7 @@ def test_a_pickle_that_is_not_the_published_one_never_runs(tmp_path, monkeypatch
     (place / "batches.meta").write_bytes(pickle.dumps(Bomb()))  # which is not so much as opened
     assert len(cifar10(tmp_path, "test")) == 10
     (place / "test_batch").write_bytes(pickle.dumps(Bomb()))
-    with pytest.raises(ForeignFileError, match="CIFAR-10 in .* not as published .*checksum"):
+    with pytest.raises(InvalidFileError, match="CIFAR-10 in .* not as published .*checksum"):
         cifar10(tmp_path, "test")
 
 
@@ -113,11 +113,11 @@ def test_a_pickle_does_not_run_even_with_the_published_checksum(tmp_path, monkey
     path = tmp_path / "cifar-10-batches-py" / "test_batch"
     path.write_bytes(pickle.dumps(Bomb()))
     monkeypatch.setattr(datasets.CIFAR10, "test_list", [[path.name, md5(path)]])
-    with pytest.raises(ForeignFileError, match="CIFAR-10 in .* not as published .*not a CIFAR-10 batch"):
+    with pytest.raises(InvalidFileError, match="CIFAR-10 in .* not as published .*not a CIFAR-10 batch"):
         cifar10(tmp_path, "test")
 
 
-def test_a_download_that_fails_is_said_to_have_failed(tmp_path, monkeypatch):
+def test_a_failed_download_is_reported(tmp_path, monkeypatch):
     def fail(*args, **kwargs):
         raise OSError("no route to host")
 

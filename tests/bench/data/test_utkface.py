@@ -5,7 +5,7 @@ from PIL import Image
 from torchvision import transforms
 
 from helpers.published_datasets import face_names, write_utkface
-from regtta.errors import FileError, ForeignFileError, MissingFileError
+from regtta.errors import FileError, InvalidFileError, MissingFileError
 from regtta_bench.data.utkface import utkface, utkface_files
 
 MALFORMED = ("61_1_20170109142408075.jpg.chip.jpg", "53__0_20170116184028385.jpg.chip.jpg", "44_1_4_2_2017.jpg")
@@ -54,7 +54,7 @@ def test_images_are_bytes_of_256_to_train_on_and_of_224_to_evaluate_on(folder):
     np.testing.assert_array_equal(faces.validation.images[1], np.asarray(transform(Image.open(path))))
 
 
-def test_the_split_is_the_seeds(folder):
+def test_the_split_depends_on_the_seed(folder):
     first, same, different = (utkface(folder, seed=seed).train.targets.tolist() for seed in (0, 0, 1))
     assert first == same
     assert first != different
@@ -63,7 +63,7 @@ def test_the_split_is_the_seeds(folder):
 def test_a_damaged_image_is_named(folder):
     path = folder / "UTKFace" / MALFORMED[0]
     path.write_bytes(path.read_bytes()[:3000])
-    with pytest.raises(ForeignFileError, match=r"UTKFace/61_1_20170109142408075\.jpg\.chip\.jpg cannot be read"):
+    with pytest.raises(InvalidFileError, match=r"UTKFace/61_1_20170109142408075\.jpg\.chip\.jpg cannot be read"):
         utkface(folder, seed=0)
 
 
@@ -83,5 +83,5 @@ def test_without_faces_the_error_says_what_to_get(tmp_path):
         utkface_files(tmp_path)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "UTKFace").write_bytes(b"")
-    with pytest.raises(ForeignFileError, match="Expected a folder of images"):
+    with pytest.raises(InvalidFileError, match="Expected a folder of images"):
         utkface_files(tmp_path / "other")

@@ -1,41 +1,41 @@
 import pytest
 
 from regtta.errors import OptionError
-from regtta.methods import SSA, BNAdapt, FeatureAlignment, Source
+from regtta.methods import SSA, BNAdapt, FeatureAlignment, NoAdaptation
 from regtta_bench.demo.demo_data import Darken
-from regtta_bench.demo.demo_recipe import ARMS, Arm, Recipe
+from regtta_bench.demo.demo_recipe import DEMO_METHODS, DemoMethod, DemoRecipe
 
 
 def test_methods_run_with_their_defaults():
-    plain = {arm.name: arm.method for arm in ARMS if not arm.name.endswith("debiased")}
+    plain = {entry.name: entry.method for entry in DEMO_METHODS if not entry.name.endswith("debiased")}
     assert plain == {
-        "source": Source(),
+        "source": NoAdaptation(),
         "bn_adapt": BNAdapt(),
         "feature_alignment": FeatureAlignment(),
         "ssa": SSA(),
     }
 
 
-def test_rivals_keep_the_same_running_statistics():
-    recipe = Recipe()
-    for arm in recipe.arms:
-        if not isinstance(arm.method, Source | BNAdapt):
-            rival = recipe.arm(arm.rival).method
-            assert isinstance(rival, BNAdapt)
-            assert rival.batch_norm == arm.method.batch_norm
+def test_baselines_keep_the_same_running_statistics():
+    recipe = DemoRecipe()
+    for entry in recipe.methods:
+        if not isinstance(entry.method, NoAdaptation | BNAdapt):
+            baseline = recipe.find_method(entry.baseline).method
+            assert isinstance(baseline, BNAdapt)
+            assert baseline.batch_norm == entry.method.batch_norm
 
 
 @pytest.mark.parametrize(
     "changes",
     [
-        {"arms": ARMS[1:]},
-        {"arms": ARMS[:1]},
-        {"arms": (*ARMS, ARMS[1])},
-        {"arms": (ARMS[0], Arm("ssa", "SSA", SSA(), rival="bn_adapt"))},
+        {"methods": DEMO_METHODS[1:]},
+        {"methods": DEMO_METHODS[:1]},
+        {"methods": (*DEMO_METHODS, DEMO_METHODS[1])},
+        {"methods": (DEMO_METHODS[0], DemoMethod("ssa", "SSA", SSA(), baseline="bn_adapt"))},
         {"degradations": {}},
         {"degradations": {"clean": Darken(0.5)}},
     ],
 )
-def test_what_cannot_be_compared_is_refused(changes):
+def test_invalid_recipes_are_rejected(changes):
     with pytest.raises(OptionError):
-        Recipe(**changes)
+        DemoRecipe(**changes)

@@ -1,15 +1,15 @@
-"""A source model small enough for tests: digits, two hundred to train on, once."""
+"""Testbed of a small source model, trained on two hundred digits."""
 
 from collections.abc import Iterator
 
 import pytest
 
-from regtta_bench.demo.demo_model import Training
-from regtta_bench.demo.demo_recipe import Recipe
+from regtta_bench.demo.demo_model import DigitTraining
+from regtta_bench.demo.demo_recipe import DemoRecipe
 from regtta_bench.demo.demo_study import one_thread
-from regtta_bench.label_shift.label_shift_testbeds import Bench, demo_bench
+from regtta_bench.label_shift.label_shift_testbeds import LabelShiftTestbed, make_demo_testbed
 
-TOY = Recipe(source_digits=200, target_digits=150, training=Training(epochs=2))
+TOY = DemoRecipe(source_digits=200, target_digits=150, training=DigitTraining(epochs=2))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -19,5 +19,5 @@ def _one_thread() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def bench() -> Bench:
-    return demo_bench(0, TOY)
+def testbed() -> LabelShiftTestbed:
+    return make_demo_testbed(0, TOY)

@@ -4,8 +4,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score, roc_curve
 
 from regtta.errors import OptionError
-from regtta_bench.label_shift.label_shift_findings import Logistic
-from regtta_bench.label_shift.roc import curve_of, roc_of
+from regtta_bench.label_shift.label_shift_findings import RidgeLogisticRegression
+from regtta_bench.label_shift.roc import compute_roc, compute_roc_curve
 
 
 def drawn(seed, positives=80, negatives=120, gap=1.0, digits=6):
@@ -19,57 +19,57 @@ def joined(above, below):
 
 @pytest.mark.parametrize("digits", [6, 0])  # the second has many ties
 @pytest.mark.parametrize("seed", range(3))
-def test_the_area_is_scikit_learns(seed, digits):
+def test_the_auc_agrees_with_scikit_learn(seed, digits):
     above, below = drawn(seed, digits=digits)
-    assert roc_of(above, below).auc == pytest.approx(roc_auc_score(*joined(above, below)), abs=1e-12)
+    assert compute_roc(above, below).auc == pytest.approx(roc_auc_score(*joined(above, below)), abs=1e-12)
 
 
-def test_the_curve_is_scikit_learns():
+def test_the_curve_agrees_with_scikit_learn():
     above, below = drawn(4, digits=0)
     false, true, _ = roc_curve(*joined(above, below), drop_intermediate=False)
-    ours = curve_of(above, below)
+    ours = compute_roc_curve(above, below)
     np.testing.assert_allclose(ours[0], false)
     np.testing.assert_allclose(ours[1], true)
 
 
-def test_the_interval_is_the_bootstraps():
+def test_the_interval_agrees_with_the_bootstrap():
     above, below = drawn(5, 150, 200)
-    found = roc_of(above, below)
+    found = compute_roc(above, below)
     draw = np.random.default_rng(0)
-    areas = [roc_of(draw.choice(above, len(above)), draw.choice(below, len(below))).auc for _ in range(2000)]
+    areas = [compute_roc(draw.choice(above, len(above)), draw.choice(below, len(below))).auc for _ in range(2000)]
     assert (found.low, found.high) == pytest.approx(tuple(np.quantile(areas, [0.025, 0.975])), abs=0.01)
 
 
 def test_the_interval_covers_the_truth_as_often_as_it_says():
     truth = 0.7602499389  # Φ(1/√2), two unit Gaussians one apart
-    covered = [(r := roc_of(*drawn(seed, 40, 60))).low <= truth <= r.high for seed in range(400)]
+    covered = [(r := compute_roc(*drawn(seed, 40, 60))).low <= truth <= r.high for seed in range(400)]
     assert 0.91 < np.mean(covered) < 0.98
 
 
-def test_what_is_found_at_five_percent_false_alarms():
+def test_true_positive_rate_at_five_percent_false_positives():
     below = np.arange(100.0)
-    found = roc_of(np.array([93.5, 94.5, 95.5, 200.0]), below)
-    assert found.found == 0.75  # the limit is 94: five of a hundred lie above it
+    found = compute_roc(np.array([93.5, 94.5, 95.5, 200.0]), below)
+    assert found.tpr_at_5_percent == 0.75  # the limit is 94: five of a hundred lie above it
     assert (found.positives, found.negatives) == (4, 100)
 
 
-def test_signals_that_tell_all_nothing_or_the_opposite():
-    assert roc_of(np.array([2.0, 3.0]), np.array([0.0, 1.0])).auc == 1
-    assert roc_of(np.array([0.0, 1.0]), np.array([2.0, 3.0])).auc == 0
-    same = roc_of(np.ones(5), np.ones(5))
-    assert (same.auc, same.found) == (0.5, 0.0)
+def test_perfect_useless_and_inverted_signals():
+    assert compute_roc(np.array([2.0, 3.0]), np.array([0.0, 1.0])).auc == 1
+    assert compute_roc(np.array([0.0, 1.0]), np.array([2.0, 3.0])).auc == 0
+    same = compute_roc(np.ones(5), np.ones(5))
+    assert (same.auc, same.tpr_at_5_percent) == (0.5, 0.0)
 
 
-def test_too_few_to_tell():
+def test_too_few_cases_are_rejected():
     with pytest.raises(OptionError, match="two of each class, found 1 positives and 3 negatives"):
-        roc_of(np.zeros(1), np.zeros(3))
+        compute_roc(np.zeros(1), np.zeros(3))
 
 
-def test_the_regression_is_scikit_learns():
+def test_the_logistic_regression_agrees_with_scikit_learn():
     draw = np.random.default_rng(1)
     values = draw.normal(size=(300, 4)) * [1, 10, 0.1, 3]
     truth = (values[:, 0] + 0.1 * values[:, 1] + draw.normal(size=300) > 0).astype(float)
-    ours = Logistic(values, truth)(values)
+    ours = RidgeLogisticRegression(values, truth)(values)
     scaled = (values - values.mean(axis=0)) / values.std(axis=0)
     # Ours has the ridge on the intercept too: give scikit-learn it as a column. C is 1 / (N · ridge).
     inputs = np.column_stack([np.ones(300), scaled])
@@ -77,8 +77,8 @@ def test_the_regression_is_scikit_learns():
     np.testing.assert_allclose(ours, model.decision_function(inputs), atol=1e-4)
 
 
-def test_a_regression_that_answers_perfectly_stays_finite():
+def test_a_regression_on_separable_classes_stays_finite():
     values = np.arange(20.0)[:, None]
-    odds = Logistic(values, (values[:, 0] >= 10).astype(float))(values)
+    odds = RidgeLogisticRegression(values, (values[:, 0] >= 10).astype(float))(values)
     assert np.isfinite(odds).all()
     assert ((odds > 0) == (values[:, 0] >= 10)).all()

@@ -3,10 +3,10 @@ from dataclasses import dataclass
 import pytest
 
 from regtta.errors import OptionError
-from regtta.methods import SSA, Source
-from regtta_bench.paper import LABELS, NAMES, paper_table
-from regtta_bench.paper.experiments import EXPERIMENTS, experiment
-from regtta_bench.paper.method_configs import Arm
+from regtta.methods import SSA, NoAdaptation
+from regtta_bench.paper import EXPERIMENT_NAMES, TABLE_LABELS, paper_table
+from regtta_bench.paper.experiments import EXPERIMENTS, get_experiment
+from regtta_bench.paper.method_configs import MethodConfig
 from regtta_bench.paper.settings import SETTINGS
 
 # The tables with a row for every method; all others vary one method.
@@ -23,31 +23,31 @@ class Mine(SSA):
 
 
 def as_it_is(method):
-    return lambda setting, task: Arm(method, task)
+    return lambda setting, task: MethodConfig(method, task)
 
 
 def more_rows(name, extra=None, label=None):
     """The rows beyond the paper's of an experiment's table by method, by name."""
-    layouts = experiment(name).layouts(extra or {})
-    (layout,) = [one for one in layouts if one.label in BY_METHOD and label in (None, one.label)]
-    return {row.name: row for row in layout.rows if all(cell is None or cell.paper is None for cell in row.cells)}
+    table_specs = get_experiment(name).table_specs(extra or {})
+    (table_spec,) = [one for one in table_specs if one.label in BY_METHOD and label in (None, one.label)]
+    return {row.name: row for row in table_spec.rows if all(cell is None or cell.paper is None for cell in row.cells)}
 
 
-def test_every_experiment_goes_by_its_name_and_says_what_it_shows():
-    assert set(EXPERIMENTS) == {*NAMES, "svhn-subset"}
+def test_experiments_have_their_name_and_a_summary():
+    assert set(EXPERIMENTS) == {*EXPERIMENT_NAMES, "svhn-subset"}
     for name, one in EXPERIMENTS.items():
-        assert experiment(name) is one
+        assert get_experiment(name) is one
         assert one.name == name
         assert one.summary.endswith(".")
     assert len({one.summary for one in EXPERIMENTS.values()}) == len(EXPERIMENTS)
 
 
-def test_an_unknown_name_is_answered_with_those_that_are_near():
+def test_an_unknown_name_suggests_similar_ones():
     with pytest.raises(OptionError, match="no experiment 'claifornia'.*'california'.*Did you mean 'california'"):
-        experiment("claifornia")
+        get_experiment("claifornia")
 
 
-def test_where_experiments_run():
+def test_experiments_list_their_settings():
     runs_on = {name: tuple(setting.name for setting in one.settings) for name, one in EXPERIMENTS.items()}
     assert runs_on["svhn"] == ("svhn",)
     assert runs_on["california"] == ("california",)
@@ -61,44 +61,44 @@ def test_where_experiments_run():
 
 
 def test_every_table_of_the_paper_is_in_an_experiment():
-    assert {layout.label for one in EXPERIMENTS.values() for layout in one.layouts({})} == set(LABELS)
+    assert {table_spec.label for one in EXPERIMENTS.values() for table_spec in one.table_specs({})} == set(TABLE_LABELS)
 
 
 def test_the_tables_by_method_are_those_with_an_oracle():
-    with_oracle = {label for label in LABELS if any(row.name == "oracle" for row in paper_table(label).rows)}
+    with_oracle = {label for label in TABLE_LABELS if any(row.name == "oracle" for row in paper_table(label).rows)}
     assert with_oracle == BY_METHOD
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_a_method_of_the_users_has_a_row_wherever_rows_are_methods(name):
+def test_a_user_method_has_a_row_in_every_table_by_method(name):
     mine = Mine(k=7)
-    for layout in experiment(name).layouts({"mine": as_it_is(mine)}):
-        rows = [row for row in layout.rows if row.name == "mine"]
-        if layout.label not in BY_METHOD:
+    for table_spec in get_experiment(name).table_specs({"mine": as_it_is(mine)}):
+        rows = [row for row in table_spec.rows if row.name == "mine"]
+        if table_spec.label not in BY_METHOD:
             assert rows == []
             continue
         (row,) = rows
-        assert row is layout.rows[-1]
-        paper = layout.rows[0]
+        assert row is table_spec.rows[-1]
+        paper = table_spec.rows[0]
         for cell, beside in zip(row.cells, paper.cells, strict=True):
-            assert (cell.arm.method, cell.arm.batch_size, cell.paper) == (mine, 64, None)
-            assert cell.arm.objective == cell.task
+            assert (cell.method_config.method, cell.method_config.batch_size, cell.paper) == (mine, 64, None)
+            assert cell.method_config.objective == cell.task
             assert cell.group == beside.group
 
 
-def test_what_tables_of_regression_have_beside_the_papers_rows():
+def test_additional_rows_of_regression_tables():
     rows = more_rows("svhn")
     assert list(rows) == ["feature_alignment", "ttt: its source", "ssa, clipped at the rank", "oracle, all parameters"]
-    assert rows["ssa, clipped at the rank"].cells[0].arm.method == SSA(k=100, clip=True)
-    assert rows["oracle, all parameters"].cells[0].arm.method.trainable == "all"
-    its_source = rows["ttt: its source"].cells[0].arm
-    assert (its_source.method, its_source.objective, its_source.paired) == (Source(), "rotation", False)
+    assert rows["ssa, clipped at the rank"].cells[0].method_config.method == SSA(k=100, clip=True)
+    assert rows["oracle, all parameters"].cells[0].method_config.method.trainable == "all"
+    its_source = rows["ttt: its source"].cells[0].method_config
+    assert (its_source.method, its_source.objective, its_source.paired) == (NoAdaptation(), "rotation", False)
 
 
-def test_what_california_has_beside_them():
+def test_additional_rows_of_california():
     rows = more_rows("california")
     assert "ttt: its source" not in rows  # the paper turns no tables
-    changed = {name: rows[f"ssa, {name}"].cells[0].arm.method for name in ("released", "affine 1e-4")}
+    changed = {name: rows[f"ssa, {name}"].cells[0].method_config.method for name in ("released", "affine 1e-4")}
     assert {name: (method.trainable, method.lr) for name, method in changed.items()} == {
         "released": ("extractor", 1e-4),
         "affine 1e-4": ("affine", 1e-4),
@@ -107,36 +107,36 @@ def test_what_california_has_beside_them():
 
 
 @pytest.mark.parametrize("name", ["classification-svhn", "classification-cifar10c"])
-def test_what_tables_of_classification_have_beside_the_papers_rows(name):
+def test_additional_rows_of_classification_tables(name):
     rows = more_rows(name)
     assert list(rows) == ["bn_adapt", "ssa, clipped at the rank", "oracle, all parameters"]
     for row in rows.values():
-        assert {cell.arm.objective for cell in row.cells} == {"classification"}
-    assert rows["ssa, clipped at the rank"].cells[0].arm.method == SSA(k=100, clip=True, weighting=False)
-    oracle = rows["oracle, all parameters"].cells[0].arm.method
+        assert {cell.method_config.objective for cell in row.cells} == {"classification"}
+    assert rows["ssa, clipped at the rank"].cells[0].method_config.method == SSA(k=100, clip=True, weighting=False)
+    oracle = rows["oracle, all parameters"].cells[0].method_config.method
     assert (oracle.task, oracle.trainable) == ("classification", "all")
 
 
-def test_ttts_source_is_shown_where_the_paper_has_ttt_alone():
-    for name in NAMES:
-        for layout in experiment(name).layouts({}):
-            names = [row.name for row in layout.rows]
+def test_the_source_model_of_ttt_has_a_row_only_where_the_paper_has_ttt():
+    for name in EXPERIMENT_NAMES:
+        for table_spec in get_experiment(name).table_specs({}):
+            names = [row.name for row in table_spec.rows]
             assert ("ttt: its source" in names) == ("ttt" in names)
 
 
-def test_rows_beyond_the_papers_come_with_the_subset_too():
+def test_the_subset_has_the_additional_rows_too():
     whole, subset = (
         more_rows("svhn", {"mine": as_it_is(Mine())}),
         more_rows("svhn-subset", {"mine": as_it_is(Mine())}, "tab:svhn"),
     )
     assert list(whole) == list(subset)
     for name in whole:
-        assert [cell.arm for cell in whole[name].cells] == [cell.arm for cell in subset[name].cells]
+        assert [cell.method_config for cell in whole[name].cells] == [cell.method_config for cell in subset[name].cells]
 
 
-def test_every_row_has_a_name_of_its_own():
+def test_row_names_are_unique():
     for one in EXPERIMENTS.values():
-        for layout in one.layouts({"mine": as_it_is(Mine())}):
-            names = [row.name for row in layout.rows]
+        for table_spec in one.table_specs({"mine": as_it_is(Mine())}):
+            names = [row.name for row in table_spec.rows]
             assert len(set(names)) == len(names)
-            assert all(len(row.cells) == len(layout.columns) for row in layout.rows)
+            assert all(len(row.cells) == len(table_spec.columns) for row in table_spec.rows)

@@ -3,7 +3,7 @@ import re
 import pytest
 
 from regtta_bench.data.loading import LOADERS
-from regtta_bench.paper import LABELS, numbers_of, paper_table
+from regtta_bench.paper import TABLE_LABELS, paper_table, table_numbers
 from regtta_bench.paper.settings import SETTINGS, Part
 from regtta_bench.training.models import HEADS
 
@@ -12,8 +12,8 @@ BIWI_COLUMN = re.compile(r"(female|male)_to_(female|male)_(pitch|roll|yaw)")
 ANGLES = ("yaw", "roll", "pitch")
 
 BY_PART = [
-    *((label, "utkface") for label in LABELS if "utkface" in label),
-    *((label, "biwi") for label in LABELS if "biwi" in label and "multi" not in label),
+    *((label, "utkface") for label in TABLE_LABELS if "utkface" in label),
+    *((label, "biwi") for label in TABLE_LABELS if "biwi" in label and "multi" not in label),
     ("atab:biwi-kinect_multi-task", "biwi-multitask"),
     ("atab:classification_accuracy_cifar10c", "cifar10c"),
 ]
@@ -25,7 +25,7 @@ def test_the_columns_of_a_table_are_the_parts_of_its_setting_and_their_mean(labe
     assert columns == {*SETTINGS[name].parts, "mean"}
 
 
-def test_the_tables_by_part_are_fourteen():
+def test_there_are_fourteen_tables_by_part():
     assert len(BY_PART) == 14
 
 
@@ -45,7 +45,7 @@ def test_a_column_of_biwi_multitask_is_one_output_of_a_model_of_one_gender():
     assert SETTINGS["biwi-multitask"].outputs == 3
 
 
-def test_the_paper_trains_six_models_on_biwi_two_for_all_angles_at_once_and_one_elsewhere():
+def test_number_of_source_domains_by_setting():
     counts = {name: len(setting.variants) for name, setting in SETTINGS.items()}
     assert counts.pop("biwi") == 6
     assert counts.pop("biwi-multitask") == 2
@@ -62,10 +62,10 @@ def test_a_corruption_is_a_target_of_its_own_and_all_share_a_source():
 
 def test_a_column_is_its_part_and_a_mean_is_over_all():
     faces = SETTINGS["utkface"]
-    assert faces.parts_of("fog") == (Part("fog"),)
-    assert faces.parts_of("mean") == tuple(faces.parts.values())
-    assert SETTINGS["svhn"].parts_of("RMSE") == (Part("mnist"),)
-    assert SETTINGS["california"].parts_of("california") == (Part("near_bay"),)
+    assert faces.column_parts("fog") == (Part("fog"),)
+    assert faces.column_parts("mean") == tuple(faces.parts.values())
+    assert SETTINGS["svhn"].column_parts("RMSE") == (Part("mnist"),)
+    assert SETTINGS["california"].column_parts("california") == (Part("near_bay"),)
 
 
 def test_source_models_are_trained_as_in_the_papers_appendix():
@@ -86,7 +86,7 @@ def test_source_models_are_trained_as_in_the_papers_appendix():
     }
 
 
-def test_images_are_shown_as_the_papers_configurations_show_them():
+def test_image_preprocessing_is_that_of_the_papers_configurations():
     shown = {
         name: (recipe.crop_padding, recipe.photo_side, recipe.colour_jitter, recipe.resized)
         for name, recipe in ((name, setting.recipe) for name, setting in SETTINGS.items())
@@ -101,7 +101,7 @@ def test_images_are_shown_as_the_papers_configurations_show_them():
         "biwi-multitask": (0, 224, 0.3, 0),
         "cifar10c": (4, 0, 0, 0),
     }
-    assert [name for name, setting in SETTINGS.items() if not setting.images] == ["california"]
+    assert [name for name, setting in SETTINGS.items() if not setting.has_images] == ["california"]
 
 
 def test_a_hundred_dimensions_everywhere_but_ten_on_california():
@@ -122,11 +122,11 @@ def test_every_setting_has_its_data_and_model():
 
 
 def test_every_data_set_of_the_paper_has_a_setting():
-    named = {number.dataset for label in LABELS for number in numbers_of(paper_table(label))}
+    named = {number.dataset for label in TABLE_LABELS for number in table_numbers(paper_table(label))}
     assert named - set(SETTINGS) == {"cifar10"}  # which goes by cifar10c
 
 
-def test_settings_can_be_told_apart_and_not_be_changed():
+def test_settings_are_distinct_and_read_only():
     assert len(set(SETTINGS.values())) == len(SETTINGS)
     with pytest.raises(TypeError):
         SETTINGS["utkface"].parts["rain"] = Part("rain")

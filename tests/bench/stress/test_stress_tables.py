@@ -1,4 +1,4 @@
-"""Tables from made-up lines, with numbers that can be told by heart."""
+"""Tables of constructed records, with scores that can be checked by hand."""
 
 import csv
 import io
@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from helpers.stress_lines import line, source_line
-from regtta_bench.stress.findings import curves_of, gate_findings, safety_rows, small_rows, stream_rows
-from regtta_bench.stress.results import results_of
-from regtta_bench.stress.stress_tables import sheets_of, sketch, table_files
+from regtta_bench.stress.findings import gate_findings, safety_rows, small_batch_rows, stream_curves, stream_rows
+from regtta_bench.stress.results import parse_results
+from regtta_bench.stress.stress_tables import make_stress_tables, make_summary_table, table_files
 
 
 def of(*lines):
-    return results_of(lines, "demo")
+    return parse_results(lines, "demo")
 
 
 def read(text):
@@ -22,11 +22,11 @@ def read(text):
 
 
 def texts(sheet):
-    return {line.name: [text.text for text in line.texts] for line in sheet.lines}
+    return {line.name: [text.text for text in line.cells] for line in sheet.rows}
 
 
 def sheet(results, title):
-    (found,) = [one for one in sheets_of(results) if one.title.startswith(title)]
+    (found,) = [one for one in make_stress_tables(results) if one.title.startswith(title)]
     return found
 
 
@@ -45,11 +45,11 @@ def stream_lines():
     ]
 
 
-def test_means_run_over_source_models_and_parts_and_never_over_what_diverged():
+def test_means_cover_source_models_and_parts_but_no_diverged_run():
     (row,) = stream_rows(of(*stream_lines()))
     assert row.source.value == pytest.approx(0.5)
     assert row.means[64, "plain"].value == pytest.approx(0.7)
-    assert (row.means[64, "safe"].lost, row.means[64, "safe"].runs) == (1, 2)
+    assert (row.means[64, "safe"].diverged_runs, row.means[64, "safe"].runs) == (1, 2)
     assert texts(sheet(of(*stream_lines()), "Online R²")) == {
         "iid": ["0.500", "0.200", "not run", "0.700", "diverged 1 of 2"]
     }
@@ -74,15 +74,15 @@ def safety_lines():
         line(0.479, guards="safe", kind="back", part="noisy", batch_size=8, seed=2),
         line(0.90, guards="safe", kind="back"),
         line(None, guards="safe", kind="mixed", part="", diverged="weights"),
-        line(0.5, guards="safe", kind="unshifted", part="", arm="rsd"),
+        line(0.5, guards="safe", kind="unshifted", part="", method_name="rsd"),
     ]
 
 
 def test_the_worst_run_decides():
-    rows = {(row.arm, row.kind): row for row in safety_rows(of(*safety_lines()))}
+    rows = {(row.method_name, row.kind): row for row in safety_rows(of(*safety_lines()))}
     assert rows["ssa", "sorted"].safe.gain == pytest.approx(-0.019)
     assert rows["ssa", "sorted"].plain.gain == pytest.approx(-0.4)
-    assert {place: row.met for place, row in rows.items()} == {
+    assert {place: row.is_met for place, row in rows.items()} == {
         ("ssa", "sorted"): True,
         ("ssa", "back"): False,
         ("ssa", "mixed"): False,
@@ -90,7 +90,7 @@ def test_the_worst_run_decides():
     }
 
 
-def test_safety_in_words_says_where():
+def test_the_safety_table_names_the_worst_runs():
     results = of(*safety_lines())
     assert texts(sheet(results, "Worst difference to Source in R²"))["ssa, back"] == [
         *("−0.021", "not met", "noisy, batches of 8, model 2", "not run", "")
@@ -98,10 +98,10 @@ def test_safety_in_words_says_where():
     assert texts(sheet(results, "Worst difference to Source in R²"))["ssa, sorted"] == [
         *("−0.019", "met", "blurred, batches of 64, model 0", "−0.400", "blurred, batches of 8, model 0")
     ]
-    short = sketch(results)
+    short = make_summary_table(results)
     assert short.columns == ("sorted", "back", "mixed", "unshifted")
     assert texts(short) == {"rsd": ["", "", "", "0.000"], "ssa": ["−0.019", "−0.021", "diverged", ""]}
-    assert [text.bold for text in short.lines[1].texts] == [False, True, True, False]
+    assert [text.bold for text in short.rows[1].cells] == [False, True, True, False]
     assert short.notes[0] == "Asked: at least −0.020; not met in 2 of 4. Bold: not met."
 
 
@@ -124,22 +124,22 @@ def small_lines():
         source_line(0.5),
         line(0.9),
         line(0.6, batch_size=8),
-        line(0.82, arm="ssa_window", batch_size=8),
+        line(0.82, method_name="ssa_window", batch_size=8),
         line(0.5, batch_size=1),
-        line(0.7, arm="ssa_window", batch_size=1),
+        line(0.7, method_name="ssa_window", batch_size=1),
     ]
 
 
 def test_the_share_of_the_gain_that_small_batches_keep():
-    rows = {(row.arm, row.batch_size): row for row in small_rows(of(*small_lines()))}
-    assert {place: round(row.kept, 6) for place, row in rows.items()} == {
+    rows = {(row.method_name, row.batch_size): row for row in small_batch_rows(of(*small_lines()))}
+    assert {place: round(row.kept_share, 6) for place, row in rows.items()} == {
         ("ssa", 1): 0,
         ("ssa", 8): 0.25,
         ("ssa", 64): 1,
         ("ssa_window", 1): 0.5,
         ("ssa_window", 8): 0.8,
     }
-    assert {place: row.met for place, row in rows.items() if row.met is not None} == {
+    assert {place: row.is_met for place, row in rows.items() if row.is_met is not None} == {
         ("ssa", 8): False,
         ("ssa_window", 8): True,
     }
@@ -148,15 +148,15 @@ def test_the_share_of_the_gain_that_small_batches_keep():
     assert words["ssa, batches of 1"] == ["0.500", "0.000", "0%", ""]
 
 
-def test_without_a_gain_at_64_no_share_is_told():
-    (row,) = small_rows(of(line(0.6, batch_size=8)))
-    assert np.isnan(row.kept)
-    assert row.met is None
+def test_no_share_is_reported_without_a_gain_at_64():
+    (row,) = small_batch_rows(of(line(0.6, batch_size=8)))
+    assert np.isnan(row.kept_share)
+    assert row.is_met is None
     results = of(line(0.6, batch_size=8), line(0.4))
-    eight, whole = small_rows(results)
-    assert (np.isnan(eight.kept), eight.met) == (True, True)  # better than none: nothing is lost
+    eight, whole = small_batch_rows(results)
+    assert (np.isnan(eight.kept_share), eight.is_met) == (True, True)  # better than none: nothing is lost
     assert whole.gain == pytest.approx(-0.1)
-    assert [row.met for row in small_rows(of(line(0.3, batch_size=8), line(0.4)))] == [False, None]
+    assert [row.is_met for row in small_batch_rows(of(line(0.3, batch_size=8), line(0.4)))] == [False, None]
     assert sheet(results, "Small batches").notes[0].endswith("ssa at 64 gains nothing here.")
     assert not sheet(of(*small_lines()), "Small batches").notes[0].endswith("here.")
 
@@ -175,12 +175,12 @@ def gate_lines():
     ]
 
 
-def test_the_gate_is_told_by_its_worst_source_model():
+def test_the_gate_is_judged_by_its_worst_source_model():
     gate = gate_findings(of(*gate_lines()))
     assert (gate.batches, gate.source_models) == (10_000, 2)
-    assert gate.still == pytest.approx(0.988)
-    assert gate.fall == pytest.approx(-0.004)
-    assert gate.opened == {"blurred": 3, "noisy": np.inf}
+    assert gate.still_share == pytest.approx(0.988)
+    assert gate.worst_gain == pytest.approx(-0.004)
+    assert gate.opening_batches == {"blurred": 3, "noisy": np.inf}
     assert texts(sheet(of(*gate_lines()), "The gate")) == {
         "clean, 10,000 batches: without an update": ["at least 99%", "98.80%", "not met"],
         "clean, 10,000 batches: R² less Source's": ["at least −0.005", "−0.004", "met"],
@@ -192,7 +192,7 @@ def test_the_gate_is_told_by_its_worst_source_model():
     ]
 
 
-def test_a_shorter_trial_of_the_gate_does_not_count_beside_a_longer():
+def test_only_the_longest_clean_stream_of_the_gate_counts():
     short = line(0.1, learned=5, kind="redrawn", part="", guards="gate", batches=10, length=640)
     assert gate_findings(of(*gate_lines(), short)) == gate_findings(of(*gate_lines()))
 
@@ -224,7 +224,7 @@ def test_lines_of_other_settings_and_of_other_guards_are_left_out():
     stale["key"] = "0" * 16
     lines = [line(0.5), stale, line(0.2, setting="california", part="near_bay")]
     results = of(*lines)
-    assert (len(results.runs), results.left_out) == (1, 1)
+    assert (len(results.runs), results.dropped) == (1, 1)
     text = table_files(lines, "demo")["demo.md"]
     assert "Made from 1 runs on cpu (regtta 0.1)" in text
     assert "1 lines of other trainings, methods or guards were left out." in text
@@ -245,7 +245,7 @@ def test_curves_are_means_of_slices_at_batches_of_64():
         line(0.5, slices=[0.25] * 19 + [None], guards="safe"),
         line(0.5, kind="sorted"),
     )
-    (curve,) = curves_of(results)
+    (curve,) = stream_curves(results)
     assert curve.kind == "iid"
     np.testing.assert_allclose(curve.lines["ssa, plain"], (np.array(rising) + 1) / 2)
     np.testing.assert_allclose(curve.lines["Source"], 0.5)

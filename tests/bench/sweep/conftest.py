@@ -1,9 +1,9 @@
 import pytest
 
-from helpers.sweeps import tools_in
+from helpers.sweeps import make_runner_config
 
 
 @pytest.fixture
-def california_tools(tmp_path):
-    """What a tiny sweep works with."""
-    return tools_in(tmp_path)
+def california_config(tmp_path):
+    """Configuration of a tiny sweep."""
+    return make_runner_config(tmp_path)

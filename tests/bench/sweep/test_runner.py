@@ -10,39 +10,39 @@ from helpers.toy_datasets import shrink_models
 from regtta.errors import FileError, MissingFileError
 from regtta.report.analysis import weight_correlation
 from regtta_bench.data.california import california
-from regtta_bench.data.loading import Place
-from regtta_bench.paper.method_configs import Arm, arm_of
+from regtta_bench.data.loading import DataLocation
+from regtta_bench.paper.method_configs import MethodConfig, make_method_config
 from regtta_bench.paper.settings import SETTINGS
-from regtta_bench.sweep.run_specs import Plan, RunSpec, Scale
-from regtta_bench.sweep.runner import Tools, Workshop
+from regtta_bench.sweep.run_specs import RunSpec, Scale, SweepPlan
+from regtta_bench.sweep.runner import Runner, RunnerConfig
 from regtta_bench.training import CALIFORNIA, train
 from regtta_bench.training.models import tabular_mlp
-from regtta_bench.training.recipe import seeded
+from regtta_bench.training.recipe import make_seeded
 
 SCALE = Scale(epochs=3, batch_size=16)
 
 
 @pytest.fixture
-def tools(tmp_path, monkeypatch):
+def config(tmp_path, monkeypatch):
     shrink_models(monkeypatch)
     write_california(tmp_path, rows=150)
     write_subset(tmp_path, counts=(60, 20), digits=tuple(range(10)) * 3)
-    return Tools(Place(tmp_path), tmp_path / "models")
+    return RunnerConfig(DataLocation(tmp_path), tmp_path / "models")
 
 
-def spec_of(setting, arm, seed=0, scale=SCALE):
+def spec_of(setting, method_config, seed=0, scale=SCALE):
     part = next(iter(SETTINGS[setting].parts.values()))
-    objective = "regression" if arm is None else arm.objective
-    source = Plan(scale=scale).source(SETTINGS[setting], part, objective, 4)
-    return RunSpec(source, part.target if arm else "", arm, seed)
+    objective = "regression" if method_config is None else method_config.objective
+    source = SweepPlan(scale=scale).source_spec(SETTINGS[setting], part, objective, 4)
+    return RunSpec(source, part.target if method_config else "", method_config, seed)
 
 
-def test_a_run_is_what_it_says_written_out(tools, tmp_path):
+def test_a_run_matches_the_library_step_by_step(config, tmp_path):
     method = regtta.SSA(k=5, batch_norm="source")
-    found = Workshop(tools).run(spec_of("california", Arm(method, batch_size=16), seed=2))
+    found = Runner(config).run(spec_of("california", MethodConfig(method, batch_size=16), seed=2))
     shift = california(tmp_path, seed=4)
     recipe = dataclasses.replace(CALIFORNIA, epochs=3, batch_size=16)
-    model = train(seeded(lambda: tabular_mlp(8), 4), shift.train, recipe, seed=4)
+    model = train(make_seeded(lambda: tabular_mlp(8), 4), shift.train, recipe, seed=4)
     source = regtta.collect(model, shift.train.inputs.split(256), head="15")
     order = torch.randperm(len(shift.target), generator=torch.Generator().manual_seed(2))
     target = shift.target.take(order)
@@ -55,10 +55,10 @@ def test_a_run_is_what_it_says_written_out(tools, tmp_path):
     assert found["device"] == "cpu"
 
 
-def test_what_is_measured_on_a_source_model(tools, tmp_path):
-    workshop = Workshop(tools)
+def test_measurements_on_a_source_model(config, tmp_path):
+    workshop = Runner(config)
     spec = spec_of("california", None)
-    found, prepared = workshop.run(spec), workshop.prepare(spec.source)
+    found, prepared = workshop.run(spec), workshop.load_source(spec.source)
     statistics = prepared.statistics(None)
     assert (found["rank"], found["valid"]) == (statistics.rank, statistics.valid_dimensions)
     assert found["correlation"] == weight_correlation(statistics, prepared.model[-1].weight)
@@ -67,85 +67,90 @@ def test_what_is_measured_on_a_source_model(tools, tmp_path):
     assert found["validation"]["r2"] == pytest.approx(expected, rel=1e-5)
 
 
-def test_source_models_and_statistics_are_kept_and_found_again(tools):
+def test_source_models_and_statistics_are_cached(config):
     told = []
-    arm = arm_of(SETTINGS["california"], "ssa")
-    first = Workshop(tools, lambda *news: told.append(news)).run(spec_of("california", arm))
-    kept = {path.name: path.stat().st_mtime_ns for path in tools.models.iterdir()}
+    method_config = make_method_config(SETTINGS["california"], "ssa")
+    first = Runner(config, lambda *news: told.append(news)).run(spec_of("california", method_config))
+    kept = {path.name: path.stat().st_mtime_ns for path in config.models.iterdir()}
     assert sorted(name.endswith(".safetensors") for name in kept) == [True, True]
-    again = Workshop(tools, lambda *news: told.append(news)).run(spec_of("california", arm))
+    again = Runner(config, lambda *news: told.append(news)).run(spec_of("california", method_config))
     assert first == again
-    assert {path.name: path.stat().st_mtime_ns for path in tools.models.iterdir()} == kept
+    assert {path.name: path.stat().st_mtime_ns for path in config.models.iterdir()} == kept
     assert told == [("california-mlp-regression-4", done, 3) for done in (1, 2, 3)]
 
 
-def test_no_statistics_are_collected_for_who_does_not_look_at_them(tools):
-    for arm in (Arm(regtta.BNAdapt()), Arm(regtta.Source())):
-        Workshop(tools).run(spec_of("california", arm))
-    assert [path.name for path in tools.models.glob("*statistics*")] == []
-    Workshop(tools).run(spec_of("california", Arm(regtta.FeatureRestoration(batch_norm="source"))))
-    assert len(list(tools.models.glob("*statistics*"))) == 1
+def test_statistics_are_collected_only_for_methods_that_need_them(config):
+    for method_config in (MethodConfig(regtta.BNAdapt()), MethodConfig(regtta.NoAdaptation())):
+        Runner(config).run(spec_of("california", method_config))
+    assert [path.name for path in config.models.glob("*statistics*")] == []
+    Runner(config).run(spec_of("california", MethodConfig(regtta.FeatureRestoration(batch_norm="source"))))
+    assert len(list(config.models.glob("*statistics*"))) == 1
 
 
-def test_labels_become_classes_by_bins_of_the_source_or_stay_the_digits_they_are(tools, tmp_path):
-    workshop = Workshop(tools)
+def test_labels_become_classes_by_source_bins_unless_discrete(config, tmp_path):
+    workshop = Runner(config)
     for setting, outputs in (("california", 10), ("svhn-subset", 10)):
-        arm = arm_of(SETTINGS[setting], "source", task="classification")
-        spec = spec_of(setting, arm)
+        method_config = make_method_config(SETTINGS[setting], "source", task="classification")
+        spec = spec_of(setting, method_config)
         found = workshop.run(spec)
         assert found["scores"]["offline"].keys() == {"accuracy", "count"}
         assert workshop.data(spec.source).train.targets.max() <= outputs - 1
     digits = workshop.data(spec.source)
     assert digits.target("mnist").targets.squeeze(1).tolist() == [float(n) for n in range(10)] * 3
-    rows = workshop.data(spec_of("california", arm_of(SETTINGS["california"], "source", task="classification")).source)
+    rows = workshop.data(
+        spec_of("california", make_method_config(SETTINGS["california"], "source", task="classification")).source
+    )
     values = california(tmp_path, seed=4).train.targets
     low, high = values.min(), values.max()
     expected = ((values - low) / (high - low) * 10).floor().clamp(max=9)
     assert (rows.train.targets == expected).float().mean() > 0.97  # but for rounding at the edges
 
 
-def test_ttt_and_dann_run_on_models_of_their_own(tools):
+def test_ttt_and_dann_have_their_own_models(config):
     setting = SETTINGS["svhn-subset"]
-    workshop = Workshop(tools)
-    runs = {name: workshop.run(spec_of("svhn-subset", arm_of(setting, name))) for name in ("source", "ttt", "dann")}
+    workshop = Runner(config)
+    runs = {
+        name: workshop.run(spec_of("svhn-subset", make_method_config(setting, name)))
+        for name in ("source", "ttt", "dann")
+    }
     assert len({run["source_fingerprint"] for run in runs.values()}) == 3
     assert runs["ttt"]["learned"] == 1
     assert runs["dann"]["learned"] == 0
 
 
-def test_the_oracles_warning_stays_out_of_a_sweep(tools, caplog):
-    Workshop(tools).run(spec_of("california", arm_of(SETTINGS["california"], "oracle")))
+def test_the_warning_of_the_oracle_is_suppressed(config, caplog):
+    Runner(config).run(spec_of("california", make_method_config(SETTINGS["california"], "oracle")))
     assert "learns from target labels" not in caplog.text
 
 
-def test_rows_are_cut_as_the_scale_says(tools):
+def test_rows_are_limited_by_the_scale(config):
     scale = dataclasses.replace(SCALE, train_rows=40, target_rows=20)
-    arm = arm_of(SETTINGS["california"], "source")
-    spec = dataclasses.replace(spec_of("california", arm, scale=scale), target_rows=20)
-    workshop = Workshop(tools)
+    method_config = make_method_config(SETTINGS["california"], "source")
+    spec = dataclasses.replace(spec_of("california", method_config, scale=scale), target_rows=20)
+    workshop = Runner(config)
     assert workshop.run(spec)["scores"]["offline"]["count"] == 20
     assert len(workshop.data(spec.source).train) == 40
 
 
-# --- what must be there --------------------------------------------------------------------------
+# --- required files ------------------------------------------------------------------------------
 
 
-def test_data_that_is_not_there_is_missed_before_any_work(tools, tmp_path):
-    arm = arm_of(SETTINGS["california"], "source")
-    tools.check([spec_of("california", arm), spec_of("svhn-subset", arm)])
+def test_missing_data_raises_before_any_work(config, tmp_path):
+    method_config = make_method_config(SETTINGS["california"], "source")
+    config.check([spec_of("california", method_config), spec_of("svhn-subset", method_config)])
     empty = tmp_path / "empty"
     empty.mkdir()
     with pytest.raises(MissingFileError, match="California Housing is not in"):
-        dataclasses.replace(tools, place=Place(empty)).check([spec_of("california", arm)])
+        dataclasses.replace(config, place=DataLocation(empty)).check([spec_of("california", method_config)])
 
 
-def test_the_weights_that_models_start_from_must_be_those_of_the_specification(tools, tmp_path):
+def test_initial_weights_must_match_the_specification(config, tmp_path):
     path = tmp_path / "resnet50.pth"
     path.write_bytes(b"ImageNet")
     (tmp_path / "UTKFace").mkdir()
     part = next(iter(SETTINGS["utkface"].parts.values()))
-    source = Plan(weights={"resnet50": path}).source(SETTINGS["utkface"], part, "regression", 0)
-    with_weights = dataclasses.replace(tools, weights={"resnet50": path})
+    source = SweepPlan(weights={"resnet50": path}).source_spec(SETTINGS["utkface"], part, "regression", 0)
+    with_weights = dataclasses.replace(config, weights={"resnet50": path})
     with_weights.check([RunSpec(source)])
     path.write_bytes(b"of another kind")
     with pytest.raises(FileError, match="resnet50.pth holds other weights than"):
@@ -155,7 +160,7 @@ def test_the_weights_that_models_start_from_must_be_those_of_the_specification(t
         with_weights.check([RunSpec(source)])
 
 
-def test_another_folder_of_source_models_is_all_that_changes(tools, tmp_path):
-    moved = tools.at(tmp_path / "moved")
+def test_with_models_folder_changes_only_the_folder(config, tmp_path):
+    moved = config.with_models_folder(tmp_path / "moved")
     assert moved.models == tmp_path / "moved"
-    assert moved.at(tools.models) == tools
+    assert moved.with_models_folder(config.models) == config

@@ -3,21 +3,21 @@ import logging
 
 import pytest
 
-from regtta.errors import FileError, ForeignFileError
-from regtta_bench.sweep.store import RunStore, key_of
+from regtta.errors import FileError, InvalidFileError
+from regtta_bench.sweep.store import RunStore, compute_key
 
 SPEC = {"data": "california", "method": {"type": "SSA", "k": 10}, "seed": 0}
 
 
-def test_a_key_sees_every_value_and_no_order():
-    assert key_of(SPEC) == key_of(dict(reversed(SPEC.items())))
-    assert key_of(SPEC) != key_of(SPEC | {"seed": 1})
-    assert key_of(SPEC) != key_of(SPEC | {"method": {"type": "SSA", "k": 11}})
+def test_a_key_depends_on_values_but_not_on_order():
+    assert compute_key(SPEC) == compute_key(dict(reversed(SPEC.items())))
+    assert compute_key(SPEC) != compute_key(SPEC | {"seed": 1})
+    assert compute_key(SPEC) != compute_key(SPEC | {"method": {"type": "SSA", "k": 11}})
     with pytest.raises(ValueError, match="JSON compliant"):
-        key_of({"lr": float("nan")})
+        compute_key({"lr": float("nan")})
 
 
-def test_runs_are_found_again(tmp_path):
+def test_stored_runs_are_found(tmp_path):
     store = RunStore(tmp_path / "runs.jsonl")
     assert SPEC not in store
     store.add(SPEC, {"r2": 0.5})
@@ -29,7 +29,7 @@ def test_runs_are_found_again(tmp_path):
     assert next(iter(again))["specification"] == SPEC
 
 
-def test_a_file_cut_at_any_byte_of_its_last_line_loses_that_run_alone(tmp_path, caplog):
+def test_truncation_anywhere_in_the_last_line_loses_only_that_run(tmp_path, caplog):
     path = tmp_path / "runs.jsonl"
     store = RunStore(path)
     store.add(SPEC, {"r2": 0.5})
@@ -47,13 +47,13 @@ def test_a_file_cut_at_any_byte_of_its_last_line_loses_that_run_alone(tmp_path, 
     assert "ends in an incomplete line" in caplog.text
 
 
-def test_files_that_are_none(tmp_path):
+def test_invalid_files_raise(tmp_path):
     path = tmp_path / "runs.jsonl"
     path.write_text('{"a": 1}\n')
-    with pytest.raises(ForeignFileError, match="line 1, is not a record of a run"):
+    with pytest.raises(InvalidFileError, match="line 1, is not a record of a run"):
         RunStore(path)
     path.write_text("what\n" + json.dumps({"key": 1}) + "\n")
-    with pytest.raises(ForeignFileError, match="line 1, is not JSON"):
+    with pytest.raises(InvalidFileError, match="line 1, is not JSON"):
         RunStore(path)
     store = RunStore(tmp_path / "absent" / "runs.jsonl")
     with pytest.raises(FileError, match="Could not write"):

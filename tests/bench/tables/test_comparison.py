@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.stats import bootstrap
 
 from regtta.errors import OptionError
-from regtta_bench.tables.comparison import best_of, paired_difference
+from regtta_bench.tables.comparison import best_methods, paired_difference
 
 
 def by_model(values):
@@ -28,7 +28,7 @@ def test_the_interval_is_scipys_percentile_bootstrap():
 
 @settings(deadline=None, max_examples=25)
 @given(st.lists(st.floats(-5, 5), min_size=2, max_size=8), st.floats(-3, 3))
-def test_laws_of_a_difference(values, shift):
+def test_properties_of_a_difference(values, shift):
     first, second = by_model(values), by_model([value - shift for value in values])
     gap, back = paired_difference(first, second), paired_difference(second, first)
     assert gap.mean == pytest.approx(shift, abs=1e-9)
@@ -38,25 +38,25 @@ def test_laws_of_a_difference(values, shift):
     assert gap.mean <= gap.high + 1e-9
 
 
-def test_only_shared_source_models_count_and_the_spread_between_them_does_not():
+def test_only_shared_source_models_are_paired():
     first, second = {0: 10.1, 1: 0.2, 7: 99.0}, {0: 10.0, 1: 0.1, 5: -99.0}
     gap = paired_difference(first, second)
     assert gap.pairs == 2
     assert gap.mean == pytest.approx(0.1)
-    assert gap.decided
+    assert gap.is_significant
 
 
-def test_what_cannot_be_decided():
+def test_undecided_differences():
     assert paired_difference({}, {0: 1.0}).pairs == 0
     one = paired_difference({0: 2.0}, {0: 1.0})
-    assert (one.mean, one.decided) == (1.0, False)
+    assert (one.mean, one.is_significant) == (1.0, False)
     assert math.isnan(one.low)
     diverged = paired_difference({0: math.nan, 1: 1.0}, {0: 0.0, 1: 0.0})
-    assert not diverged.decided
+    assert not diverged.is_significant
     mixed = paired_difference({0: 1.0, 1: -1.0, 2: 0.1}, {0: 0.0, 1: 0.0, 2: 0.0})
-    assert not mixed.decided
+    assert not mixed.is_significant
     behind = paired_difference({0: 0.0, 1: 0.1}, {0: 1.0, 1: 1.2})
-    assert behind.decided
+    assert behind.is_significant
     assert behind.high < 0
     with pytest.raises(OptionError, match="confidence between 0 and 1"):
         paired_difference({0: 1.0}, {0: 1.0}, confidence=1.0)
@@ -69,7 +69,7 @@ def test_the_best_and_all_that_tie():
         "behind": by_model([0.4, 0.5, 0.6]),
         "diverged": by_model([0.9, math.nan, 0.9]),
     }
-    assert best_of(scores) == ("ahead", "tied")
+    assert best_methods(scores) == ("ahead", "tied")
     errors = {name: {key: -value for key, value in values.items()} for name, values in scores.items()}
-    assert best_of(errors, larger=False) == ("ahead", "tied")
-    assert best_of({"diverged": scores["diverged"]}) == ()
+    assert best_methods(errors, larger_is_better=False) == ("ahead", "tied")
+    assert best_methods({"diverged": scores["diverged"]}) == ()

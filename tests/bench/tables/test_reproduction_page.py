@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from regtta.errors import ForeignFileError
+from regtta.errors import InvalidFileError
 from regtta_bench.tables.reproduction_page import reproduction_page
 
 RESULTS = Path(__file__).parents[3] / "results"
@@ -31,7 +31,7 @@ def pages():
 
 @pytest.fixture
 def edited(tmp_path):
-    """A copy of California's main table with its lines changed by a function."""
+    """Return a function that writes a copy of California's main table with changed rows."""
 
     def write(change=lambda line: line, *, beside=True):
         lines = [change(dict(line)) for line in read(committed("california")) if line["table"] == "california"]
@@ -85,7 +85,7 @@ def test_the_grids_hold_every_number_of_the_table(pages, name):
     assert list(sections) == list(dict.fromkeys(line["table"].replace("_", " ") for line in lines))
     seen = 0
     for line in lines:
-        grid = sections[line["table"].replace("_", " ")].grids[0]
+        grid = sections[line["table"].replace("_", " ")].tables[0]
         (row,) = [row for row in grid.rows if row[0].text == line["row"]]
         entry = row[grid.columns.index(line["column"])]
         paper = f" ({shown(line['paper_mean'])})" if line["paper_mean"] else " (–)" if line["paper_table"] else ""
@@ -99,13 +99,15 @@ def test_the_grids_hold_every_number_of_the_table(pages, name):
             assert entry.value == float(line["mean"])
         assert entry.bold == (line["best"] == "True")
         seen += 1
-    filled = sum(1 for section in sections.values() for row in section.grids[0].rows for entry in row[1:] if entry.text)
+    filled = sum(
+        1 for section in sections.values() for row in section.tables[0].rows for entry in row[1:] if entry.text
+    )
     assert seen == filled == len(lines)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_differences_are_those_of_the_main_table(pages, name):
-    grid = pages[name].sections[0].grids[1]
+    grid = pages[name].sections[0].tables[1]
     assert grid.title == "Differences in R², paired over source models"
     rows = {row[0].text: row[1:] for row in grid.rows}
     lines = [line for line in read(committed(name)) if line["table"] == name and line["score"] == "R2"]
@@ -123,7 +125,7 @@ def test_the_differences_are_those_of_the_main_table(pages, name):
 
 
 def test_the_figure_shows_the_first_column(pages):
-    (picture,) = pages["california"].sections[0].pictures
+    (picture,) = pages["california"].sections[0].figures
     axes = picture.figure.axes[0]
     rows = dict(zip(axes.get_yticks(), (label.get_text() for label in axes.get_yticklabels()), strict=True))
     lines = {
@@ -147,14 +149,14 @@ def test_the_figure_shows_the_first_column(pages):
     assert "ssa" in published
 
 
-def test_a_sweep_is_drawn_along_its_columns(pages):
+def test_a_table_with_few_rows_is_drawn_along_its_columns(pages):
     section = next(s for s in pages["california"].sections if s.title == "california ablation k-text")
-    axes = section.pictures[0].figure.axes[0]
+    axes = section.figures[0].figure.axes[0]
     columns = [x["column"] for x in read(committed("california")) if x["table"] == "california_ablation_k-text"]
     assert [label.get_text() for label in axes.get_yticklabels()] == list(dict.fromkeys(columns))
 
 
-def test_the_commands_and_the_machines_are_those_of_the_markdown(pages):
+def test_commands_and_environment_come_from_the_markdown(pages):
     both = reproduction_page([committed(name) for name in NAMES], "regtta report results")
     assert both.command.splitlines() == [
         "regtta reproduce california", "regtta reproduce svhn-subset", "regtta report results",
@@ -168,15 +170,15 @@ def test_the_commands_and_the_machines_are_those_of_the_markdown(pages):
     assert len(both.sections) == sum(len(page.sections) for page in pages.values())
 
 
-def test_without_the_markdown_the_page_is_there_all_the_same(edited):
+def test_the_markdown_is_optional(edited):
     page = page_of(edited(beside=False))
     assert (page.facts, page.command) == ((), "regtta report there")
 
 
-# --- what to be careful about --------------------------------------------------------------------
+# --- warnings ------------------------------------------------------------------------------------
 
 
-def test_what_diverged_is_named_once(pages, edited):
+def test_diverged_rows_are_named_once(pages, edited):
     (found,) = pages["california"].warnings
     assert "california ablation k-text at 50" in found
     (found,) = page_of(edited(lambda line: line | diverged(line, "rsd"))).warnings
@@ -187,7 +189,7 @@ def diverged(line, row):
     return {"diverged": "15", "mean": "", "sd": ""} if line["row"] == row else {}
 
 
-def test_a_table_in_which_nothing_went_wrong_has_no_warnings(edited):
+def test_a_table_without_problems_has_no_warnings(edited):
     assert page_of(edited(lambda line: line | {"diverged": "0"})).warnings == ()
 
 
@@ -200,7 +202,7 @@ def test_a_table_in_which_nothing_went_wrong_has_no_warnings(edited):
         ({"diverged": "3"}, "Diverged, in part or wholly: tent."),
     ],
 )
-def test_each_warning_is_given_where_one_line_says_so(edited, change, said):
+def test_each_warning_is_triggered_by_one_row(edited, change, said):
     def edit(line):
         line["diverged"] = "0"
         return line | ({"row": "tent"} | change if line["row"] == "bn_adapt" else {})
@@ -208,22 +210,22 @@ def test_each_warning_is_given_where_one_line_says_so(edited, change, said):
     assert page_of(edited(edit)).warnings == (said,)
 
 
-def test_what_was_not_run_is_neither_diverged_nor_a_number(edited):
+def test_missing_runs_are_neither_diverged_nor_numbers(edited):
     def drop(line):
         gone = {"missing": "3", "mean": "", "sd": ""} if line["row"] == "bn_adapt" else {}
         return line | gone | diverged(line, "rsd")
 
     (section,) = page_of(edited(drop)).sections
-    (row,) = [row for row in section.grids[0].rows if row[0].text == "bn_adapt"]
+    (row,) = [row for row in section.tables[0].rows if row[0].text == "bn_adapt"]
     assert [entry.text.split(" (")[0] for entry in row[1:]] == ["not run"] * 3
-    axes = section.pictures[0].figure.axes[0]
+    axes = section.figures[0].figure.axes[0]
     rows = dict(zip(axes.get_yticks(), (label.get_text() for label in axes.get_yticklabels()), strict=True))
     edge = {rows[text.get_position()[1]]: text.get_text() for text in axes.texts}
     assert edge["rsd"] == "diverged"
     assert edge.get("bn_adapt") != "diverged"
 
 
-def test_the_verdict_on_ssa_is_not_that_of_another_row(edited):
+def test_the_verdict_uses_the_row_of_ssa(edited):
     """SSA diverged; its variants did not."""
 
     def diverge(line):
@@ -257,45 +259,45 @@ def test_a_single_source_model_has_no_interval(edited):
     page = page_of(edited(lambda line: line | {"less_source_low": "", "less_source_high": "", "source_models": "1"}))
     assert page.tone == "undecided"
     assert page.summary == ("Paired over one source model.",)
-    gaps = page.sections[0].grids[1].rows
-    assert not any(row[2].bold for row in gaps)
-    assert all("[" not in row[2].text for row in gaps)
+    differences = page.sections[0].tables[1].rows
+    assert not any(row[2].bold for row in differences)
+    assert all("[" not in row[2].text for row in differences)
 
 
 def test_few_rows_are_not_worth_a_figure(edited):
     path = edited()
     lines = path.read_text(encoding="utf-8").splitlines()
     path.write_text("\n".join([lines[0], *(line for line in lines if ",source," in line)]), encoding="utf-8")
-    assert [section.pictures for section in page_of(path).sections] == [()]
+    assert [section.figures for section in page_of(path).sections] == [()]
 
 
-# --- what is no table ----------------------------------------------------------------------------
+# --- invalid files -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("text", ["", "a,b\n1,2\n", "\x00\x01", "table,row\n"])
 def test_a_foreign_csv_is_refused_by_name(tmp_path, text):
     path = tmp_path / "foreign.csv"
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(ForeignFileError, match="foreign.csv"):
+    with pytest.raises(InvalidFileError, match="foreign.csv"):
         page_of(path)
 
 
-def test_bytes_that_are_no_text_are_refused(tmp_path):
+def test_bytes_that_are_not_text_raise(tmp_path):
     (tmp_path / "foreign.csv").write_bytes(b"\xff\xfe\x00table")
-    with pytest.raises(ForeignFileError, match="cannot be read as a table"):
+    with pytest.raises(InvalidFileError, match="cannot be read as a table"):
         page_of(tmp_path / "foreign.csv")
 
 
 @pytest.mark.parametrize("column", ["smoke", "missing", "source_models", "mean"])
-def test_a_table_that_lacks_a_column_is_refused(edited, column):
+def test_a_table_without_a_column_raises(edited, column):
     path = edited(lambda line: {name: value for name, value in line.items() if name != column})
-    with pytest.raises(ForeignFileError, match="is not a table of regtta reproduce"):
+    with pytest.raises(InvalidFileError, match="is not a table of regtta reproduce"):
         page_of(path)
 
 
 @pytest.mark.parametrize("column", ["mean", "source_models"])
-def test_a_number_that_is_none_is_refused(edited, column):
-    with pytest.raises(ForeignFileError, match="california.csv"):
+def test_an_invalid_number_raises(edited, column):
+    with pytest.raises(InvalidFileError, match="california.csv"):
         page_of(edited(lambda line: line | {column: "many"}))
 
 
@@ -304,13 +306,13 @@ def test_numbers_on_the_page_are_finite(pages):
         entry.value
         for page in pages.values()
         for section in page.sections
-        for grid in section.grids
+        for grid in section.tables
         for row in grid.rows
         for entry in row[1:]
         if entry.value is not None
     ]
     assert len(values) > 200
     assert all(math.isfinite(value) for value in values)
-    assert not any("nan" in entry.text for page in pages.values() for s in page.sections for g in s.grids
+    assert not any("nan" in entry.text for page in pages.values() for s in page.sections for g in s.tables
                    for row in g.rows for entry in row)  # fmt: skip
     assert np.ptp(values) > 0

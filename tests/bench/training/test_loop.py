@@ -7,7 +7,7 @@ from torch import nn
 from helpers import small_models
 from regtta.errors import OptionError
 from regtta_bench.data import Domain
-from regtta_bench.training import Checkpoint, Recipe, Regression, train
+from regtta_bench.training import Recipe, Regression, TrainingCheckpoint, train
 
 
 def problem(rows=70):
@@ -60,21 +60,21 @@ def test_the_same_seed_twice_is_bit_identical_and_leaves_the_global_generator_al
     assert not torch.equal(first["0.weight"], other["0.weight"])
 
 
-def test_epochs_are_told_and_too_little_data_is_refused():
+def test_epochs_are_reported_and_too_little_data_is_rejected():
     told = []
     train(
         small_models.mlp(),
         problem(),
         Recipe(epochs=3, batch_size=16),
         seed=0,
-        advance=lambda *epoch: told.append(epoch),
+        on_epoch=lambda *epoch: told.append(epoch),
     )
     assert told == [(1, 3), (2, 3), (3, 3)]
     with pytest.raises(OptionError, match="at least 64 samples to train on, found 20"):
         train(small_models.mlp(), problem(20), Recipe(), seed=0)
 
 
-def test_an_objective_is_told_how_far_the_training_is():
+def test_an_objective_receives_the_progress_of_the_training():
     class Watching(Regression):
         def __init__(self):
             self.told = []
@@ -87,7 +87,7 @@ def test_an_objective_is_told_how_far_the_training_is():
     assert objective.told == [0, 0.25, 0.5, 0.75]
 
 
-def test_images_are_cropped_in_training_only_when_asked():
+def test_images_are_cropped_in_training_only_if_the_recipe_says_so():
     source = Domain(small_models.images(32), torch.zeros(32, 1))
     plain, cropped = (
         train(small_models.cnn(), source, Recipe(epochs=1, batch_size=16, crop_padding=p), seed=0).state_dict()
@@ -96,7 +96,7 @@ def test_images_are_cropped_in_training_only_when_asked():
     assert not torch.equal(plain["0.weight"], cropped["0.weight"])
 
 
-def test_a_recipe_that_cannot_be_meant():
+def test_invalid_recipes_are_rejected():
     for options in ({"epochs": 0}, {"batch_size": 0}, {"lr": 0}, {"weight_decay": -1}, {"crop_padding": -1}):
         with pytest.raises(OptionError):
             Recipe(**options)
@@ -142,8 +142,17 @@ def test_a_training_on_a_gpu_goes_on_from_its_checkpoint(tmp_path):
 
     recipe = Recipe(epochs=4, batch_size=64, lr=1e-3)
     with pytest.raises(KeyboardInterrupt):
-        train(small_models.mlp().cuda(), source, recipe, seed=0, advance=stop, checkpoint=Checkpoint(path, every=0))
-    resumed = train(small_models.mlp().cuda(), source, recipe, seed=0, checkpoint=Checkpoint(path, every=0)).cpu()
+        train(
+            small_models.mlp().cuda(),
+            source,
+            recipe,
+            seed=0,
+            on_epoch=stop,
+            checkpoint=TrainingCheckpoint(path, every=0),
+        )
+    resumed = train(
+        small_models.mlp().cuda(), source, recipe, seed=0, checkpoint=TrainingCheckpoint(path, every=0)
+    ).cpu()
     whole = train(small_models.mlp().cuda(), source, recipe, seed=0).cpu()
     for name, value in whole.state_dict().items():
         torch.testing.assert_close(resumed.state_dict()[name], value, rtol=1e-2, atol=1e-3)

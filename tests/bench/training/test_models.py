@@ -40,13 +40,13 @@ def test_resnet50_takes_the_users_weights_but_for_the_head(tmp_path, caplog):
     assert find_head(model, torch.rand(2, 3, 64, 64)) == "fc"
 
 
-def test_without_weights_a_model_says_that_it_starts_from_nothing(caplog):
+def test_a_model_without_weights_logs_a_warning(caplog):
     with caplog.at_level(logging.WARNING, "regtta"):
         resnet50()
     assert "ResNet-50 starts from random weights" in caplog.text
 
 
-def test_weights_of_another_model_are_refused(tmp_path):
+def test_weights_of_another_model_are_rejected(tmp_path):
     save_file(torchvision.models.resnet18(num_classes=2).state_dict(), tmp_path / "w.safetensors")
     with pytest.raises(MismatchError, match=r"do not fit ResNet-50: \d+ entries differ"):
         resnet50(weights=tmp_path / "w.safetensors")

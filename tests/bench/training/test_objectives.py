@@ -13,7 +13,7 @@ from regtta_bench.training.objectives import (
     AdversarialObjective,
     ReverseGradient,
     RotationObjective,
-    decayed_rate,
+    decay_learning_rate,
     reversal_scale,
 )
 
@@ -42,11 +42,11 @@ def test_the_branch_learns_along_and_serves_ttt():
     assert step.diagnostics.loss < 0.7 * math.log(4)
 
 
-def test_what_an_objective_draws_comes_from_the_seed_of_the_training():
+def test_random_draws_of_an_objective_follow_the_seed_of_the_training():
     source = Domain(small_models.images(64), torch.ones(64, 1))
     finals = []
     for seed in (0, 0, 1):
-        torch.rand(seed + 3)  # whatever was drawn before does not matter
+        torch.rand(seed + 3)  # earlier draws must not matter
         objective = RotationObjective("9", 10, seed=0)
         train(small_models.cnn(), source, Recipe(epochs=2, batch_size=32, lr=1e-2), seed=seed, objective=objective)
         finals.append(objective.branch.weight.detach())
@@ -64,7 +64,7 @@ def test_the_gradient_is_reversed_and_scaled():
 
 def test_the_schedules_are_ganins():
     assert reversal_scale(0.5) == pytest.approx(2 / (1 + math.exp(-5)) - 1)
-    assert decayed_rate(0.2, 0.5) == pytest.approx(0.2 / 6**0.75)
+    assert decay_learning_rate(0.2, 0.5) == pytest.approx(0.2 / 6**0.75)
     objective = AdversarialObjective("6", 12, small_models.table(50), recipe=Recipe(lr=0.1), seed=0)
     for rate in (0.1, torch.tensor(0.1)):
         optimizer = torch.optim.Adam([nn.Parameter(torch.zeros(1))], lr=rate)
@@ -74,7 +74,7 @@ def test_the_schedules_are_ganins():
 
 
 def bare_mlp():
-    """Without BatchNorm, which takes a shift of the inputs away by itself where a domain is normalised alone."""
+    """Return a model without BatchNorm, which would remove a shift of the inputs if each domain is normalised alone."""
     torch.manual_seed(0)
     return nn.Sequential(nn.Linear(5, 12), nn.ReLU(), nn.Linear(12, 12), nn.ReLU(), nn.Linear(12, 1))
 
@@ -82,7 +82,7 @@ def bare_mlp():
 def test_adversarial_training_makes_the_domains_harder_to_tell_apart():
     inputs = small_models.table(400)
     source, target = Domain(inputs, inputs[:, :1].clone()), small_models.table(400, seed=8)
-    target[:, 1:] += 1.5  # all but what the label is
+    target[:, 1:] += 1.5  # all columns but the label
 
     def gap(model):
         with torch.no_grad():
@@ -99,7 +99,7 @@ def test_adversarial_training_makes_the_domains_harder_to_tell_apart():
 
 
 def test_source_and_target_are_normalised_each_by_itself():
-    """Loss, gradients and running statistics are those of two passes, one after the other, written out."""
+    """Loss, gradients and running statistics agree with two consecutive passes, written out."""
     torch.manual_seed(0)
     inputs, targets, unlabelled = torch.randn(8, 5), torch.randn(8, 1), torch.randn(30, 5) * 2 + 3
     ours, plain = small_models.mlp().train(), small_models.mlp().train()
@@ -124,8 +124,8 @@ def test_source_and_target_are_normalised_each_by_itself():
         torch.testing.assert_close(value, by_hand, msg=name)
 
 
-def test_what_only_shifts_the_target_cannot_be_told_from_the_features():
-    """Where the first layer is BatchNorm, a shift of the inputs is gone: no discriminator is better than chance."""
+def test_batch_norm_hides_a_pure_shift_of_the_inputs_from_the_discriminator():
+    """BatchNorm as the first layer removes a shift of the inputs: no discriminator is better than chance."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1)).train()
     inputs = torch.randn(64, 4)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from regtta.cli.data.opening import DataOptions, open_data
+from regtta.cli.data.open_data import DataOptions, open_data
 from regtta.errors import BatchError, FileError, OptionError
 
 
@@ -42,7 +42,7 @@ def test_another_array_by_name(tmp_path: Path):
         ({"columns": ("a",)}, "--columns does not apply to an .npz file. Name the array with --inputs"),
     ],
 )
-def test_wrong_options(tmp_path: Path, options, words):
+def test_wrong_options_are_rejected(tmp_path: Path, options, words):
     np.savez(tmp_path / "d.npz", x=np.zeros((2, 1)), y=np.zeros(2))
     with pytest.raises(OptionError, match=words):
         batches(tmp_path / "d.npz", **options)
@@ -56,7 +56,7 @@ def test_wrong_options(tmp_path: Path, options, words):
         ({"x": np.float64(1), "y": np.zeros(2)}, r"shape \(N, ...\), found a single number"),
     ],
 )
-def test_arrays_that_do_not_fit(tmp_path: Path, arrays, words):
+def test_arrays_that_do_not_fit_are_rejected(tmp_path: Path, arrays, words):
     np.savez(tmp_path / "d.npz", **arrays)
     with pytest.raises(BatchError, match=words):
         batches(tmp_path / "d.npz", target="y")
@@ -70,7 +70,7 @@ def test_pickles_are_never_run(tmp_path: Path):
             batches(tmp_path / name)
 
 
-def test_an_npy_file_called_npz(tmp_path: Path):
+def test_an_npy_file_named_npz_is_rejected(tmp_path: Path):
     with (tmp_path / "d.npz").open("wb") as file:
         np.save(file, np.zeros((2, 2)))
     with pytest.raises(FileError, match="as plain arrays"):

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from regtta.cli.data.opening import DataOptions, open_data
+from regtta.cli.data.open_data import DataOptions, open_data
 from regtta.errors import BatchError, ModelError, OptionError
 
 
@@ -20,7 +20,7 @@ def test_tuples_with_the_target_by_position(workspace: Path, name):
         found = list(data.batches())
         assert torch.equal(torch.cat([b.inputs for b in found]), mymodel.table)
         assert torch.equal(torch.cat([b.targets for b in found]), mymodel.labels)
-    assert data.again
+    assert data.reiterable
     assert data.target_names == ("target",)
 
 
@@ -40,8 +40,8 @@ def test_bare_tensors_and_no_target(workspace: Path):
     assert all(batch.targets is None for batch in found)
 
 
-def test_an_iterator_goes_once(workspace: Path):
-    assert not opened("mymodel:once").again
+def test_an_iterator_is_not_reiterable(workspace: Path):
+    assert not opened("mymodel:once").reiterable
 
 
 @pytest.mark.parametrize(
@@ -53,18 +53,18 @@ def test_an_iterator_goes_once(workspace: Path):
         ("bare", "1", "the batch is a Tensor"),
     ],
 )
-def test_a_target_that_is_not_there(workspace: Path, name, target, words):
+def test_a_missing_target_is_reported(workspace: Path, name, target, words):
     inputs = "image" if name == "dicts" else None
     with pytest.raises(BatchError, match=f"labels at --target {target}, found none: .*{words}"):
         list(opened(f"mymodel:{name}", target=target, inputs=inputs).batches())
 
 
-def test_a_loader_that_breaks_off_says_where(workspace: Path):
+def test_a_failing_loader_names_the_batch(workspace: Path):
     with pytest.raises(ModelError, match=r"raised at its batch 1: OSError: the disk is gone \(mymodel.py"):
         list(opened("mymodel:breaks_off").batches())
 
 
-def test_a_function_that_fails(workspace: Path):
+def test_a_failing_function_is_reported(workspace: Path):
     with pytest.raises(ModelError, match="--data mymodel:fails raised: ValueError.*without arguments"):
         list(opened("mymodel:fails").batches())
 
@@ -73,7 +73,7 @@ def test_a_function_that_fails(workspace: Path):
     ("name", "words"),
     [("number", "iterable of batches.*found int.*DataLoader"), ("table", "is a single tensor. Pass batches")],
 )
-def test_what_is_no_loader(workspace: Path, name, words):
+def test_objects_that_are_not_loaders_are_rejected(workspace: Path, name, words):
     with pytest.raises(OptionError, match=words):
         list(opened(f"mymodel:{name}").batches())
 
@@ -85,6 +85,6 @@ def test_what_is_no_loader(workspace: Path, name, words):
         ({"batch_size": 3}, "--batch-size does not apply to a loader"),
     ],
 )
-def test_options_of_files_are_refused(workspace: Path, options, words):
+def test_options_of_files_are_rejected(workspace: Path, options, words):
     with pytest.raises(OptionError, match=words):
         opened("mymodel:batches", **options)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from regtta.cli.data import tables
 from regtta.cli.data.formats import csv_frames, parquet_frames
-from regtta.cli.data.opening import DataOptions, open_data
+from regtta.cli.data.open_data import DataOptions, open_data
 from regtta.cli.data.tables import rebatch
 from regtta.errors import BatchError, FileError, OptionError
 
@@ -42,7 +42,7 @@ def test_rebatching_keeps_every_row_in_order(sizes, size):
 
 
 def test_batches_run_across_chunks_of_the_file(tmp_path: Path, frame, monkeypatch):
-    monkeypatch.setattr(tables, "_ROWS_AT_ONCE", 3)
+    monkeypatch.setattr(tables, "_CHUNK_ROWS", 3)
     frame.to_csv(tmp_path / "t.csv", index=False)
     inputs, targets, sizes = read(tmp_path / "t.csv", target="y")
     assert sizes == [4, 4, 3]
@@ -52,7 +52,7 @@ def test_batches_run_across_chunks_of_the_file(tmp_path: Path, frame, monkeypatc
     np.testing.assert_allclose(targets.numpy(), frame["y"].to_numpy(), rtol=1e-15)
 
 
-def test_no_more_of_a_file_is_held_than_asked_for(tmp_path: Path, frame):
+def test_a_bounded_part_of_a_file_is_held_in_memory(tmp_path: Path, frame):
     frame.to_csv(tmp_path / "t.csv", index=False)
     frame.to_parquet(tmp_path / "t.parquet", row_group_size=5)
     assert max(len(part) for part in csv_frames(tmp_path / "t.csv", ["a"], 2)) == 2
@@ -60,7 +60,7 @@ def test_no_more_of_a_file_is_held_than_asked_for(tmp_path: Path, frame):
 
 
 @pytest.mark.parametrize("ending", ["csv", "csv.gz", "parquet"])
-def test_columns_are_picked_and_ordered(tmp_path: Path, frame, ending):
+def test_columns_are_selected_in_order(tmp_path: Path, frame, ending):
     path = tmp_path / f"t.{ending}"
     frame.to_parquet(path) if ending == "parquet" else frame.to_csv(path, index=False)
     inputs, targets, _ = read(path, columns=("y", "a"))
@@ -75,7 +75,7 @@ def test_several_targets(tmp_path: Path, frame):
     np.testing.assert_allclose(targets.numpy(), frame[["y", "b"]].to_numpy(), rtol=1e-15)
 
 
-def test_empty_cells_are_nan_and_whole_numbers_and_booleans_are_numbers(tmp_path: Path):
+def test_empty_cells_are_nan_and_integers_and_booleans_are_numbers(tmp_path: Path):
     (tmp_path / "t.csv").write_text("a,b,c\n1,,True\n2,3.5,False\n")
     expected = torch.tensor([[1.0, float("nan"), 1.0], [2.0, 3.5, 0.0]])
     inputs, _, _ = read(tmp_path / "t.csv")
@@ -83,45 +83,45 @@ def test_empty_cells_are_nan_and_whole_numbers_and_booleans_are_numbers(tmp_path
     assert torch.equal(inputs.nan_to_num(-1), expected.nan_to_num(-1))
 
 
-def test_a_byte_order_mark_is_no_part_of_a_name(tmp_path: Path):
+def test_a_byte_order_mark_is_not_part_of_a_name(tmp_path: Path):
     (tmp_path / "t.csv").write_bytes(b"\xef\xbb\xbfa,b\n1,2\n")
     assert read(tmp_path / "t.csv", columns=("a",))[0].tolist() == [[1.0]]
 
 
-def test_pandas_index_is_no_column(tmp_path: Path, frame):
+def test_the_pandas_index_is_not_a_column(tmp_path: Path, frame):
     frame.set_index(pd.Index(range(100, 111), name="id")).to_parquet(tmp_path / "t.parquet")
     assert read(tmp_path / "t.parquet")[0].shape == (11, 3)
 
 
-def test_text_is_refused_with_its_column_row_and_value(tmp_path: Path, monkeypatch):
-    monkeypatch.setattr(tables, "_ROWS_AT_ONCE", 2)
+def test_text_is_rejected_with_its_column_row_and_value(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(tables, "_CHUNK_ROWS", 2)
     (tmp_path / "t.csv").write_text("a,city\n1,2\n2,3\n3,4\n4,Oslo\n")
     with pytest.raises(BatchError, match=r"'city' of .*t.csv is not numeric: row 4 holds 'Oslo'. .*--columns"):
         read(tmp_path / "t.csv")
     assert read(tmp_path / "t.csv", columns=("a",))[0].shape == (4, 1)
 
 
-def test_dates_in_parquet_are_refused(tmp_path: Path, frame):
+def test_dates_in_parquet_are_rejected(tmp_path: Path, frame):
     frame.assign(day=pd.Timestamp("2024-01-01")).to_parquet(tmp_path / "t.parquet")
     with pytest.raises(BatchError, match="'day' of .* is not numeric"):
         read(tmp_path / "t.parquet")
 
 
 @pytest.mark.parametrize("options", [{"target": "yy"}, {"columns": ("a", "yy")}])
-def test_a_missing_column_is_told_with_those_there_are(tmp_path: Path, frame, options):
+def test_a_missing_column_is_reported_with_the_existing_ones(tmp_path: Path, frame, options):
     frame.to_csv(tmp_path / "t.csv", index=False)
     with pytest.raises(OptionError, match="no column 'yy'; it has a, b, y. Did you mean 'y'"):
         read(tmp_path / "t.csv", **options)
 
 
 @pytest.mark.parametrize("options", [{"columns": ("a", "y"), "target": "y"}, {"columns": ("y", "y")}])
-def test_a_column_named_twice(tmp_path: Path, frame, options):
+def test_a_column_named_twice_is_rejected(tmp_path: Path, frame, options):
     frame.to_csv(tmp_path / "t.csv", index=False)
     with pytest.raises(OptionError, match="'y' is named twice"):
         read(tmp_path / "t.csv", **options)
 
 
-def test_nothing_left_for_inputs(tmp_path: Path):
+def test_a_table_without_input_columns_is_rejected(tmp_path: Path):
     (tmp_path / "t.csv").write_text("y\n1\n")
     with pytest.raises(BatchError, match="no column left for inputs: it holds y"):
         read(tmp_path / "t.csv", target="y")
@@ -138,13 +138,13 @@ def test_nothing_left_for_inputs(tmp_path: Path):
         ("t.parquet", b"not parquet", "Could not read .*t.parquet"),
     ],
 )
-def test_files_that_are_not_what_they_seem(tmp_path: Path, name, content, words):
+def test_files_whose_contents_do_not_match_their_suffix(tmp_path: Path, name, content, words):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(FileError, match=words):
         read(tmp_path / name)
 
 
-def test_a_gzip_cut_off_half_way(tmp_path: Path, frame):
+def test_a_truncated_gzip_file_is_rejected(tmp_path: Path, frame):
     frame.to_csv(tmp_path / "t.csv.gz", index=False)
     whole = (tmp_path / "t.csv.gz").read_bytes()
     (tmp_path / "t.csv.gz").write_bytes(whole[: len(whole) // 2])
@@ -152,7 +152,7 @@ def test_a_gzip_cut_off_half_way(tmp_path: Path, frame):
         read(tmp_path / "t.csv.gz")
 
 
-def test_long_lists_of_columns_are_cut(tmp_path: Path):
+def test_long_lists_of_columns_are_truncated(tmp_path: Path):
     pd.DataFrame(np.zeros((1, 30)), columns=[f"c{i}" for i in range(30)]).to_csv(tmp_path / "t.csv")
     with pytest.raises(OptionError, match="c10 and 19 more"):
         read(tmp_path / "t.csv", target="zzz")

@@ -6,7 +6,7 @@ import pytest
 
 import regtta
 from helpers import small_models
-from regtta.report.analysis import features_of
+from regtta.report.analysis import compute_features
 
 
 @pytest.fixture(scope="session")
@@ -22,7 +22,7 @@ def case() -> SimpleNamespace:
         source=source,
         target=target,
         weight=dict(model.named_modules())[source.head].weight,
-        source_features=features_of(model, [small_models.table(300)], source.head),
-        before=features_of(model, [target], source.head),
-        after=features_of(adapter.export(), [target], source.head),
+        source_features=compute_features(model, [small_models.table(300)], source.head),
+        before=compute_features(model, [target], source.head),
+        after=compute_features(adapter.export(), [target], source.head),
     )

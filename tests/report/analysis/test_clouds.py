@@ -30,23 +30,23 @@ def test_points_and_distances_agree_with_numpy_and_the_best_assignment(case):
         expected = costs[linear_sum_assignment(costs)].mean()
         assert clouds.transport.distances[name] == pytest.approx(expected, rel=1e-8)
     assert (clouds.transport.components, clouds.transport.cost, clouds.seed) == (4, "euclidean", 0)
-    json.dumps(clouds.plain(), allow_nan=False)
+    json.dumps(clouds.to_dict(), allow_nan=False)
 
 
-def test_adapting_brings_the_clouds_together(case):
+def test_adaptation_reduces_the_distance(case):
     clouds = principal_clouds(case.source, case.source_features, {"Source": case.before, "SSA": case.after})
     distances = clouds.transport.distances
     assert clouds.transport.floor < distances["SSA"] < distances["Source"]
 
 
-def test_a_bound_draws_rows_and_keeps_methods_paired(case):
+def test_subsampling_keeps_methods_paired(case):
     clouds = principal_clouds(
-        case.source, case.source_features, {"a": case.before, "b": case.before + 1}, most=30, seed=3
+        case.source, case.source_features, {"a": case.before, "b": case.before + 1}, max_points=30, seed=3
     )
     assert clouds.source.shape == clouds.targets["a"].shape == (30, 2)
     step = clouds.targets["b"] - clouds.targets["a"]
     assert step == pytest.approx(np.tile(case.source.basis[:, :2].sum(0).numpy(), (30, 1)), abs=1e-5)
-    other = principal_clouds(case.source, case.source_features, {"a": case.before}, most=30, seed=4)
+    other = principal_clouds(case.source, case.source_features, {"a": case.before}, max_points=30, seed=4)
     assert not np.array_equal(other.source, clouds.source)
 
 
@@ -60,9 +60,9 @@ def test_the_floor_is_the_distance_of_two_halves(case):
     assert math.isnan(alone.transport.floor)
 
 
-def test_a_method_that_diverged_has_no_distance_and_keeps_the_others(case):
+def test_a_diverged_method_has_no_distance(case):
     broken = torch.full_like(case.before, torch.nan)
-    distances = principal_clouds(case.source, case.source_features, {"broken": broken, "fine": case.before}).plain()[
+    distances = principal_clouds(case.source, case.source_features, {"broken": broken, "fine": case.before}).to_dict()[
         "transport"
     ]["distances"]
     assert distances["broken"] is None
@@ -70,6 +70,6 @@ def test_a_method_that_diverged_has_no_distance_and_keeps_the_others(case):
 
 
 @pytest.mark.parametrize("components", [1, 13])
-def test_components_that_cannot_be_drawn_are_refused(case, components):
+def test_invalid_components_are_rejected(case, components):
     with pytest.raises(OptionError):
         principal_clouds(case.source, case.source_features, {}, components=components)

@@ -9,7 +9,7 @@ from regtta.report.figures import draw_stream, stream_panels
 
 
 def lines(axes):
-    """The quantity's own lines: neither the level nor the crosses."""
+    """Return the lines of the quantity, without the reference level and the crosses."""
     return [line for line in axes.lines if line.get_marker() not in ("None", "x")]
 
 
@@ -31,12 +31,12 @@ def test_moments_have_a_line_for_each_direction_and_the_sources_level(reports, q
     assert set(flat.get_ydata()) == {level}
 
 
-def test_refused_batches_are_crossed(reports):
+def test_rejected_batches_are_marked_by_crosses(reports):
     (crosses,) = [line for line in draw_stream(reports.stream, "loss").lines if line.get_marker() == "x"]
     assert crosses.get_xdata().tolist() == [2]
 
 
-def test_panels_show_what_the_stream_has(reports):
+def test_panels_show_the_recorded_quantities(reports):
     figure = stream_panels(reports.stream)
     assert len(figure.axes) == 6
     about = " ".join(figure.get_supxlabel().split())
@@ -53,12 +53,12 @@ def test_a_stream_without_loss_labels_or_source_has_one_panel():
     assert "all learned from" in figure.get_supxlabel()
 
 
-def test_chosen_quantities_come_in_their_order(reports):
+def test_chosen_quantities_keep_their_order(reports):
     figure = stream_panels(reports.stream, ["online_r2", "loss"])
     assert [axes.get_ylabel() for axes in figure.axes] == ["online R²\nso far", "loss"]
 
 
-def test_what_cannot_be_drawn_is_refused(reports):
+def test_invalid_arguments_are_rejected(reports):
     with pytest.raises(OptionError, match="Did you mean 'loss'"):
         draw_stream(reports.stream, "los")
     with pytest.raises(OptionError, match="found none"):

@@ -5,39 +5,46 @@ import pytest
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
-from regtta.report.figures import caption, draw_spectrum, histogram_grid
-from regtta.report.figures.style import LOOKS, SOURCE_LOOK, TARGET_LOOK, look_of, new_figure, prepared
+from regtta.report.figures import add_caption, draw_spectrum, histogram_grid
+from regtta.report.figures.style import (
+    SERIES_STYLES,
+    SOURCE_STYLE,
+    TARGET_STYLE,
+    new_figure,
+    prepare_axes,
+    series_style,
+)
 
 
 def lightness(colour):
     return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), to_rgb(colour), strict=True))
 
 
-def test_no_two_looks_share_a_colour_a_marker_or_both_line_and_grey():
-    for one, other in itertools.combinations(LOOKS, 2):
+def test_styles_differ_in_colour_marker_and_line_or_grey():
+    for one, other in itertools.combinations(SERIES_STYLES, 2):
         assert one.colour != other.colour
         assert one.marker != other.marker
         assert one.line != other.line or abs(lightness(one.colour) - lightness(other.colour)) > 0.1
 
 
 def test_source_and_target_differ_in_grey():
-    assert abs(lightness(SOURCE_LOOK.colour) - lightness(TARGET_LOOK.colour)) > 0.25
-    assert SOURCE_LOOK.marker != TARGET_LOOK.marker
+    assert abs(lightness(SOURCE_STYLE.colour) - lightness(TARGET_STYLE.colour)) > 0.25
+    assert SOURCE_STYLE.marker != TARGET_STYLE.marker
 
 
-def test_looks_begin_anew_after_the_last():
-    assert look_of(len(LOOKS)) == look_of(0)
+def test_styles_repeat_after_the_last():
+    assert series_style(len(SERIES_STYLES)) == series_style(0)
 
 
-def test_axes_given_are_the_axes_drawn_on():
+def test_given_axes_are_used():
     axes = Figure().add_subplot()
-    assert prepared(axes, x="n", y="error (m)") is axes
+    assert prepare_axes(axes, x="n", y="error (m)") is axes
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("n", "error (m)")
 
 
-def test_a_caption_is_broken_to_fit_and_lies_below_everything(reports):
+def test_a_caption_is_wrapped_and_placed_below_everything(reports):
     axes = draw_spectrum(reports.subspace)
-    text = caption(axes.figure, "word " * 60)
+    text = add_caption(axes.figure, "word " * 60)
     axes.figure.canvas.draw()
     renderer = axes.figure.canvas.get_renderer()
     box = text.get_window_extent(renderer)
@@ -46,18 +53,18 @@ def test_a_caption_is_broken_to_fit_and_lies_below_everything(reports):
     assert " ".join(text.get_text().split()) == ("word " * 60).strip()
 
 
-def test_lines_of_a_caption_stay_lines():
-    assert caption(new_figure(), "one\ntwo").get_text() == "one\ntwo"
+def test_line_breaks_of_a_caption_are_kept():
+    assert add_caption(new_figure(), "one\ntwo").get_text() == "one\ntwo"
 
 
-def test_figures_leave_matplotlibs_settings_alone(reports):
+def test_figures_do_not_change_matplotlibs_settings(reports):
     before = dict(matplotlib.rcParams)
     histogram_grid(reports.histograms).canvas.draw()
     assert dict(matplotlib.rcParams) == before
 
 
 def overflowing(figure):
-    """Texts that reach beyond the figure, once it is laid out."""
+    """Return the texts that extend beyond the figure after layout."""
     figure.canvas.draw()
     renderer = figure.canvas.get_renderer()
     found = []

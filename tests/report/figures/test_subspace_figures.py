@@ -13,7 +13,7 @@ from regtta.statistics.source import SourceStatistics
 
 @pytest.fixture
 def shallow():
-    """Three of five directions vary, one of the raw dimensions never does."""
+    """Return statistics in which three of five directions vary and one raw dimension is constant."""
     features = torch.cat([small_models.table(50, inputs=3), torch.zeros(50, 1)], dim=1)
     features = torch.cat([features, features[:, :1]], dim=1)
     model = torch.nn.Sequential(torch.nn.Linear(5, 1))
@@ -31,7 +31,7 @@ def test_the_spectrum_shows_the_reports_numbers(reports):
     assert "N = 300" in axes.get_title()
 
 
-def test_rounding_beyond_the_rank_does_not_stretch_the_spectrum(shallow):
+def test_variances_beyond_the_rank_do_not_stretch_the_axis(shallow):
     axes = draw_spectrum(shallow)
     low, high = axes.get_ylim()
     inside = shallow.variances[: shallow.rank]
@@ -42,7 +42,7 @@ def test_rounding_beyond_the_rank_does_not_stretch_the_spectrum(shallow):
 
 
 def test_a_spectrum_without_any_variance_is_drawn():
-    source = SourceStatistics.from_moments(Moments.of(torch.ones(5, 12)), head="6", fingerprint="")
+    source = SourceStatistics.from_moments(Moments.from_features(torch.ones(5, 12)), head="6", fingerprint="")
     report = subspace_report(source, small_models.mlp()[6].weight)
     axes = draw_spectrum(report)
     axes.figure.canvas.draw()

@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from regtta.cli.data.labelled_batches import ALL, Deal, LabelledBatch
+from regtta.cli.data.labelled_batches import ALL_BATCHES, BatchShard, LabelledBatch
 from regtta.errors import BatchError, FileError, OptionError
 from regtta.options import did_you_mean
-from regtta.persistence import clear_errors, npz_array, npz_names
+from regtta.persistence import convert_errors, npz_array, npz_names
 
 DEFAULT_INPUTS = "x"
 
@@ -37,7 +37,7 @@ class Arrays:
     target_names: tuple[str, ...]
     batch_size: int
     dtype: torch.dtype = torch.float32
-    again: ClassVar[bool] = True
+    reiterable: ClassVar[bool] = True
 
     @property
     def rows(self) -> int:
@@ -52,30 +52,32 @@ class Arrays:
             "Name another array with --inputs."
         )
 
-    def batches(self, deal: Deal = ALL) -> Iterator[LabelledBatch]:
+    def batches(self, shard: BatchShard = ALL_BATCHES) -> Iterator[LabelledBatch]:
         """Iterate over batches of inputs ``(B, ...)`` and labels."""
-        for start in deal.of(range(0, len(self.inputs), self.batch_size)):
+        for start in shard.select(range(0, len(self.inputs), self.batch_size)):
             part = slice(start, start + self.batch_size)
             yield LabelledBatch(
-                _tensor(self.inputs[part]).to(self.dtype),
-                None if self.targets is None else _tensor(self.targets[part]),
+                _to_tensor(self.inputs[part]).to(self.dtype),
+                None if self.targets is None else _to_tensor(self.targets[part]),
             )
 
 
 def open_arrays(path: Path, *, inputs: str | None, target: str | None, batch_size: int, dtype: torch.dtype) -> Arrays:
     """Open the array ``inputs`` (default ``x``) of an archive as batches, with the array ``target`` as labels."""
     with (
-        clear_errors(lambda why: FileError(f"Could not read {path} as plain arrays: {why}. Save it with numpy.savez.")),
+        convert_errors(
+            lambda why: FileError(f"Could not read {path} as plain arrays: {why}. Save it with numpy.savez.")
+        ),
         zipfile.ZipFile(path) as archive,
     ):
-        x = _array(archive, inputs or DEFAULT_INPUTS, path, "--inputs")
-        y = None if target is None else _array(archive, target, path, "--target")
+        x = _read_array(archive, inputs or DEFAULT_INPUTS, path, "--inputs")
+        y = None if target is None else _read_array(archive, target, path, "--target")
     if y is not None and len(y) != len(x):
         raise BatchError(f"{path} holds {len(x)} samples but {len(y)} labels in {target!r}.")
     return Arrays(path, x, y, () if target is None else (target,), batch_size, dtype)
 
 
-def _array(archive: zipfile.ZipFile, name: str, path: Path, option: str) -> NDArray[np.generic]:
+def _read_array(archive: zipfile.ZipFile, name: str, path: Path, option: str) -> NDArray[np.generic]:
     names = list(npz_names(archive))
     if name not in names:
         hint = did_you_mean(name, names)
@@ -88,5 +90,5 @@ def _array(archive: zipfile.ZipFile, name: str, path: Path, option: str) -> NDAr
     return values
 
 
-def _tensor(values: NDArray[np.generic]) -> torch.Tensor:
+def _to_tensor(values: NDArray[np.generic]) -> torch.Tensor:
     return torch.from_numpy(values.astype(np.float64))

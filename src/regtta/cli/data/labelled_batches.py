@@ -12,38 +12,38 @@ Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
-class Deal:
+class BatchShard:
     """Shard of every ``size``-th batch, starting at batch ``rank``.
 
     Example:
-        >>> list(Deal(1, 3).of(range(8)))
+        >>> list(BatchShard(1, 3).select(range(8)))
         [1, 4, 7]
     """
 
     rank: int = 0
     size: int = 1
 
-    def takes(self, index: int) -> bool:
+    def contains(self, index: int) -> bool:
         """Return True if batch ``index`` belongs to the shard."""
         return index % self.size == self.rank
 
-    def of(self, items: Iterable[Item]) -> Iterator[Item]:
+    def select(self, items: Iterable[Item]) -> Iterator[Item]:
         """Return the items that belong to the shard."""
         return islice(items, self.rank, None, self.size)
 
 
-ALL = Deal()
+ALL_BATCHES = BatchShard()
 
 
-def dealt_loader(source: Iterable[object], deal: Deal) -> Iterable[object] | None:
+def shard_loader(source: Iterable[object], shard: BatchShard) -> Iterable[object] | None:
     """Return a loader of the shard that does not load other batches; ``None`` if ``source`` cannot be sharded."""
     if isinstance(source, list | tuple):
-        return source[deal.rank :: deal.size]
+        return source[shard.rank :: shard.size]
     # Subclasses may override more than these attributes express.
     if type(source) is DataLoader and source.batch_sampler is not None:
         return DataLoader(
             source.dataset,
-            batch_sampler=_DealtBatches(source.batch_sampler, deal),
+            batch_sampler=_ShardedBatchSampler(source.batch_sampler, shard),
             num_workers=source.num_workers,
             collate_fn=source.collate_fn,
             pin_memory=source.pin_memory,
@@ -56,13 +56,13 @@ def dealt_loader(source: Iterable[object], deal: Deal) -> Iterable[object] | Non
     return None
 
 
-class _DealtBatches(Sampler[list[int]]):
-    def __init__(self, batches: Iterable[list[int]], deal: Deal) -> None:
+class _ShardedBatchSampler(Sampler[list[int]]):
+    def __init__(self, batches: Iterable[list[int]], shard: BatchShard) -> None:
         self._batches = batches
-        self._deal = deal
+        self._shard = shard
 
     def __iter__(self) -> Iterator[list[int]]:
-        return self._deal.of(self._batches)
+        return self._shard.select(self._batches)
 
 
 @dataclass(frozen=True)
@@ -85,12 +85,12 @@ class Data(Protocol):
         """Number of samples; ``None`` if unknown in advance."""
 
     @property
-    def again(self) -> bool:
+    def reiterable(self) -> bool:
         """True if :meth:`batches` can be called more than once."""
 
     @property
     def advice(self) -> str:
         """Advice for the error message if the model rejects the inputs."""
 
-    def batches(self, deal: Deal = ALL) -> Iterator[LabelledBatch]:
-        """Iterate once over the batches that ``deal`` selects, in the order of the rows."""
+    def batches(self, shard: BatchShard = ALL_BATCHES) -> Iterator[LabelledBatch]:
+        """Iterate once over the batches in ``shard``, in the order of the rows."""

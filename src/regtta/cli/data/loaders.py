@@ -6,10 +6,10 @@ from itertools import count
 
 from torch import Tensor
 
-from regtta.cli.data.labelled_batches import ALL, Deal, LabelledBatch, dealt_loader
-from regtta.cli.user_code import explaining, import_name
+from regtta.cli.data.labelled_batches import ALL_BATCHES, BatchShard, LabelledBatch, shard_loader
+from regtta.cli.user_code import convert_user_errors, import_object
 from regtta.errors import BatchError, OptionError
-from regtta.models import inputs_of
+from regtta.models import extract_inputs
 
 _END = object()
 
@@ -39,7 +39,7 @@ class Loader:
         return ("target",) if self.target.isdecimal() else (self.target,)
 
     @property
-    def again(self) -> bool:
+    def reiterable(self) -> bool:
         """True unless the source is an iterator, which is exhausted after one pass."""
         return not isinstance(self.source, Iterator)
 
@@ -48,26 +48,29 @@ class Loader:
         """Advice that names the loader."""
         return f"Check that {self.name} yields inputs that the model accepts."
 
-    def batches(self, deal: Deal = ALL) -> Iterator[LabelledBatch]:
+    def batches(self, shard: BatchShard = ALL_BATCHES) -> Iterator[LabelledBatch]:
         """Iterate over the inputs and labels of the loader."""
-        source = self._source()
-        with explaining(lambda: f"--data {self.name} cannot be iterated"):
-            dealt = dealt_loader(source, deal)
-            numbers, batches = (count(), iter(source)) if dealt is None else (count(deal.rank, deal.size), iter(dealt))
-        for index in numbers:
-            with explaining(lambda at=index: f"--data {self.name} raised at its batch {at}"):  # type: ignore[misc]
+        source = self._open_source()
+        with convert_user_errors(lambda: f"--data {self.name} cannot be iterated"):
+            sharded = shard_loader(source, shard)
+            if sharded is None:
+                indices, batches = count(), iter(source)
+            else:
+                indices, batches = count(shard.rank, shard.size), iter(sharded)
+        for index in indices:
+            with convert_user_errors(lambda index=index: f"--data {self.name} raised at its batch {index}"):  # type: ignore[misc]
                 batch = next(batches, _END)
             if batch is _END:
                 return
-            if deal.takes(index):
-                yield LabelledBatch(inputs_of(batch, self.inputs), self._targets(batch))
+            if shard.contains(index):
+                yield LabelledBatch(extract_inputs(batch, self.inputs), self._targets(batch))
 
-    def _source(self) -> Iterable[object]:
+    def _open_source(self) -> Iterable[object]:
         source: object = self.source
         if callable(source) and not isinstance(source, Iterable):
-            with explaining(lambda: f"--data {self.name} raised", "It is called without arguments."):
+            with convert_user_errors(lambda: f"--data {self.name} raised", "It is called without arguments."):
                 source = source()
-        return _iterable(source, self.name)
+        return _check_iterable(source, self.name)
 
     def _targets(self, batch: object) -> Tensor | None:
         if self.target is None:
@@ -91,13 +94,13 @@ class Loader:
 
 def open_loader(name: str, *, inputs: str | None, target: str | None) -> Loader:
     """Import the loader ``package.module:name``."""
-    source = import_name(name, "--data")
+    source = import_object(name, "--data")
     if callable(source) and not isinstance(source, Iterable):
         return Loader(name, source, inputs, target)
-    return Loader(name, _iterable(source, name), inputs, target)
+    return Loader(name, _check_iterable(source, name), inputs, target)
 
 
-def _iterable(source: object, name: str) -> Iterable[object]:
+def _check_iterable(source: object, name: str) -> Iterable[object]:
     if isinstance(source, Tensor):
         raise OptionError(f"--data {name} is a single tensor. Pass batches, such as tensor.split(64).")
     if not isinstance(source, Iterable):

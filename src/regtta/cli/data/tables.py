@@ -9,16 +9,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from regtta.cli.data.formats import Format
-from regtta.cli.data.labelled_batches import ALL, Deal, LabelledBatch
+from regtta.cli.data.formats import TableFormat
+from regtta.cli.data.labelled_batches import ALL_BATCHES, BatchShard, LabelledBatch
 from regtta.errors import BatchError, OptionError
 from regtta.options import did_you_mean
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-_ROWS_AT_ONCE = 8192
-_LISTED_AT_MOST = 12
+_CHUNK_ROWS = 8192
+_MAX_LISTED = 12
 
 
 @dataclass(frozen=True)
@@ -36,26 +36,26 @@ class Table:
     """
 
     path: Path
-    format: Format
+    format: TableFormat
     columns: tuple[str, ...]
     target_names: tuple[str, ...]
     batch_size: int
     dtype: torch.dtype = torch.float32
     rows: int | None = None
-    again: ClassVar[bool] = True
+    reiterable: ClassVar[bool] = True
 
     @property
     def advice(self) -> str:
         """Advice that names the input columns."""
         return (
-            f"{len(self.columns)} columns were used as inputs: {_listed(self.columns)}. Select others with "
+            f"{len(self.columns)} columns were used as inputs: {_list_names(self.columns)}. Select others with "
             "--columns, and name the label with --target to exclude it."
         )
 
-    def batches(self, deal: Deal = ALL) -> Iterator[LabelledBatch]:
+    def batches(self, shard: BatchShard = ALL_BATCHES) -> Iterator[LabelledBatch]:
         """Iterate over inputs ``(B, columns)`` and labels ``(B,)`` or ``(B, O)``; every process reads all rows."""
         width = len(self.columns)
-        for values in deal.of(rebatch(self._chunks(), self.batch_size)):
+        for values in shard.select(rebatch(self._chunks(), self.batch_size)):
             targets = torch.from_numpy(values[:, width:])
             yield LabelledBatch(
                 torch.from_numpy(values[:, :width]).to(self.dtype).contiguous(),
@@ -64,15 +64,15 @@ class Table:
 
     def _chunks(self) -> Iterator[NDArray[np.float64]]:
         seen = 0
-        for frame in self.format.frames(self.path, (*self.columns, *self.target_names), _ROWS_AT_ONCE):
+        for frame in self.format.frames(self.path, (*self.columns, *self.target_names), _CHUNK_ROWS):
             if len(frame):  # the data type of an empty column is undefined
-                yield _numbers(frame, self.path, seen)
+                yield _to_float64(frame, self.path, seen)
             seen += len(frame)
 
 
 def open_table(
     path: Path,
-    kind: Format,
+    kind: TableFormat,
     *,
     columns: Sequence[str],
     targets: Sequence[str],
@@ -82,13 +82,13 @@ def open_table(
     """Open the table in ``path``; by default all columns except the targets are inputs."""
     header = kind.header(path)
     for name in (*columns, *targets):
-        _check_there(name, header.columns, path)
-    twice = sorted({n for n in (*columns, *targets) if (*columns, *targets).count(n) > 1})
-    if twice:
-        raise OptionError(f"Column {twice[0]!r} is named twice in --columns and --target. Name it once.")
+        _check_column(name, header.columns, path)
+    duplicates = sorted({n for n in (*columns, *targets) if (*columns, *targets).count(n) > 1})
+    if duplicates:
+        raise OptionError(f"Column {duplicates[0]!r} is named twice in --columns and --target. Name it once.")
     chosen = tuple(columns) or tuple(name for name in header.columns if name not in targets)
     if not chosen:
-        raise BatchError(f"{path} has no column left for inputs: it holds {_listed(header.columns)}.")
+        raise BatchError(f"{path} has no column left for inputs: it holds {_list_names(header.columns)}.")
     return Table(path, kind, chosen, tuple(targets), batch_size, dtype, header.rows)
 
 
@@ -110,7 +110,7 @@ def rebatch(chunks: Iterator[NDArray[np.float64]], size: int) -> Iterator[NDArra
         yield rest
 
 
-def _numbers(frame: "DataFrame", path: Path, rows_before: int) -> NDArray[np.float64]:
+def _to_float64(frame: "DataFrame", path: Path, rows_before: int) -> NDArray[np.float64]:
     """Return a float64 array ``(rows, columns)``, with NaN for empty cells, or raise BatchError for other values."""
     import pandas as pd
 
@@ -127,12 +127,12 @@ def _numbers(frame: "DataFrame", path: Path, rows_before: int) -> NDArray[np.flo
     return frame.to_numpy(dtype=np.float64, na_value=np.nan, copy=True)
 
 
-def _check_there(name: str, there: Sequence[str], path: Path) -> None:
-    if name not in there:
-        hint = did_you_mean(name, there)
-        raise OptionError(f"{path} has no column {name!r}; it has {_listed(there)}.{hint}")
+def _check_column(name: str, columns: Sequence[str], path: Path) -> None:
+    if name not in columns:
+        hint = did_you_mean(name, columns)
+        raise OptionError(f"{path} has no column {name!r}; it has {_list_names(columns)}.{hint}")
 
 
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _LISTED_AT_MOST} more" if len(names) > _LISTED_AT_MOST else ""
-    return ", ".join(names[:_LISTED_AT_MOST]) + more
+def _list_names(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
+    return ", ".join(names[:_MAX_LISTED]) + more

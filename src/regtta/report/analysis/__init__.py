@@ -1,6 +1,6 @@
 """Analyses of a model's feature space, as in the paper. The plots are in :mod:`regtta.report.figures`."""
 
-from regtta.report.analysis.base import Array, Report, plain_of
+from regtta.report.analysis.base import AnalysisResult, Array, to_json_value
 from regtta.report.analysis.clouds import Clouds, Transport, principal_clouds, transport_distance, umap_clouds
 from regtta.report.analysis.distributions import (
     FeatureHistograms,
@@ -8,17 +8,17 @@ from regtta.report.analysis.distributions import (
     NormalityReport,
     Shapes,
     ShapeSummary,
+    compute_shapes,
     feature_histograms,
     normality_report,
-    shapes_of,
 )
-from regtta.report.analysis.feature_passes import features_of
+from regtta.report.analysis.feature_extraction import compute_features
 from regtta.report.analysis.prediction_analysis import (
     OutputReport,
     PredictionReport,
     output_report,
+    predict_and_score,
     prediction_report,
-    predictions_over,
 )
 from regtta.report.analysis.shift_analysis import ShiftReport, shift_report
 from regtta.report.analysis.stream_analysis import RunningScores, StreamRecord, StreamRecorder, record_stream
@@ -33,6 +33,7 @@ from regtta.report.analysis.subspace_analysis import (
 )
 
 __all__ = [
+    "AnalysisResult",
     "Array",
     "Clouds",
     "FeatureHistograms",
@@ -42,7 +43,6 @@ __all__ = [
     "OutputReport",
     "PredictionReport",
     "Reconstruction",
-    "Report",
     "RunningScores",
     "ShapeSummary",
     "Shapes",
@@ -51,20 +51,20 @@ __all__ = [
     "StreamRecorder",
     "SubspaceReport",
     "Transport",
+    "compute_features",
+    "compute_shapes",
     "feature_histograms",
-    "features_of",
     "gradient_norms",
     "normality_report",
     "output_report",
-    "plain_of",
+    "predict_and_score",
     "prediction_report",
-    "predictions_over",
     "principal_clouds",
     "reconstruction",
     "record_stream",
-    "shapes_of",
     "shift_report",
     "subspace_report",
+    "to_json_value",
     "transport_distance",
     "umap_clouds",
     "weight_correlation",

@@ -11,13 +11,13 @@ from torch import Tensor
 
 from regtta.errors import BatchError, OptionError
 from regtta.optional_imports import import_optional
-from regtta.options import check_choice, check_count
-from regtta.report.analysis.base import Array, Report, array
-from regtta.report.analysis.feature_passes import checked_features, drawn, finite_features
+from regtta.options import check_choice, check_positive_int
+from regtta.report.analysis.base import AnalysisResult, Array, to_numpy
+from regtta.report.analysis.feature_extraction import subsample, validate_features, validate_finite_features
 from regtta.statistics import SourceStatistics
 
 Cost = Literal["euclidean", "sqeuclidean"]
-_ITERATIONS = 1_000_000  # of the exact solver; POT's default can be too few for a thousand points
+_MAX_ITERATIONS = 1_000_000  # of the exact solver; POT's default can be too few for a thousand points
 
 
 def transport_distance(first: Tensor, second: Tensor, *, cost: Cost = "euclidean") -> float:
@@ -44,24 +44,29 @@ def transport_distance(first: Tensor, second: Tensor, *, cost: Cost = "euclidean
             "Pass one row per point, with the same columns in both."
         )
     ot = import_optional("ot", "analysis", "The optimal-transport distance")
-    x, y = array(first), array(second)
+    x, y = to_numpy(first), to_numpy(second)
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
         return float("nan")
-    return float(ot.emd2(_equal(len(x)), _equal(len(y)), ot.dist(x, y, metric=cost), numItermax=_ITERATIONS))
+    return float(
+        ot.emd2(
+            _uniform_weights(len(x)), _uniform_weights(len(y)), ot.dist(x, y, metric=cost), numItermax=_MAX_ITERATIONS
+        )
+    )
 
 
-def _equal(count: int) -> np.ndarray:
+def _uniform_weights(count: int) -> np.ndarray:
     return np.full(count, 1 / count)
 
 
 @dataclass(frozen=True, eq=False)
-class Transport(Report):
+class Transport(AnalysisResult):
     """Optimal-transport distances to the source.
 
     Attributes:
         distances: distance by method; NaN if the features are not finite.
-        floor: distance between two disjoint halves of the source points (at most ``most`` points each), a lower bound
-            on what alignment can reach. It is biased upwards if a half has fewer points than a target cloud.
+        floor: distance between two disjoint halves of the source points (at most ``max_points`` points each), a lower
+            bound on the distances that alignment can reach. It is biased upwards if a half has fewer points than a
+            target cloud.
         components: number of leading source directions in which the distances are computed.
         cost: ground cost of the transport.
     """
@@ -73,7 +78,7 @@ class Transport(Report):
 
 
 @dataclass(frozen=True, eq=False)
-class Clouds(Report):
+class Clouds(AnalysisResult):
     """Source points and the target points after each method, in the same two coordinates.
 
     Attributes:
@@ -98,7 +103,7 @@ def principal_clouds(
     *,
     components: int = 2,
     cost: Cost = "euclidean",
-    most: int = 1000,
+    max_points: int = 1000,
     seed: int = 0,
 ) -> Clouds:
     """Project features onto the first two source directions and compute optimal-transport distances to the source.
@@ -113,7 +118,7 @@ def principal_clouds(
         targets: features of the adapted model on target data by method, each (M, D).
         components: number of leading directions in which the distance is computed, at least 2.
         cost: ground cost of the transport, ``"euclidean"`` or ``"sqeuclidean"``.
-        most: maximum number of points per cloud; the exact distance takes cubic time in it.
+        max_points: maximum number of points per cloud; the exact distance takes cubic time in it.
         seed: seed of the subsampling.
 
     Example:
@@ -127,27 +132,29 @@ def principal_clouds(
     if components < 2:
         raise OptionError(f"Expected components to be at least 2, since two are plotted, found {components!r}.")
     subspace = source.top(components, clip=False)
-    whole = subspace.project(checked_features(source, source_features))
-    points = drawn(whole, most, seed)
-    moved = {name: drawn(subspace.project(checked_features(source, z)), most, seed) for name, z in targets.items()}
+    whole = subspace.project(validate_features(source, source_features))
+    points = subsample(whole, max_points, seed)
+    projected = {
+        name: subsample(subspace.project(validate_features(source, z)), max_points, seed) for name, z in targets.items()
+    }
     transport = Transport(
-        distances={name: transport_distance(points, cloud, cost=cost) for name, cloud in moved.items()},
-        floor=_floor(whole, most, seed, cost),
+        distances={name: transport_distance(points, cloud, cost=cost) for name, cloud in projected.items()},
+        floor=_transport_floor(whole, max_points, seed, cost),
         components=components,
         cost=cost,
     )
     return Clouds(
         axes=("source direction 0 (feature units)", "source direction 1 (feature units)"),
-        source=array(points[:, :2]),
-        targets={name: array(cloud[:, :2]) for name, cloud in moved.items()},
+        source=to_numpy(points[:, :2]),
+        targets={name: to_numpy(cloud[:, :2]) for name, cloud in projected.items()},
         seed=seed,
         transport=transport,
     )
 
 
-def _floor(points: Tensor, most: int, seed: int, cost: Cost) -> float:
+def _transport_floor(points: Tensor, max_points: int, seed: int, cost: Cost) -> float:
     """Return the distance between two disjoint random subsets of ``points``."""
-    half = min(most, len(points) // 2)
+    half = min(max_points, len(points) // 2)
     if half == 0:
         return float("nan")
     order = torch.randperm(len(points), generator=torch.Generator().manual_seed(seed))
@@ -161,7 +168,7 @@ def umap_clouds(
     *,
     k: int = 100,
     neighbours: int = 15,
-    most: int = 1000,
+    max_points: int = 1000,
     seed: int = 0,
 ) -> Clouds:
     """Fit UMAP on source features projected onto the leading directions, then transform each method's target features.
@@ -175,25 +182,27 @@ def umap_clouds(
         targets: features of the adapted model on target data by method, each (M, D).
         k: number of leading directions to project onto, at most the rank.
         neighbours: number of neighbours in UMAP, less than the number of source points.
-        most: maximum number of points per cloud.
+        max_points: maximum number of points per cloud.
         seed: seed of the subsampling and of UMAP.
     """
-    check_count("neighbours", neighbours)
+    check_positive_int("neighbours", neighbours)
     subspace = source.top(min(k, source.rank))
     # UMAP does not accept non-finite values.
-    whole = {name: finite_features(source, rows, f"the features of {name!r}") for name, rows in targets.items()}
-    points = array(subspace.project(drawn(finite_features(source, source_features), most, seed)))
+    whole = {
+        name: validate_finite_features(source, rows, f"the features of {name!r}") for name, rows in targets.items()
+    }
+    points = to_numpy(subspace.project(subsample(validate_finite_features(source, source_features), max_points, seed)))
     if len(points) <= neighbours:
         raise BatchError(
             f"Expected more source points than neighbours={neighbours}, found {len(points)}. Pass more features, or "
             "fewer neighbours."
         )
-    moved = {name: array(subspace.project(drawn(rows, most, seed))) for name, rows in whole.items()}
-    with _torch_threads_kept():
+    projected = {name: to_numpy(subspace.project(subsample(rows, max_points, seed))) for name, rows in whole.items()}
+    with _preserve_torch_threads():
         umap = import_optional("umap", "analysis", "UMAP")
         # With a seed, UMAP runs on one core anyway, and warns unless n_jobs=1.
         mapping = umap.UMAP(n_neighbors=neighbours, random_state=seed, n_jobs=1).fit(points)
-        mapped = {name: mapping.transform(cloud).astype(np.float64) for name, cloud in moved.items()}
+        mapped = {name: mapping.transform(cloud).astype(np.float64) for name, cloud in projected.items()}
     return Clouds(
         axes=("UMAP 1 (no unit)", "UMAP 2 (no unit)"),
         source=mapping.embedding_.astype(np.float64),
@@ -203,7 +212,7 @@ def umap_clouds(
 
 
 @contextmanager
-def _torch_threads_kept() -> Iterator[None]:
+def _preserve_torch_threads() -> Iterator[None]:
     """Restore torch's number of threads, which UMAP's compiler changes for all of OpenMP."""
     before = torch.get_num_threads()
     try:

@@ -7,16 +7,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regtta.options import check_count
-from regtta.report.analysis.base import Array, Report, array
-from regtta.report.analysis.feature_passes import drawn, finite_features, varying
+from regtta.options import check_positive_int
+from regtta.report.analysis.base import AnalysisResult, Array, to_numpy
+from regtta.report.analysis.feature_extraction import subsample, validate_finite_features, varying_columns
 from regtta.statistics import SourceStatistics
 
 LILLIEFORS_5_PERCENT = 0.886  # critical value × √N of Lilliefors' test at the 5 % level, for N > 30
 
 
 @dataclass(frozen=True, eq=False)
-class Shapes(Report):
+class Shapes(AnalysisResult):
     """Deviation of each of M dimensions from the Gaussian of the same mean and variance; all 0 for a Gaussian.
 
     Attributes:
@@ -50,7 +50,7 @@ class ShapeSummary:
 
 
 @dataclass(frozen=True, eq=False)
-class NormalityReport(Report):
+class NormalityReport(AnalysisResult):
     """Comparison of the normality of raw and of projected dimensions.
 
     Attributes:
@@ -89,25 +89,28 @@ def normality_report(source: SourceStatistics, features: Tensor, *, k: int = 100
         >>> report.raw_summary.distance > report.projected_summary.distance, report.nearer > 0.5
         (True, True)
     """
-    rows = finite_features(source, features)
-    raw, projected = shapes_of(rows[:, varying(rows)]), shapes_of(source.top(min(k, source.rank)).project(rows))
+    rows = validate_finite_features(source, features)
+    raw, projected = (
+        compute_shapes(rows[:, varying_columns(rows)]),
+        compute_shapes(source.top(min(k, source.rank)).project(rows)),
+    )
     critical = LILLIEFORS_5_PERCENT / len(rows) ** 0.5
     return NormalityReport(
         count=len(rows),
         critical=critical,
         raw=raw,
         projected=projected,
-        raw_summary=_summary(raw, critical),
-        projected_summary=_summary(projected, critical),
-        nearer=_chance_below(projected.distance, raw.distance),
+        raw_summary=_summarize(raw, critical),
+        projected_summary=_summarize(projected, critical),
+        nearer=_probability_below(projected.distance, raw.distance),
     )
 
 
-def shapes_of(values: Tensor) -> Shapes:
+def compute_shapes(values: Tensor) -> Shapes:
     """Compute the shape of each column of ``values`` (N, M); NaN for a constant column.
 
     Example:
-        >>> shapes_of(torch.tensor([[0.0], [0.0], [0.0], [4.0]])).skewness.round(3)
+        >>> compute_shapes(torch.tensor([[0.0], [0.0], [0.0], [4.0]])).skewness.round(3)
         array([1.155])
     """
     values = values.detach().cpu().double()
@@ -115,18 +118,18 @@ def shapes_of(values: Tensor) -> Shapes:
     centred = values - values.mean(dim=0)
     # Skewness and kurtosis use the biased standard deviation; the Gaussian is fitted with the unbiased one.
     deviation = centred.square().mean(dim=0).sqrt()
-    unit = centred / torch.where(varying(values), deviation, torch.nan)
+    unit = centred / torch.where(varying_columns(values), deviation, torch.nan)
     expected = torch.special.ndtr((unit * ((count - 1) / count) ** 0.5).sort(dim=0).values)
     steps = torch.arange(count + 1, dtype=torch.float64).unsqueeze(1) / count
     gaps = torch.stack([steps[1:] - expected, expected - steps[:-1]])
     return Shapes(
-        skewness=array((unit**3).mean(dim=0)),
-        kurtosis=array((unit**4).mean(dim=0) - 3),
-        distance=array(gaps.amax(dim=(0, 1))),
+        skewness=to_numpy((unit**3).mean(dim=0)),
+        kurtosis=to_numpy((unit**4).mean(dim=0) - 3),
+        distance=to_numpy(gaps.amax(dim=(0, 1))),
     )
 
 
-def _summary(shapes: Shapes, critical: float) -> ShapeSummary:
+def _summarize(shapes: Shapes, critical: float) -> ShapeSummary:
     return ShapeSummary(
         dimensions=len(shapes.distance),
         skewness=_median(np.abs(shapes.skewness)),
@@ -140,7 +143,7 @@ def _median(values: Array) -> float:
     return float(np.median(values)) if len(values) else float("nan")
 
 
-def _chance_below(first: Array, second: Array) -> float:
+def _probability_below(first: Array, second: Array) -> float:
     """Return the probability that an element of ``first`` is below one of ``second``; ties count half."""
     if not len(first) or not len(second):
         return float("nan")
@@ -149,7 +152,7 @@ def _chance_below(first: Array, second: Array) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class Histogram(Report):
+class Histogram(AnalysisResult):
     """Histogram of one dimension, with the moments of its samples.
 
     Attributes:
@@ -174,7 +177,7 @@ class Histogram(Report):
 
 
 @dataclass(frozen=True, eq=False)
-class FeatureHistograms(Report):
+class FeatureHistograms(AnalysisResult):
     """Histograms of a sample of raw dimensions and of leading directions.
 
     Attributes:
@@ -210,11 +213,11 @@ def feature_histograms(
         >>> [histogram.name for histogram in feature_histograms(source, rows, shown=2).raw]
         ['raw dimension 0', 'raw dimension 4']
     """
-    check_count("bins", bins)
-    rows = finite_features(source, features)
+    check_positive_int("bins", bins)
+    rows = validate_finite_features(source, features)
     projected = source.top(min(k, source.rank)).project(rows)
-    raw_chosen = drawn(varying(rows).nonzero().flatten(), shown, seed).sort().values.tolist()
-    directions = drawn(torch.arange(projected.shape[1]), shown, seed).sort().values.tolist()
+    raw_chosen = subsample(varying_columns(rows).nonzero().flatten(), shown, seed).sort().values.tolist()
+    directions = subsample(torch.arange(projected.shape[1]), shown, seed).sort().values.tolist()
     return FeatureHistograms(
         raw=_histograms("raw dimension", rows, raw_chosen, bins),
         projected=_histograms("direction", projected, directions, bins),
@@ -224,9 +227,9 @@ def feature_histograms(
 
 
 def _histograms(kind: str, table: Tensor, columns: Sequence[int], bins: int) -> tuple[Histogram, ...]:
-    shapes = shapes_of(table[:, columns])
+    shapes = compute_shapes(table[:, columns])
     histograms = []
-    for place, column in enumerate(columns):
+    for index, column in enumerate(columns):
         values = table[:, column].numpy()
         density, edges = np.histogram(values, bins=bins, density=True)
         histograms.append(
@@ -236,9 +239,9 @@ def _histograms(kind: str, table: Tensor, columns: Sequence[int], bins: int) -> 
                 density=density,
                 mean=float(values.mean()),
                 sd=float(values.std(ddof=1)),
-                skewness=float(shapes.skewness[place]),
-                kurtosis=float(shapes.kurtosis[place]),
-                distance=float(shapes.distance[place]),
+                skewness=float(shapes.skewness[index]),
+                kurtosis=float(shapes.kurtosis[index]),
+                distance=float(shapes.distance[index]),
             )
         )
     return tuple(histograms)

@@ -11,13 +11,13 @@ from regtta.adapter import Adapter
 from regtta.errors import BatchError, HeadMismatchError
 from regtta.metrics import RegressionMetrics, Scores
 from regtta.models import model_device, private_copy, run_model
-from regtta.options import check_count
-from regtta.report.analysis.base import Array, Report, array
+from regtta.options import check_positive_int
+from regtta.report.analysis.base import AnalysisResult, Array, to_numpy
 from regtta.statistics import SourceStatistics
 
 
 @dataclass(frozen=True, eq=False)
-class OutputReport(Report):
+class OutputReport(AnalysisResult):
     """Histograms of predictions over shared bins, and the source's mean and standard deviation.
 
     Attributes:
@@ -58,7 +58,7 @@ def output_report(
         >>> bool(abs(report.means["source"] - report.source_means) < 1e-5)
         True
     """
-    check_count("bins", bins)
+    check_positive_int("bins", bins)
     weight = head.weight.detach().cpu().double()
     if weight.shape[1] != source.dimensions:
         raise HeadMismatchError(
@@ -68,22 +68,22 @@ def output_report(
     bias = head.bias.detach().cpu().double() if head.bias is not None else weight.new_zeros(len(weight))
     if not predictions:
         raise BatchError("Expected at least one set of predictions, found none.")
-    rows = {name: _finite(values, len(weight), name) for name, values in predictions.items()}
-    together = np.concatenate(list(rows.values()))
-    edges = np.stack([np.histogram_bin_edges(column, bins=bins) for column in together.T])
+    rows = {name: _finite_rows(values, len(weight), name) for name, values in predictions.items()}
+    pooled = np.concatenate(list(rows.values()))
+    edges = np.stack([np.histogram_bin_edges(column, bins=bins) for column in pooled.T])
     return OutputReport(
         edges=edges,
         densities={name: _densities(values, edges) for name, values in rows.items()},
         means={name: values.mean(axis=0) for name, values in rows.items()},
         sds={name: values.std(axis=0, ddof=1) for name, values in rows.items()},
         counts={name: len(values) for name, values in rows.items()},
-        source_means=array(weight @ source.mean + bias),
-        source_sds=array(((weight @ source.covariance()) * weight).sum(dim=1).clamp_min(0).sqrt()),
+        source_means=to_numpy(weight @ source.mean + bias),
+        source_sds=to_numpy(((weight @ source.covariance()) * weight).sum(dim=1).clamp_min(0).sqrt()),
     )
 
 
-def _finite(values: Tensor, outputs: int, name: str) -> Array:
-    table = array(values.reshape(len(values), -1))
+def _finite_rows(values: Tensor, outputs: int, name: str) -> Array:
+    table = to_numpy(values.reshape(len(values), -1))
     finite: Array = table[np.isfinite(table).all(axis=1)]
     if table.shape[1] != outputs or len(finite) < 2:
         raise BatchError(
@@ -100,7 +100,7 @@ def _densities(values: Array, edges: Array) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class PredictionReport(Report):
+class PredictionReport(AnalysisResult):
     """Predictions with their labels and scores.
 
     Attributes:
@@ -126,12 +126,12 @@ def prediction_report(predictions: Tensor, labels: Tensor) -> PredictionReport:
     metrics.update(predictions, labels)
     rows = len(predictions)
     return PredictionReport(
-        array(predictions.reshape(rows, -1)), array(labels.reshape(rows, -1)), scores=metrics.compute()
+        to_numpy(predictions.reshape(rows, -1)), to_numpy(labels.reshape(rows, -1)), scores=metrics.compute()
     )
 
 
 @torch.no_grad()
-def predictions_over(model: nn.Module | Adapter, loader: Iterable[tuple[Tensor, Tensor]]) -> PredictionReport:
+def predict_and_score(model: nn.Module | Adapter, loader: Iterable[tuple[Tensor, Tensor]]) -> PredictionReport:
     """Predict over a loader of pairs ``(x, y)`` in eval mode, on a copy of the model, and score the predictions.
 
     Args:
@@ -141,7 +141,7 @@ def predictions_over(model: nn.Module | Adapter, loader: Iterable[tuple[Tensor, 
     Example:
         >>> x = torch.randn(20, 3)
         >>> model = nn.Linear(3, 1)
-        >>> predictions_over(model, zip(x.split(5), model(x).split(5))).scores.mae < 1e-6
+        >>> predict_and_score(model, zip(x.split(5), model(x).split(5))).scores.mae < 1e-6
         True
     """
     copied = model.export() if isinstance(model, Adapter) else private_copy(model).eval()

@@ -7,14 +7,14 @@ import torch
 from torch import Tensor
 
 from regtta.methods import symmetric_kl
-from regtta.options import check_count
-from regtta.report.analysis.base import Array, Report, array
-from regtta.report.analysis.feature_passes import finite_features
+from regtta.options import check_positive_int
+from regtta.report.analysis.base import AnalysisResult, Array, to_numpy
+from regtta.report.analysis.feature_extraction import validate_finite_features
 from regtta.statistics import SourceStatistics
 
 
 @dataclass(frozen=True, eq=False)
-class ShiftReport(Report):
+class ShiftReport(AnalysisResult):
     """Moments of features along the leading source directions, relative to the source.
 
     Attributes:
@@ -50,18 +50,18 @@ def shift_report(source: SourceStatistics, features: Mapping[str, Tensor], *, k:
         >>> round(report.total("same"), 3), report.spreads["wider"].round(2).tolist()
         (0.0, [2.0, 2.0])
     """
-    check_count("k", k)
+    check_positive_int("k", k)
     subspace = source.top(min(k, source.rank))
     found = {}
     for name, rows in features.items():
-        projected = subspace.project(finite_features(source, rows, f"the features {name!r}"))
+        projected = subspace.project(validate_finite_features(source, rows, f"the features {name!r}"))
         found[name] = (projected.mean(dim=0), projected.var(dim=0), len(rows))
     zeros = torch.zeros_like(subspace.variances)
     return ShiftReport(
-        means={name: array(mean / subspace.variances.sqrt()) for name, (mean, _, _) in found.items()},
-        spreads={name: array((variance / subspace.variances).sqrt()) for name, (_, variance, _) in found.items()},
+        means={name: to_numpy(mean / subspace.variances.sqrt()) for name, (mean, _, _) in found.items()},
+        spreads={name: to_numpy((variance / subspace.variances).sqrt()) for name, (_, variance, _) in found.items()},
         divergences={
-            name: array(symmetric_kl(mean, variance, zeros, subspace.variances))
+            name: to_numpy(symmetric_kl(mean, variance, zeros, subspace.variances))
             for name, (mean, variance, _) in found.items()
         },
         counts={name: count for name, (_, _, count) in found.items()},

@@ -12,13 +12,13 @@ from torch import Tensor
 from regtta.adapter import Adapter
 from regtta.errors import BatchError, OptionError
 from regtta.metrics import RegressionMetrics
-from regtta.models import inputs_of
-from regtta.report.analysis.base import Array, Report, array
-from regtta.types import Step
+from regtta.models import extract_inputs
+from regtta.report.analysis.base import AnalysisResult, Array, to_numpy
+from regtta.types import Callback, Step
 
 
 @dataclass(frozen=True, eq=False)
-class StreamRecord(Report):
+class StreamRecord(AnalysisResult):
     """Quantities of each of the S batches of a stream; NaN if a quantity is undefined for a batch.
 
     Attributes:
@@ -77,50 +77,56 @@ def record_stream(
         >>> record.loss.shape, record.shift.shape, record.learned
         ((3,), (3, 3), array([ True,  True,  True]))
     """
-    recorder = StreamRecorder(adapter, directions=directions)
-    for batch, labels in _pairs(batches, targets):
-        x = inputs_of(batch, inputs)
-        recorder.watch(x)
-        recorder.see(adapter.adapt(x, labels if adapter.method.takes_targets else None), labels)
+    recorder = StreamRecorder(directions=directions)
+    for batch, labels in _pair_batches(batches, targets):
+        x = extract_inputs(batch, inputs)
+        recorder.labels = labels
+        recorder.before_step(adapter, x)
+        recorder.on_step(adapter, adapter.adapt(x, labels if adapter.method.takes_targets else None))
     return recorder.record()
 
 
-class StreamRecorder:
-    """Recorder for a stream that the caller runs: call :meth:`watch` before each step and :meth:`see` after it.
+class StreamRecorder(Callback):
+    """Callback that records every step of a stream.
 
     Args:
-        adapter: the adapter that processes the stream.
         directions: number of leading source directions to record, at most the rank; 0 records none.
+
+    Attributes:
+        labels: labels of the next batch, to score its predictions; ``None`` for no score. They never reach the adapter.
     """
 
-    def __init__(self, adapter: Adapter, *, directions: int = 5) -> None:
+    def __init__(self, *, directions: int = 5) -> None:
         if directions < 0:
             raise OptionError(f"Expected directions to be at least 0, found {directions!r}.")
-        self._adapter = adapter
-        source = adapter.source
-        self._count = 0 if source is None else min(directions, source.rank)
+        self._directions = directions
+        self._method = ""
+        self.labels: Tensor | None = None
         self._online = _OnlineScore()
         self._steps: list[Step] = []
         self._sizes: list[int] = []
         self._moments: list[Tensor] = []
 
-    def watch(self, inputs: Tensor) -> None:
-        """Record shift and spread of a batch (B, ...) under the current model."""
+    def before_step(self, adapter: Adapter, inputs: Tensor) -> None:
+        """Record shift and spread of a batch ``(B, ...)`` under the current model."""
+        self._method = adapter.method.name
         self._sizes.append(len(inputs))
-        source = self._adapter.source
-        if source is None or self._count == 0 or len(inputs) == 0:
-            self._moments.append(torch.full((2, self._count), torch.nan))
+        source = adapter.source
+        count = 0 if source is None else min(self._directions, source.rank)
+        if source is None or count == 0 or len(inputs) == 0:
+            self._moments.append(torch.full((2, count), torch.nan))
             return
-        subspace = source.top(self._count)
-        unit = subspace.project(self._adapter.features(inputs).cpu().double()) / subspace.variances.sqrt()
+        subspace = source.top(count)
+        unit = subspace.project(adapter.features(inputs).cpu().double()) / subspace.variances.sqrt()
         # The standard deviation of a single sample is undefined, not an error.
         spread = unit.std(dim=0) if len(unit) > 1 else torch.full_like(unit[0], torch.nan)
         self._moments.append(torch.stack([unit.mean(dim=0), spread]))
 
-    def see(self, step: Step, labels: Tensor | None = None) -> None:
+    def on_step(self, adapter: Adapter, step: Step) -> None:  # noqa: ARG002 - the step holds all it needs
         """Record a step, and score its predictions if there are labels."""
         # Predictions are scored here and dropped to bound the memory of a long stream.
-        self._online.see(step.predictions, labels)
+        self._online.update(step.predictions, self.labels)
+        self.labels = None
         self._steps.append(replace(step, predictions=step.predictions.new_empty(0)))
 
     def record(self) -> StreamRecord:
@@ -129,8 +135,8 @@ class StreamRecorder:
             raise BatchError(
                 "The stream gave no batches. Pass one that yields batches; an exhausted iterator is empty."
             )
-        moments = array(torch.stack(self._moments))
-        return _record(self._adapter.method.name, self._steps, np.array(self._sizes), moments, self._online)
+        moments = to_numpy(torch.stack(self._moments))
+        return _record(self._method, self._steps, np.array(self._sizes), moments, self._online)
 
 
 class _OnlineScore:
@@ -142,7 +148,7 @@ class _OnlineScore:
         self._metrics = RegressionMetrics()
         self._scored = False
 
-    def see(self, predictions: Tensor, labels: Tensor | None) -> None:
+    def update(self, predictions: Tensor, labels: Tensor | None) -> None:
         """Add a batch, with labels or without."""
         finite = predictions.unsqueeze(-1).flatten(1).isfinite().all(dim=1).cpu()
         self.unpredicted.append(int((~finite).sum()))
@@ -154,7 +160,9 @@ class _OnlineScore:
         self.r2.append(self._metrics.compute().r2 if self._scored else float("nan"))
 
 
-def _pairs(batches: Iterable[object], targets: Iterable[Tensor] | None) -> Iterator[tuple[object, Tensor | None]]:
+def _pair_batches(
+    batches: Iterable[object], targets: Iterable[Tensor] | None
+) -> Iterator[tuple[object, Tensor | None]]:
     """Yield each batch with its labels; raise an error if one of the two ends before the other."""
     if targets is None:
         for batch in batches:
@@ -177,8 +185,8 @@ def _record(
     return StreamRecord(
         method=method,
         sizes=sizes,
-        loss=_known([one.loss for one in diagnostics]),
-        gradient_norm=_known([one.gradient_norm for one in diagnostics]),
+        loss=_to_array([one.loss for one in diagnostics]),
+        gradient_norm=_to_array([one.gradient_norm for one in diagnostics]),
         displacement=np.array([one.displacement for one in diagnostics]),
         learned=np.array([one.verdict.learned for one in diagnostics]),
         reasons=tuple(one.verdict.reason for one in diagnostics),
@@ -189,12 +197,12 @@ def _record(
     )
 
 
-def _known(values: list[float | None]) -> Array:
+def _to_array(values: list[float | None]) -> Array:
     return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False)
-class RunningScores(Report):
+class RunningScores(AnalysisResult):
     """R² in equal slices of one kind of stream.
 
     Attributes:

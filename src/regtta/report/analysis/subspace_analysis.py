@@ -11,9 +11,9 @@ from torch import Tensor
 
 from regtta.errors import HeadMismatchError, OptionError
 from regtta.methods import significance
-from regtta.options import check_count
-from regtta.report.analysis.base import Array, Report, array
-from regtta.report.analysis.feature_passes import checked_features
+from regtta.options import check_positive_int
+from regtta.report.analysis.base import AnalysisResult, Array, to_numpy
+from regtta.report.analysis.feature_extraction import validate_features
 from regtta.statistics import SourceStatistics
 
 
@@ -47,7 +47,7 @@ def weight_correlation(source: SourceStatistics, weight: Tensor, k: int = 100) -
 
 
 @dataclass(frozen=True, eq=False)
-class SubspaceReport(Report):
+class SubspaceReport(AnalysisResult):
     """Source spectrum and the effect of each direction on the head. Directions are in order of decreasing variance.
 
     Attributes:
@@ -102,7 +102,7 @@ def subspace_report(source: SourceStatistics, weight: Tensor, *, k: int = 100, s
         >>> report.rank, report.carrying
         (3, (1,))
     """
-    check_count("k", k)
+    check_positive_int("k", k)
     if not 0 < share <= 1:
         raise OptionError(f"Expected share above 0 and at most 1, found {share!r}.")
     if weight.ndim != 2 or weight.shape[1] != source.dimensions:
@@ -112,24 +112,24 @@ def subspace_report(source: SourceStatistics, weight: Tensor, *, k: int = 100, s
         )
     effects = torch.linalg.vector_norm(weight.detach().cpu().double() @ source.basis, dim=0)
     spread = source.variances * effects**2
-    shares = array(spread / spread.sum())
+    shares = to_numpy(spread / spread.sum())
     return SubspaceReport(
         count=source.count,
         dimensions=source.dimensions,
         valid_dimensions=source.valid_dimensions,
         rank=source.rank,
-        variances=array(source.variances),
-        cumulative=array(source.variances.cumsum(0) / source.variances.sum()),
-        effects=array(effects),
+        variances=to_numpy(source.variances),
+        cumulative=to_numpy(source.variances.cumsum(0) / source.variances.sum()),
+        effects=to_numpy(effects),
         output_shares=shares,
         share=share,
-        carrying=_fewest_with(shares, share),
+        carrying=_smallest_set(shares, share),
         k=min(k, source.dimensions),
         correlation=weight_correlation(source, weight, k),
     )
 
 
-def _fewest_with(shares: Array, share: float) -> tuple[int, ...]:
+def _smallest_set(shares: Array, share: float) -> tuple[int, ...]:
     """Return the indices of the fewest ``shares`` that add up to ``share``; none if the shares are undefined."""
     if not np.isfinite(shares).all():
         return ()
@@ -139,11 +139,11 @@ def _fewest_with(shares: Array, share: float) -> tuple[int, ...]:
     return tuple(order[:enough].tolist())
 
 
-_ROWS_AT_ONCE = 1024  # bounds the memory for wide features
+_CHUNK_ROWS = 1024  # bounds the memory for wide features
 
 
 @dataclass(frozen=True, eq=False)
-class Reconstruction(Report):
+class Reconstruction(AnalysisResult):
     """Mean reconstruction error of features from ``n`` source directions.
 
     Attributes:
@@ -183,31 +183,31 @@ def reconstruction(
         raise OptionError(
             f"Expected one or more bases between 0 and {source.dimensions}, the width of the features, found {bases!r}."
         )
-    rows = {name: checked_features(source, table) for name, table in features.items()}
+    rows = {name: validate_features(source, table) for name, table in features.items()}
     return Reconstruction(
         bases=wanted,
-        errors={name: _errors(source, table)[wanted] for name, table in rows.items()},
+        errors={name: _mean_errors(source, table)[wanted] for name, table in rows.items()},
         counts={name: len(table) for name, table in rows.items()},
         rank=source.rank,
     )
 
 
-def _errors(source: SourceStatistics, features: Tensor) -> Array:
+def _mean_errors(source: SourceStatistics, features: Tensor) -> Array:
     """Return the mean error for n = 0, …, D, (D + 1,).
 
     The basis is complete and orthonormal, so the residual of n directions is the norm of the other coordinates.
     Summing them from the last one avoids the cancellation of a difference of large norms.
     """
     total = torch.zeros(source.dimensions + 1, dtype=torch.float64)
-    for rows in torch.split(features, _ROWS_AT_ONCE):
+    for rows in torch.split(features, _CHUNK_ROWS):
         squares = ((rows - source.mean) @ source.basis) ** 2
         left_over = squares.flip(1).cumsum(1).flip(1).sqrt()
         total[:-1] += left_over.sum(0)
-    return array(total / len(features))
+    return to_numpy(total / len(features))
 
 
 @dataclass(frozen=True, eq=False)
-class GradientNorms(Report):
+class GradientNorms(AnalysisResult):
     """Gradient norms ``s_d`` of all raw dimensions. Their squares add up to k.
 
     Attributes:
@@ -241,10 +241,10 @@ def gradient_norms(
         >>> gradient_norms(source, k="auto").norms
         array([1., 0.])
     """
-    check_count("bins", bins)
+    check_positive_int("bins", bins)
     wanted = min(k, source.rank) if clip and k != "auto" else k
     basis = source.top(wanted, clip=clip).basis
-    norms = array(torch.linalg.vector_norm(basis, dim=1))
+    norms = to_numpy(torch.linalg.vector_norm(basis, dim=1))
     # Rounding may put a norm just above 1, outside the last bin.
     counts, edges = np.histogram(norms.clip(0, 1), bins=bins, range=(0, 1))
     return GradientNorms(k=basis.shape[1], norms=norms, edges=edges, counts=counts)

@@ -11,20 +11,20 @@ from regtta.options import check_choice, did_you_mean
 from regtta.report.analysis import Clouds, FeatureHistograms, GradientNorms, Histogram, NormalityReport, ShiftReport
 from regtta.report.figures.style import (
     GREY,
-    LOOKS,
-    NORMAL,
-    SMALL,
-    SOURCE_LOOK,
-    TARGET_LOOK,
-    caption,
-    keyed,
-    look_of,
+    NORMAL_FONT,
+    SERIES_STYLES,
+    SMALL_FONT,
+    SOURCE_STYLE,
+    TARGET_STYLE,
+    add_caption,
+    add_legend,
     new_figure,
-    prepared,
-    titled,
+    prepare_axes,
+    series_style,
+    set_title,
 )
 
-_ACROSS = 3  # panels per row
+_PANELS_PER_ROW = 3  # panels per row
 _PANEL = 2.9  # inches
 
 
@@ -35,44 +35,44 @@ def draw_cloud(clouds: Clouds, method: str, ax: Axes | None = None) -> Axes:
             f"Expected method to be one of {sorted(clouds.targets)}, found {method!r}."
             + did_you_mean(method, clouds.targets)
         )
-    axes = prepared(ax, x=clouds.axes[0], y=clouds.axes[1])
-    for points, look, name in (
-        (clouds.source, SOURCE_LOOK, "source"),
-        (clouds.targets[method], TARGET_LOOK, "target"),
+    axes = prepare_axes(ax, x=clouds.axes[0], y=clouds.axes[1])
+    for points, style, name in (
+        (clouds.source, SOURCE_STYLE, "source"),
+        (clouds.targets[method], TARGET_STYLE, "target"),
     ):
         axes.scatter(
-            points[:, 0], points[:, 1], s=7, marker=look.marker, color=look.colour, alpha=0.55, linewidths=0,
+            points[:, 0], points[:, 1], s=7, marker=style.marker, color=style.colour, alpha=0.55, linewidths=0,
             label=f"{name}, {len(points)}",
         )  # fmt: skip
     distance = "" if clouds.transport is None else f": OT {clouds.transport.distances[method]:#.3g}"
-    titled(axes, method + distance)
+    set_title(axes, method + distance)
     return axes
 
 
 def cloud_panels(clouds: Clouds) -> Figure:
     """Plot one panel per method, with shared axis limits so that the clouds are comparable."""
     methods = list(clouds.targets)
-    columns = 2 if len(methods) == 4 else min(max(len(methods), 1), _ACROSS)
+    columns = 2 if len(methods) == 4 else min(max(len(methods), 1), _PANELS_PER_ROW)
     rows = max(1, -(-len(methods) // columns))
     figure = new_figure(max(_PANEL * columns, 4.0), _PANEL * rows + 0.7)
     grid = figure.add_gridspec(rows, columns)
     first: Axes | None = None
-    for place, method in enumerate(methods):
-        row, column = divmod(place, columns)
+    for index, method in enumerate(methods):
+        row, column = divmod(index, columns)
         axes = figure.add_subplot(grid[row, column], sharex=first, sharey=first)
         draw_cloud(clouds, method, axes)
         if first is None:
             first = axes
-            keyed(axes, loc="best", markerscale=2)
+            add_legend(axes, loc="best", markerscale=2)
         if column > 0:
             axes.set_ylabel("")
-        if place + columns < len(methods):
+        if index + columns < len(methods):
             axes.set_xlabel("")
-    caption(figure, _about(clouds))
+    add_caption(figure, _caption_text(clouds))
     return figure
 
 
-def _about(clouds: Clouds) -> str:
+def _caption_text(clouds: Clouds) -> str:
     text = f"Circles: source; triangles: target after each method. Points drawn with seed {clouds.seed}."
     if clouds.transport is None:
         return text + " The map was learned on the source alone, before adapting."
@@ -89,15 +89,15 @@ _CURVE_POINTS = 200
 
 def draw_histogram(histogram: Histogram, ax: Axes | None = None) -> Axes:
     """Plot the histogram of one dimension and the Gaussian of the same mean and variance."""
-    axes = prepared(ax, x="value (feature units)", y="density")
+    axes = prepare_axes(ax, x="value (feature units)", y="density")
     axes.stairs(
-        histogram.density, histogram.edges, fill=True, facecolor=_FILL, edgecolor=SOURCE_LOOK.colour, linewidth=0.8
+        histogram.density, histogram.edges, fill=True, facecolor=_FILL, edgecolor=SOURCE_STYLE.colour, linewidth=0.8
     )
     if histogram.sd > 0:
         _draw_gaussian(histogram, axes)
-    axes.set_title(histogram.name, fontsize=NORMAL, pad=16)
+    axes.set_title(histogram.name, fontsize=NORMAL_FONT, pad=16)
     note = f"skew {histogram.skewness:+.2f}, kurt {histogram.kurtosis:+.2f}, KS {histogram.distance:.2f}"
-    axes.text(0.5, 1.03, note.replace("-", "−"), transform=axes.transAxes, ha="center", fontsize=SMALL, color=GREY)
+    axes.text(0.5, 1.03, note.replace("-", "−"), transform=axes.transAxes, ha="center", fontsize=SMALL_FONT, color=GREY)
     return axes
 
 
@@ -107,7 +107,7 @@ def _draw_gaussian(histogram: Histogram, axes: Axes) -> None:
         min(histogram.edges[0], histogram.mean - reach), max(histogram.edges[-1], histogram.mean + reach), _CURVE_POINTS
     )
     height = np.exp(-(((x - histogram.mean) / histogram.sd) ** 2) / 2) / (histogram.sd * np.sqrt(2 * np.pi))
-    axes.plot(x, height, color=LOOKS[1].colour, linewidth=1.5, label="Gaussian")
+    axes.plot(x, height, color=SERIES_STYLES[1].colour, linewidth=1.5, label="Gaussian")
 
 
 def histogram_grid(report: FeatureHistograms) -> Figure:
@@ -120,7 +120,7 @@ def histogram_grid(report: FeatureHistograms) -> Figure:
             axes = draw_histogram(histogram, figure.add_subplot(grid[row, column]))
             if column > 0:
                 axes.set_ylabel("")
-    caption(
+    add_caption(
         figure,
         f"Bars: {report.count} samples. Line: the Gaussian of their own mean and variance. Dimensions drawn with seed "
         f"{report.seed}. Skew(ness), excess kurt(osis) and Kolmogorov–Smirnov distance KS are 0 for a Gaussian.",
@@ -130,36 +130,36 @@ def histogram_grid(report: FeatureHistograms) -> Figure:
 
 def draw_normality(report: NormalityReport, ax: Axes | None = None) -> Axes:
     """Plot the sorted distances to a Gaussian of raw and projected dimensions; the lower curve is the more Gaussian."""
-    axes = prepared(ax, x="share of the dimensions (no unit)", y="KS distance to a Gaussian (no unit)")
-    for shapes, summary, look, name in (
-        (report.raw, report.raw_summary, TARGET_LOOK, "raw"),
-        (report.projected, report.projected_summary, SOURCE_LOOK, "projected"),
+    axes = prepare_axes(ax, x="share of the dimensions (no unit)", y="KS distance to a Gaussian (no unit)")
+    for shapes, summary, style, name in (
+        (report.raw, report.raw_summary, TARGET_STYLE, "raw"),
+        (report.projected, report.projected_summary, SOURCE_STYLE, "projected"),
     ):
         count = summary.dimensions
         axes.plot(
-            (np.arange(count) + 0.5) / max(count, 1), np.sort(shapes.distance), color=look.colour, linestyle=look.line,
-            linewidth=1.5, marker=look.marker, markersize=4, markevery=max(1, count // 8),
+            (np.arange(count) + 0.5) / max(count, 1), np.sort(shapes.distance), color=style.colour,
+            linestyle=style.line, linewidth=1.5, marker=style.marker, markersize=4, markevery=max(1, count // 8),
             label=f"{count} {name}, median {summary.distance:.2f}",
         )  # fmt: skip
     label = f"5 % level of a true Gaussian, N = {report.count}"
     axes.axhline(report.critical, color=GREY, linewidth=1, linestyle=(0, (4, 3)), label=label)
     axes.set_ylim(bottom=0)
     axes.set_xlim(0, 1)
-    titled(axes, f"projected nearer to a Gaussian: chance {report.nearer:.2f}")
-    keyed(axes, loc="best")
+    set_title(axes, f"projected nearer to a Gaussian: chance {report.nearer:.2f}")
+    add_legend(axes, loc="best")
     return axes
 
 
 def draw_gradient_norms(report: GradientNorms, ax: Axes | None = None) -> Axes:
     """Plot the histogram of the gradient norms of the raw dimensions."""
-    axes = prepared(ax, x="gradient norm s$_d$ (no unit)", y="raw dimensions (count)")
-    axes.stairs(report.counts, report.edges, fill=True, facecolor=_FILL, edgecolor=SOURCE_LOOK.colour, linewidth=0.8)
+    axes = prepare_axes(ax, x="gradient norm s$_d$ (no unit)", y="raw dimensions (count)")
+    axes.stairs(report.counts, report.edges, fill=True, facecolor=_FILL, edgecolor=SOURCE_STYLE.colour, linewidth=0.8)
     axes.set_xlim(0, 1)
-    titled(axes, f"{len(report.norms)} raw dimensions, subspace of {report.k}")
+    set_title(axes, f"{len(report.norms)} raw dimensions, subspace of {report.k}")
     return axes
 
 
-_SHOWN = 30  # maximum number of directions, so that markers do not overlap
+_MAX_DIRECTIONS = 30  # maximum number of directions, so that markers do not overlap
 _LABELS = {"means": "mean (source sd)", "spreads": "sd / source's sd"}
 _LEVELS = {"means": 0.0, "spreads": 1.0}
 
@@ -173,17 +173,17 @@ def draw_shift(report: ShiftReport, moment: Literal["means", "spreads"] = "means
         ax: axes to draw on; a new figure by default.
     """
     check_choice("moment", moment, _LABELS.keys())
-    axes = prepared(ax, x="source direction, from 0", y=_LABELS[moment])
+    axes = prepare_axes(ax, x="source direction, from 0", y=_LABELS[moment])
     axes.axhline(_LEVELS[moment], color=GREY, linewidth=1, linestyle=(0, (4, 3)), label="source")
     values = getattr(report, moment)
-    for place, (name, column) in enumerate(values.items()):
-        look = look_of(3 * place)  # black crosses, then blue circles
-        shown = column[:_SHOWN]
+    for index, (name, column) in enumerate(values.items()):
+        style = series_style(3 * index)  # black crosses, then blue circles
+        shown = column[:_MAX_DIRECTIONS]
         axes.plot(
-            np.arange(len(shown)), shown, color=look.colour, marker=look.marker, markersize=5, linestyle="none",
-            markerfacecolor="none" if place == 0 else look.colour, label=f"{name}, N = {report.counts[name]}",
+            np.arange(len(shown)), shown, color=style.colour, marker=style.marker, markersize=5, linestyle="none",
+            markerfacecolor="none" if index == 0 else style.colour, label=f"{name}, N = {report.counts[name]}",
         )  # fmt: skip
     directions = len(next(iter(values.values())))
-    titled(axes, f"first {min(_SHOWN, directions)} of {directions} directions")
-    keyed(axes, loc="best")
+    set_title(axes, f"first {min(_MAX_DIRECTIONS, directions)} of {directions} directions")
+    add_legend(axes, loc="best")
     return axes

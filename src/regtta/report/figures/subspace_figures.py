@@ -4,9 +4,19 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from regtta.report.analysis import Reconstruction, SubspaceReport
-from regtta.report.figures.style import GREY, LOOKS, NORMAL, SMALL, SOURCE_LOOK, keyed, look_of, prepared, titled
+from regtta.report.figures.style import (
+    GREY,
+    NORMAL_FONT,
+    SERIES_STYLES,
+    SMALL_FONT,
+    SOURCE_STYLE,
+    add_legend,
+    prepare_axes,
+    series_style,
+    set_title,
+)
 
-_SHORT = 30  # number of directions up to which the x axis is linear
+_MAX_LINEAR = 30  # number of directions up to which the x axis is linear
 
 
 def draw_spectrum(report: SubspaceReport, ax: Axes | None = None) -> Axes:
@@ -15,10 +25,10 @@ def draw_spectrum(report: SubspaceReport, ax: Axes | None = None) -> Axes:
     A long spectrum spans many orders of magnitude, so both of its scales are logarithmic. The share is drawn on twin
     axes on the right, the last axes of the figure.
     """
-    axes = prepared(ax, x="leading directions n", y="variance of the n-th, λ$_n$ (feature units²)")
+    axes = prepare_axes(ax, x="leading directions n", y="variance of the n-th, λ$_n$ (feature units²)")
     numbers = np.arange(1, report.dimensions + 1)
-    axes.plot(numbers, report.variances, color=SOURCE_LOOK.colour, linewidth=1.6, label="variance λ$_n$")
-    if report.dimensions > _SHORT:
+    axes.plot(numbers, report.variances, color=SOURCE_STYLE.colour, linewidth=1.6, label="variance λ$_n$")
+    if report.dimensions > _MAX_LINEAR:
         axes.set_xscale("log")
     if report.rank > 0:
         # Variances far below the last one within the rank are rounding errors and would dominate the scale.
@@ -31,22 +41,22 @@ def draw_spectrum(report: SubspaceReport, ax: Axes | None = None) -> Axes:
     line = shares.plot(
         numbers,
         report.cumulative,
-        color=LOOKS[1].colour,
-        linestyle=LOOKS[1].line,
+        color=SERIES_STYLES[1].colour,
+        linestyle=SERIES_STYLES[1].line,
         linewidth=1.6,
         label="share of the first n",
     )
     shares.set_ylim(0, 1.03)
-    shares.set_ylabel("share of all variance (no unit)", fontsize=NORMAL)
-    shares.tick_params(labelsize=SMALL)
+    shares.set_ylabel("share of all variance (no unit)", fontsize=NORMAL_FONT)
+    shares.tick_params(labelsize=SMALL_FONT)
     shares.spines["top"].set_visible(False)
     # Above the axes, since inside them a spectrum could run through the legend.
     shares.legend(
-        handles=[axes.lines[0], *line, rank], fontsize=SMALL, frameon=False, ncols=3, columnspacing=1.2,
+        handles=[axes.lines[0], *line, rank], fontsize=SMALL_FONT, frameon=False, ncols=3, columnspacing=1.2,
         loc="lower center", bbox_to_anchor=(0.5, 0.99),
     )  # fmt: skip
     title = f"{report.valid_dimensions} of {report.dimensions} dimensions vary, rank {report.rank}, N = {report.count}"
-    axes.set_title(title, fontsize=NORMAL, pad=22)
+    axes.set_title(title, fontsize=NORMAL_FONT, pad=22)
     return axes
 
 
@@ -56,29 +66,29 @@ def draw_significance(report: SubspaceReport, ax: Axes | None = None) -> Axes:
     Directions beyond the rank are not drawn, since their variance is a rounding error. The correlation is that of the
     report, over all k directions.
     """
-    axes = prepared(
+    axes = prepare_axes(
         ax, x="variance λ$_d$ (feature units²)", y="weight α$_d$ = 1 + ‖W v$_d$‖\n(output per feature unit)"
     )
     axes.set_xscale("log")
     shown = min(report.k, report.rank)
     carrying = np.isin(np.arange(shown), report.carrying)
-    look = SOURCE_LOOK
+    style = SOURCE_STYLE
     for chosen, face, label in (
-        (carrying, look.colour, f"carries the output ({report.share:.0%} of its variance)"),
+        (carrying, style.colour, f"carries the output ({report.share:.0%} of its variance)"),
         (~carrying, "none", "other directions"),
     ):
         if chosen.any():
             axes.scatter(
-                report.variances[:shown][chosen], report.weights[:shown][chosen], s=22, marker=look.marker,
-                facecolors=face, edgecolors=look.colour, linewidths=1, label=f"{label}: {int(chosen.sum())}",
+                report.variances[:shown][chosen], report.weights[:shown][chosen], s=22, marker=style.marker,
+                facecolors=face, edgecolors=style.colour, linewidths=1, label=f"{label}: {int(chosen.sum())}",
             )  # fmt: skip
     beyond = "" if shown == report.k else f", {shown} drawn"
-    titled(axes, f"Pearson's r = {report.correlation:.2f} over {report.k} directions{beyond}".replace("-", "−"))
-    keyed(axes, loc="best")
+    set_title(axes, f"Pearson's r = {report.correlation:.2f} over {report.k} directions{beyond}".replace("-", "−"))
+    add_legend(axes, loc="best")
     return axes
 
 
-_MARKS = 8  # markers per curve
+_MARKERS_PER_CURVE = 8  # markers per curve
 
 
 def draw_reconstruction(report: Reconstruction, ax: Axes | None = None) -> Axes:
@@ -87,20 +97,20 @@ def draw_reconstruction(report: Reconstruction, ax: Axes | None = None) -> Axes:
     A low error means that the features lie in the source subspace. A method whose features are not finite is only
     listed in the legend.
     """
-    axes = prepared(ax, x="source directions n", y="reconstruction error ‖z$_r$ − z‖ (feature units)")
-    every = max(1, len(report.bases) // _MARKS)
-    for place, (name, errors) in enumerate(report.errors.items()):
-        look = look_of(place)
+    axes = prepare_axes(ax, x="source directions n", y="reconstruction error ‖z$_r$ − z‖ (feature units)")
+    every = max(1, len(report.bases) // _MARKERS_PER_CURVE)
+    for index, (name, errors) in enumerate(report.errors.items()):
+        style = series_style(index)
         axes.plot(
-            report.bases, errors, color=look.colour, linestyle=look.line, linewidth=1.5, marker=look.marker,
+            report.bases, errors, color=style.colour, linestyle=style.line, linewidth=1.5, marker=style.marker,
             # Markers are offset per curve, so that curves that coincide stay visible.
-            markersize=4.5, markevery=(place % every, every),
+            markersize=4.5, markevery=(index % every, every),
             label=name if np.isfinite(errors).all() else f"{name} (not finite)",
         )  # fmt: skip
     axes.axvline(report.rank, color=GREY, linewidth=1, linestyle=(0, (1, 2)), label=f"rank {report.rank}")
     axes.set_ylim(bottom=0)
     axes.margins(x=0.02)
     counts = sorted(set(report.counts.values()))
-    titled(axes, f"mean over {' or '.join(map(str, counts))} samples")
-    keyed(axes, loc="upper right")
+    set_title(axes, f"mean over {' or '.join(map(str, counts))} samples")
+    add_legend(axes, loc="upper right")
     return axes

@@ -1,38 +1,38 @@
-"""Interface of executors that make runs, and what local processes and Ray share."""
+"""Tasks and worker pools of a sweep, shared by local processes and Ray."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol
 
-from regtta_bench.sweep.interfaces import Listener, Made, Result, S, Spec, Worker
-from regtta_bench.sweep.source_models import SMALL, KeptSource
+from regtta_bench.sweep.interfaces import CompletedRuns, ProgressListener, RunResult, S, Spec, Worker
+from regtta_bench.sweep.source_models import SMALL_MODELS, CachedSource
 
 
-def by_source(specs: Sequence[S]) -> list[list[S]]:
+def group_by_source(specs: Sequence[S]) -> list[list[S]]:
     """Group runs by source model; within a group, runs on one target are adjacent since they share its data."""
-    groups: dict[KeptSource, dict[str, list[S]]] = {}
+    groups: dict[CachedSource, dict[str, list[S]]] = {}
     for spec in specs:
         groups.setdefault(spec.source, {}).setdefault(spec.target, []).append(spec)
     return [[spec for target in targets.values() for spec in target] for targets in groups.values()]
 
 
-def all_small(specs: Iterable[Spec]) -> bool:
+def all_models_small(specs: Iterable[Spec]) -> bool:
     """Return True if all models are so small that several threads would slow them down."""
-    return all(spec.source.model in SMALL for spec in specs)
+    return all(spec.source.model in SMALL_MODELS for spec in specs)
 
 
-def threads_of(specs: Iterable[Spec], cores: int) -> int:
+def worker_threads(specs: Iterable[Spec], cores: int) -> int:
     """Return the number of threads for a worker with ``cores`` cores to itself."""
-    return 1 if all_small(specs) else max(1, cores)
+    return 1 if all_models_small(specs) else max(1, cores)
 
 
-GLANCE = 0.2  # polling interval in seconds
+POLL_SECONDS = 0.2  # polling interval in seconds
 
-Training = tuple[str, int, int]  # name of the source model, epochs done, epochs in total
+TrainingProgress = tuple[str, int, int]  # name of the source model, epochs done, epochs in total
 
 
 @dataclass(frozen=True)
-class Readying(Generic[S]):
+class PrepareTask(Generic[S]):
     """Task that prepares what all runs on one source model share.
 
     Attributes:
@@ -42,18 +42,18 @@ class Readying(Generic[S]):
     specs: tuple[S, ...]
 
     @property
-    def source(self) -> KeptSource:
+    def source(self) -> CachedSource:
         """Specification of the source model."""
         return self.specs[0].source
 
-    def by(self, worker: Worker[S]) -> Result:
+    def execute(self, worker: Worker[S]) -> RunResult:
         """Execute the task on ``worker``; the result is empty, as its output is files."""
-        worker.ready(self.specs)
+        worker.prepare(self.specs)
         return {}
 
 
 @dataclass(frozen=True)
-class Running(Generic[S]):
+class RunTask(Generic[S]):
     """Task that executes one run.
 
     Attributes:
@@ -63,7 +63,7 @@ class Running(Generic[S]):
     spec: S
 
     @property
-    def source(self) -> KeptSource:
+    def source(self) -> CachedSource:
         """Specification of the source model."""
         return self.spec.source
 
@@ -72,49 +72,49 @@ class Running(Generic[S]):
         """The run as a tuple of one."""
         return (self.spec,)
 
-    def by(self, worker: Worker[S]) -> Result:
+    def execute(self, worker: Worker[S]) -> RunResult:
         """Execute the run on ``worker`` and return its result."""
         return worker.run(self.spec)
 
 
-Task = Readying[S] | Running[S]
+SweepTask = PrepareTask[S] | RunTask[S]
 
 
-class Staff(Protocol[S]):
+class WorkerPool(Protocol[S]):
     """Pool of workers in other processes; each task is executed by exactly one of them."""
 
-    def give(self, task: Task[S]) -> None:
+    def submit(self, task: SweepTask[S]) -> None:
         """Submit a task, to be executed after those submitted before."""
 
-    def ended(self) -> tuple[Task[S], Result] | None:
-        """Return a completed task and its result; None if none ends within :data:`GLANCE`; raises the task's error."""
+    def poll(self) -> tuple[SweepTask[S], RunResult] | None:
+        """Return a completed task and its result, or None after :data:`POLL_SECONDS`; raise the task's error."""
 
-    def trainings(self) -> Iterable[Training]:
+    def training_progress(self) -> Iterable[TrainingProgress]:
         """Return the training progress reported since the last call."""
 
 
-def made_by(staff: Staff[S], specs: Sequence[S], listener: Listener) -> Made[S]:
+def execute_on_pool(pool: WorkerPool[S], specs: Sequence[S], listener: ProgressListener) -> CompletedRuns[S]:
     """Execute runs on a worker pool and yield them as they complete.
 
     Source models are prepared first, so that none is trained twice; the runs on a source model are submitted as soon
     as it is ready, ordered so that consecutive runs of a worker share model and data.
     """
-    groups = by_source(specs)
+    groups = group_by_source(specs)
     for group in groups:
-        staff.give(Readying(tuple(group)))
-    unready, left = len(groups), len(specs)
+        pool.submit(PrepareTask(tuple(group)))
+    unprepared, left = len(groups), len(specs)
     while left:
-        ended = staff.ended()
-        if unready:
-            for training in staff.trainings():
-                listener.training(*training)
-        if ended is None:
+        completed = pool.poll()
+        if unprepared:
+            for progress in pool.training_progress():
+                listener.on_training(*progress)
+        if completed is None:
             continue
-        task, result = ended
-        if isinstance(task, Running):
+        task, result = completed
+        if isinstance(task, RunTask):
             left -= 1
             yield task.spec, result
             continue
-        unready -= 1
+        unprepared -= 1
         for spec in task.specs:
-            staff.give(Running(spec))
+            pool.submit(RunTask(spec))

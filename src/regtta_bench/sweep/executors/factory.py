@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from regtta_bench.sweep.executors.local import Here, Processes
-from regtta_bench.sweep.executors.ray.cluster import connected
-from regtta_bench.sweep.executors.ray.executor import OnRay
-from regtta_bench.sweep.interfaces import Crew
+from regtta_bench.sweep.executors.local import ProcessExecutor, SequentialExecutor
+from regtta_bench.sweep.executors.ray.cluster import connect_to_cluster
+from regtta_bench.sweep.executors.ray.executor import RayExecutor
+from regtta_bench.sweep.interfaces import Executor
 
 
 @contextmanager
-def hired(jobs: int | None = None, ray: str | None = None) -> Iterator[Crew]:
+def make_executor(jobs: int | None = None, ray: str | None = None) -> Iterator[Executor]:
     """Yield the executor for the given options within a ``with`` block.
 
     Args:
@@ -18,12 +18,12 @@ def hired(jobs: int | None = None, ray: str | None = None) -> Iterator[Crew]:
         ray: address of a Ray cluster to run on; None to run on this machine without Ray.
 
     Example:
-        >>> with hired(jobs=2) as crew:
-        ...     type(crew).__name__
-        'Processes'
+        >>> with make_executor(jobs=2) as executor:
+        ...     type(executor).__name__
+        'ProcessExecutor'
     """
     if ray is not None:
-        with connected(ray):
-            yield OnRay(jobs)
+        with connect_to_cluster(ray):
+            yield RayExecutor(jobs)
     else:
-        yield Here() if jobs is None or jobs == 1 else Processes(jobs)
+        yield SequentialExecutor() if jobs is None or jobs == 1 else ProcessExecutor(jobs)

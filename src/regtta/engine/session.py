@@ -1,0 +1,227 @@
+"""The adapter's copy of the model with the stream on it, from its construction to its export."""
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regtta.engine.forward import ForwardRunner, make_forward, resolve_execution, to_memory_format
+from regtta.engine.learner import Learner
+from regtta.engine.rollback import AdaptableState
+from regtta.engine.sharded_stream import ShardedStream
+from regtta.engine.stream import Stream
+from regtta.engine.summary import collect_warnings
+from regtta.engine.validation import check_complex, check_state, check_width, with_later_guards
+from regtta.errors import MismatchError
+from regtta.execution import PLAIN, Communicator, Execution
+from regtta.guards import Guard
+from regtta.methods import Method, MethodContext
+from regtta.models import (
+    BufferSlots,
+    find_head,
+    fingerprint,
+    head_module,
+    model_device,
+    private_copy,
+    recompute_weights,
+    run_model,
+)
+from regtta.persistence import Provenance, require_bool, require_mapping, to_dict, to_dict_v0_1_0
+from regtta.statistics import SourceStatistics
+
+
+@dataclass(frozen=True)
+class SessionOptions:
+    """Options of a session.
+
+    Attributes:
+        method: the method.
+        source: the source statistics, if given.
+        guards: the guards.
+        execution: requested execution options.
+        processes: processes that share each batch.
+        whole_batches: True if every process passes the same whole batch.
+    """
+
+    method: Method
+    source: SourceStatistics | None
+    guards: Sequence[Guard]
+    execution: Execution
+    processes: Communicator
+    whole_batches: bool = False
+
+
+class Session:
+    """A private copy of a model, and the stream that adapts it. Not thread-safe.
+
+    Args:
+        model: the user's model, which is copied.
+        options: how to adapt.
+
+    Attributes:
+        model: the copy.
+        execution: execution options in effect.
+        fingerprint: fingerprint of the source model.
+        stream: the stream; None until the head is known.
+        head: name of the head, if it is known.
+        device: device of the model.
+        frozen: True if nothing is learned.
+        warnings: warnings that were logged when the stream was created.
+    """
+
+    def __init__(self, model: nn.Module, options: SessionOptions) -> None:
+        self._options = options
+        self.model = to_memory_format(private_copy(model).eval(), options.execution)
+        mode = options.method.schedule.batch_norm
+        self.execution = resolve_execution(options.execution, self.model, mode, options.processes)
+        self._grad_flags = [p.requires_grad for p in self.model.parameters()]
+        self.fingerprint = fingerprint(self.model)
+        options.processes.check_same("model", self.fingerprint)
+        self._slots = BufferSlots(self.model)
+        self.device = model_device(self.model)
+        self.stream: Stream | None = None
+        self.head: str | None = None
+        self.frozen = False
+        self.warnings: tuple[str, ...] = ()
+
+    # --- the stream ------------------------------------------------------------------------------
+
+    def find_head(self, inputs: Tensor) -> str:
+        """Return the name of the head, found with the samples of the first process that has any."""
+        processes = self._options.processes
+        with processes.collective():
+            found = processes.first(find_head(self.model, inputs) if len(inputs) else None)
+        self._slots.restore()
+        if found is None:
+            raise MismatchError("The first batch has no samples to find the head with. Pass head=<name>.")
+        return found
+
+    def start(self, head: str | None) -> Stream:
+        """Create the stream at the source model, and return it."""
+        with collect_warnings() as warnings:
+            self.stream = self._make_stream(head)
+        self.head, self.warnings = head, tuple(warnings)
+        return self.stream
+
+    def _make_stream(self, head: str | None) -> Stream:
+        method, source, processes = self._options.method, self._options.source, self._options.processes
+        module = None if head is None else head_module(self.model, head)
+        if head is not None and module is not None:
+            check_width(source, head, module)
+        schedule, slots = method.schedule, self._slots
+        state = AdaptableState(self.model, module, schedule.trainable, head_moves=schedule.may_replace_head)
+        check_complex(method, state.trainable)
+        functions = make_forward(self.model, head, self.execution)
+        self._forward = ForwardRunner(functions, state.source_tensors, self.execution, processes, slots)
+        context = MethodContext(self.model, module, source)
+        learner = Learner(functions, state, method, context, slots, processes=processes, execution=self.execution)
+        if processes.size == 1:
+            return Stream(learner, self._forward, self._options.guards, processes)
+        stream = ShardedStream(learner, self._forward, self._options.guards, processes)
+        stream.whole_batches = self._options.whole_batches
+        return stream
+
+    @property
+    def started(self) -> Stream:
+        """The stream; raises a MismatchError if the head is not known yet."""
+        if self.stream is None:
+            raise MismatchError(
+                "The adapter has not found the head of the model yet: it does so with the first batch. Pass "
+                "head=<name>, or adapt first."
+            )
+        return self.stream
+
+    # --- predictions -----------------------------------------------------------------------------
+
+    @property
+    def is_concurrent(self) -> bool:
+        """True if several threads may predict at once.
+
+        A captured pass has one input tensor, and a model that assigns its buffers has one tensor for each.
+        """
+        return self.stream is None or (self.execution == PLAIN and not self._slots.reassigned)
+
+    def predict(self, inputs: Tensor) -> Tensor:
+        """Return predictions of the current model in eval mode; nothing changes."""
+        if not self.is_concurrent:
+            return self._forward.local(inputs).outputs
+        with torch.no_grad():
+            try:
+                return run_model(self.model, inputs)
+            finally:
+                self._slots.restore()
+
+    def features(self, inputs: Tensor) -> Tensor:
+        """Return the inputs of the head ``(B, D)`` in eval mode; nothing changes."""
+        if self.head is None:
+            raise MismatchError("The head of the model is not known, and so neither are features. Pass head=<name>.")
+        return self._forward.local(inputs).features
+
+    # --- results and state -----------------------------------------------------------------------
+
+    def source_head(self) -> nn.Linear:
+        """Return a copy of the head of the source model."""
+        learner = self.started.learner
+        if self.head is None or learner.context.head is None:
+            raise MismatchError("The head of the model is not known. Pass head=<name>.")
+        head = copy.deepcopy(learner.context.head)
+        with torch.no_grad():
+            for name, parameter in head.named_parameters():
+                parameter.copy_(learner.state.origin[f"{self.head}.{name}"])
+        recompute_weights(head)
+        return head
+
+    def export(self) -> nn.Module:
+        """Return the adapted model as a plain module in eval mode, independent of the session."""
+        model = private_copy(self.model).to(memory_format=torch.contiguous_format)
+        for parameter, flag in zip(model.parameters(), self._grad_flags, strict=True):
+            parameter.requires_grad_(flag)
+            parameter.grad = None
+        return model
+
+    def provenance(self) -> Provenance:
+        """Return the provenance of the adapted model."""
+        stream, source = self.started, self._options.source
+        return Provenance(
+            source=self.fingerprint,
+            adapted=fingerprint(self.model),
+            method=to_dict(self._options.method),
+            head=self.head,
+            samples_behind_statistics=None if source is None else source.count,
+            batches=stream.batches,
+            learned=stream.learned,
+            begun=stream.begun,
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state as tensors and plain values."""
+        return {**self._identity(), "frozen": self.frozen, **self.started.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore from :meth:`state_dict` of a session with the same model, method and guards."""
+        stream, own = self.started, self._identity()
+        state = with_later_guards(require_mapping("", state), self._options.guards)
+        formerly = self._identity(to_dict_v0_1_0)
+        check_state(state, own, stream.learner.state.tensors().keys(), formerly=formerly)
+        frozen = require_bool("frozen", state.get("frozen"))
+        stream.load_state_dict({key: value for key, value in state.items() if key not in {*own, "frozen"}})
+        self.frozen = frozen
+
+    def _identity(self, describe: Callable[[object], dict[str, object]] = to_dict) -> dict[str, Any]:
+        """Return what a state must have in common with this session."""
+        guards = [describe(guard) for guard in self._options.guards]
+        return {"method": describe(self._options.method), "guards": guards, "model": self.fingerprint}
+
+    def move_to(self, device: str | torch.device) -> None:
+        """Move the model and the state of the stream to another device."""
+        state = None if self.stream is None else self.stream.state_dict()
+        if self.stream is not None:
+            self.stream.reset()
+        self.model.to(device)
+        self.device = model_device(self.model)
+        self._slots = BufferSlots(self.model)
+        if state is not None:
+            self.start(self.head).load_state_dict(state)

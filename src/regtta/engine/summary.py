@@ -1,0 +1,58 @@
+"""Summary of an adapter as text, and the warnings that were logged while it was created."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from regtta.engine.stream import Stream
+
+if TYPE_CHECKING:
+    from regtta.adapter import Adapter
+
+_REASONS_SHOWN = 5
+
+
+class _Collector(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        message = record.getMessage()
+        if message not in self.messages:
+            self.messages.append(message)
+
+
+@contextmanager
+def collect_warnings() -> Iterator[list[str]]:
+    """Collect the warnings that the library logs inside the block, beside their usual handling."""
+    logger, handler = logging.getLogger("regtta"), _Collector()
+    logger.addHandler(handler)
+    try:
+        yield handler.messages
+    finally:
+        logger.removeHandler(handler)
+
+
+def summarize(adapter: "Adapter", stream: Stream | None, notes: tuple[str, ...]) -> str:
+    """Return one line each for model, method, statistics, guards, stream, reasons of rejection and warnings."""
+    model, source = adapter.model, adapter.source
+    total = sum(parameter.numel() for parameter in model.parameters())
+    lines = [("model", f"{type(model).__name__}, {total:,} parameters"), ("method", repr(adapter.method))]
+    if stream is not None:
+        moving = stream.learner.state.trainable
+        count = sum(parameter.numel() for parameter in moving.values())
+        lines.append(("adapted", f"{count:,} parameters in {len(moving)} tensors"))
+        lines.append(("head", adapter.head or "none"))
+    lines.append(("statistics", "none" if source is None else repr(source)))
+    lines.append(("guards", ", ".join(type(guard).__name__ for guard in adapter.guards) or "none"))
+    if stream is not None:
+        lines.append(("stream", f"{stream.learned:,} of {stream.batches:,} batches learned from"))
+        lines.append(("displacement", f"{stream.learner.displacement:.3g}"))
+        reasons = stream.reasons.most_common()
+        lines += [("rejected", f"{count:,}: {reason}") for reason, count in reasons[:_REASONS_SHOWN]]
+        if len(reasons) > _REASONS_SHOWN:
+            lines.append(("rejected", f"{sum(count for _, count in reasons[_REASONS_SHOWN:]):,}: for other reasons"))
+    lines += [("warning", note) for note in notes]
+    return "\n".join(f"{name:<13}{value}" for name, value in lines)
