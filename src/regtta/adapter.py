@@ -16,6 +16,7 @@ from regtta.engine import (
     SessionOptions,
     Shard,
     StreamStep,
+    call_after_step,
     check_arguments,
     check_head_name,
     check_needs,
@@ -29,7 +30,7 @@ from regtta.models import extract_inputs
 from regtta.options import check_bool, check_instances, replace
 from regtta.persistence import Provenance
 from regtta.statistics import SourceStatistics
-from regtta.types import Callback, Step
+from regtta.types import Callback, Step, StepView
 
 _Args = ParamSpec("_Args")
 _Result = TypeVar("_Result")
@@ -68,11 +69,8 @@ class Adapter:
         overrides: fields of the method to change, such as ``lr=1e-4``.
 
     Attributes:
-        method: the method with the overrides.
-        source: the source statistics, if given.
-        guards: the guards.
-        callbacks: the callbacks.
-        execution: the execution options that are in effect.
+        method, source, guards, callbacks: as given, the method with its overrides.
+        execution: the execution options in effect.
 
     Example:
         >>> import torch, regtta
@@ -116,10 +114,8 @@ class Adapter:
         self._processes = make_communicator(process_group)
         self._whole_batches = whole_batches and self._processes.size > 1
         check_head_name(model, head)
-        self._session = session = Session(
-            model,
-            SessionOptions(self.method, source, self.guards, execution, self._processes, self._whole_batches),
-        )
+        options = SessionOptions(self.method, source, self.guards, execution, self._processes, self._whole_batches)
+        self._session = session = Session(model, options)
         self.execution = session.execution
         check_needs(self.method, self.guards, source)
         if source is not None and not allow_mismatch:
@@ -142,9 +138,6 @@ class Adapter:
             x: a tensor ``(B, ...)``, a tuple that begins with one, or a dict (see ``inputs``). With a process group,
                 the samples of this process, which may be none, ``(0, ...)``.
             targets: labels, for the oracle only.
-
-        Returns:
-            predictions of the batch and what was learned from it.
         """
         inputs = x if isinstance(x, Tensor) and x.ndim else extract_inputs(x, self._inputs_key)
         with self._lock.turn:  # one batch at a time, with its callbacks; other threads may predict
@@ -158,31 +151,21 @@ class Adapter:
                 with self._lock.writing():
                     done = self._step(inputs, targets)
             if self.callbacks:
-                self._call_back(done)
+                call_after_step(self, done, self._view)
             return done.step
 
     def _step(self, inputs: Tensor, targets: Tensor | None) -> StreamStep:
         session = self._session
         if inputs.device != session.device or inputs.is_inference():
-            inputs = inputs.to(session.device, copy=inputs.is_inference())
+            inputs = self._on_device(inputs)
         if targets is not None or self.method.takes_targets:
             check_targets(self.method, targets)
         stream = session.stream or session.start(session.find_head(inputs))
         return stream.step(Shard(inputs, targets, (len(inputs),)), frozen=session.frozen)
 
-    def _call_back(self, done: StreamStep) -> None:
-        step, view = done.step, None
-        wanting = [callback for callback in self.callbacks if callback.wants_view(step.index)]
-        if wanting:
-            with self._lock.writing():
-                view = self._session.started.view(done)
-        for callback in self.callbacks:
-            if done.returned:
-                callback.on_rollback(self, done.returned)
-            callback.on_step(self, step)
-        for callback in wanting:
-            if view is not None:
-                callback.on_view(self, view)
+    def _view(self, done: StreamStep) -> StepView:
+        with self._lock.writing():
+            return self._session.started.view(done)
 
     def run(self, xs: Iterable[object]) -> Iterator[Step]:
         """Call :meth:`adapt` on every batch of a stream, one step at a time."""

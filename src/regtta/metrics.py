@@ -1,4 +1,7 @@
-"""Streaming regression metrics: R², RMSE, MAE and Pearson's r, in float64."""
+"""Streaming regression metrics: R², RMSE, MAE and Pearson's r, in float64.
+
+Implemented here because the core depends on torch, safetensors and numpy only; tests compare them with scikit-learn.
+"""
 
 import math
 from dataclasses import asdict, dataclass

@@ -17,7 +17,7 @@ from regtta.monitoring import (
     RiskAlarm,
     ShiftAlarm,
 )
-from regtta.monitoring.alarm_set import AlarmSet
+from regtta.monitoring.monitor import AlarmSet
 
 SHIFTED = {"beyond_chance": 3.0}
 RAISING = {

@@ -7,8 +7,8 @@ from river import drift
 from helpers import monitored_stream
 from regtta.errors import MissingExtraError, OptionError
 from regtta.monitoring import DriftAlarm, FeatureShift
-from regtta.monitoring.alarm_set import AlarmSet
 from regtta.monitoring.drift import PageHinkley
+from regtta.monitoring.monitor import AlarmSet
 
 
 def levels(seed=0):

@@ -1,5 +1,6 @@
 """The loop over the batches of a stream, one learning step with exact rollback, and the checks before both."""
 
+from regtta.engine.callbacks import call_after_step
 from regtta.engine.forward import Shard
 from regtta.engine.session import Session, SessionOptions
 from regtta.engine.stream import Stream, StreamStep
@@ -12,6 +13,7 @@ __all__ = [
     "Shard",
     "Stream",
     "StreamStep",
+    "call_after_step",
     "check_arguments",
     "check_head_name",
     "check_needs",

@@ -13,12 +13,12 @@ from torch import Tensor
 
 from regtta.engine.custom_optimizer_state import CustomOptimizerState
 from regtta.engine.flat_optimizer_state import FlatOptimizerState
-from regtta.engine.forward import TOLERANCES, ForwardFunctions, Shard, run_on_rows
+from regtta.engine.forward import ForwardFunctions, Shard
 from regtta.engine.optimizer import FlatGradients, OptimizerStep, total_distance, total_norm
 from regtta.engine.rollback import AdaptableState, OptimizerSnapshot
 from regtta.engine.validation import STATE_FORMAT, LearnerParts, OptimizerState
 from regtta.errors import OptionError
-from regtta.execution import PLAIN, SINGLE_PROCESS, BatchSharding, Communicator, Execution, GraphedCallable
+from regtta.execution import SINGLE_PROCESS, Communicator
 from regtta.guards import StepStats
 from regtta.methods import Batch, Buffered, Method, MethodContext, NewHead, Rule, Skip, Update
 from regtta.models import BatchNormSwitch, BufferSlots, Forward, assign_tensor, batch_norm_layers
@@ -42,7 +42,7 @@ class StepResult:
 
 
 @dataclass(frozen=True)
-class _Taken:
+class TakenStep:
     """Step that was taken; ``numbers`` of a GPU have not been transferred yet."""
 
     forward: Forward
@@ -60,12 +60,14 @@ class Learner:
         context: information for the start of a stream.
         slots: buffers of the model.
         processes: processes that share each batch.
-        execution: execution options.
 
     Attributes:
+        is_captured: True if steps are captured as CUDA graphs, which optimizers must know.
         displacement: current relative displacement of the parameters, ``‖θ − θ₀‖ / ‖θ₀‖``.
         steps: gradient steps per batch.
     """
+
+    is_captured = False
 
     def __init__(
         self,
@@ -76,7 +78,6 @@ class Learner:
         slots: BufferSlots,
         *,
         processes: Communicator = SINGLE_PROCESS,
-        execution: Execution = PLAIN,
     ) -> None:
         self._forward = forward
         self._slots = slots
@@ -91,7 +92,6 @@ class Learner:
         self._stateless = self.rule.capturable
         self._initial_rule = copy.deepcopy(self.rule.state_dict())
         self._gradients = FlatGradients(state.trainable_flats)
-        self._graphed = self._make_graphed(execution) if execution.capture else None
         self.reset()
 
     @property
@@ -111,8 +111,6 @@ class Learner:
         self._optimizer = self._make_optimizer()
         optimizer, fixed = self._optimizer, self._schedule.elementwise
         self._snapshot = None if optimizer is None else OptimizerSnapshot(optimizer.optimizer, fixed_options=fixed)
-        if self._graphed is not None:
-            self._graphed.reset()  # the graphs update the tensors of the previous optimizer
         self.state.load(self.state.origin)
         self.rule.load_state_dict(copy.deepcopy(self._initial_rule))
         self.displacement = 0.0
@@ -135,7 +133,7 @@ class Learner:
         self._rule_before = {} if self._stateless else copy.deepcopy(self.rule.state_dict())
         self._counts_before = {"updates": self.batch_norm.updates, "samples": self.batch_norm.samples}
         try:
-            taken = self._take(shard, repeated) if self._graphed is None or not shard.whole else self._replay(shard)
+            taken = self._take(shard, repeated)
             numbers = taken.numbers.tolist() if isinstance(taken.numbers, Tensor) else taken.numbers
         except BaseException:
             self.rollback()
@@ -166,9 +164,9 @@ class Learner:
         if self._snapshot is not None:
             self._snapshot.restore_snapshot()
 
-    def _take(self, shard: Shard, repeated: bool) -> _Taken:
+    def _take(self, shard: Shard, repeated: bool) -> TakenStep:
         """Run the model, apply the update of the rule, and measure the result."""
-        found, update = (self._learn if self._processes.size == 1 else self._learn_in_processes)(shard, repeated)
+        found, update = self._learn(shard, repeated)
         forward = Forward(found.features.detach(), found.outputs.detach())
         if isinstance(update, NewHead):
             self._replace_head(update)
@@ -184,8 +182,8 @@ class Learner:
         ]
         device = forward.outputs.device
         if device.type == "cpu":  # reading one by one is faster than stacking
-            return _Taken(forward, update, list(map(float, measured)))
-        return _Taken(forward, update, torch.stack([number.to(device) for number in measured]))
+            return TakenStep(forward, update, list(map(float, measured)))
+        return TakenStep(forward, update, torch.stack([number.to(device) for number in measured]))
 
     def _learn(self, shard: Shard, repeated: bool) -> tuple[Forward, Update]:
         """Run the model in adaptation mode and return its results with the update of the rule."""
@@ -206,25 +204,6 @@ class Learner:
                 self._slots.restore()  # buffers that further passes on the batch assigned
             self.batch_norm.end_adaptation()
 
-    def _learn_in_processes(self, shard: Shard, repeated: bool) -> tuple[Forward, Update]:
-        """Do the same on a batch that is sharded over processes: the rule sees the samples of all."""
-        processes, counts = self._processes, shard.counts
-        run = partial(run_on_rows, self._forward.default if shard.whole else self._forward.uncompiled)
-        self.batch_norm.begin_adaptation(sum(counts), BatchSharding(processes, empty=len(shard.inputs) == 0))
-        try:
-            with torch.set_grad_enabled(bool(self.state.trainable)):
-                local = run(shard.inputs)
-                self._slots.restore_with_values()
-                found = Forward(processes.gather(local.features, counts), processes.gather(local.outputs, counts))
-                targets = None if shard.targets is None else processes.gather(shard.targets, counts)
-                extra_pass = partial(self.batch_norm.extra_pass, run)
-                gather = partial(processes.gather, counts=counts)
-                batch = Batch(shard.inputs, found.features, found.outputs, targets, extra_pass, repeated, gather)
-                return found, self.rule.update(batch)
-        finally:
-            self._slots.restore()
-            self.batch_norm.end_adaptation()
-
     def _replace_head(self, new: NewHead) -> None:
         if not self._schedule.may_replace_head:
             raise OptionError(
@@ -236,44 +215,13 @@ class Learner:
         if new.bias is not None and head.bias is not None:
             assign_tensor(head, "bias", new.bias)
 
-    # --- CUDA graphs -----------------------------------------------------------------------------
-
-    def _make_graphed(self, execution: Execution) -> GraphedCallable | None:
-        """Return the step as a CUDA graph of the batch, or None, with a warning, if steps differ from each other."""
-        reason = ""
-        if not self.rule.capturable:
-            reason = f"those of {self.method.name} with these options are not all the same"
-        elif self._schedule.optimizer is not None and not self._schedule.elementwise:
-            reason = "the optimizer is user-defined and may do something else at every step"
-        if reason:
-            logger.warning("Steps are not captured: %s.", reason)
-            return None
-
-        def step(inputs: Tensor) -> tuple[Tensor, ...]:
-            taken = self._take(Shard(inputs, None, [len(inputs)]), repeated=False)
-            numbers = taken.numbers if isinstance(taken.numbers, Tensor) else torch.tensor(taken.numbers)
-            return taken.forward.features, taken.forward.outputs, numbers
-
-        tolerance = TOLERANCES[execution.precision]
-        return GraphedCallable(step, "A step", tolerance=tolerance, undo=self._restore_tensors)
-
-    def _replay(self, shard: Shard) -> _Taken:
-        """Take the step by its graph. It counts BatchNorm's updates itself while it runs eagerly."""
-        graphed, counts = self._graphed, self._counts_before
-        if graphed is None:
-            raise ValueError("expected a captured step")
-        features, outputs, numbers = graphed(shard.inputs)
-        self.batch_norm.load_state_dict(counts)
-        self.batch_norm.count(len(shard.inputs))
-        return _Taken(Forward(features, outputs), None if self._optimizer is None else numbers[-2], numbers)
-
     # --- optimizer and state ---------------------------------------------------------------------
 
     def _make_optimizer(self) -> OptimizerStep | None:
         schedule, trainable = self._schedule, self.state.trainable
         if schedule.optimizer is None:
             return None
-        step = OptimizerStep(schedule, self._gradients, trainable.values(), capturable=self._graphed is not None)
+        step = OptimizerStep(schedule, self._gradients, trainable.values(), capturable=self.is_captured)
         self._optimizer_state = (
             FlatOptimizerState(step.optimizer, trainable, self._gradients.flats, schedule.optimizer)
             if schedule.elementwise

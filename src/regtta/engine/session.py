@@ -9,11 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from regtta.engine.forward import ForwardRunner, make_forward, resolve_execution, to_memory_format
+from regtta.engine.graphed_learner import GraphedLearner
 from regtta.engine.learner import Learner
 from regtta.engine.rollback import AdaptableState
-from regtta.engine.sharded_stream import ShardedStream
+from regtta.engine.sharded import ShardedLearner, ShardedStream
 from regtta.engine.stream import Stream
-from regtta.engine.summary import collect_warnings
+from regtta.engine.summary import record_warnings
 from regtta.engine.validation import check_complex, check_state, check_width, with_later_guards
 from regtta.errors import MismatchError
 from regtta.execution import PLAIN, Communicator, Execution
@@ -101,7 +102,7 @@ class Session:
 
     def start(self, head: str | None) -> Stream:
         """Create the stream at the source model, and return it."""
-        with collect_warnings() as warnings:
+        with record_warnings() as warnings:
             self.stream = self._make_stream(head)
         self.head, self.warnings = head, tuple(warnings)
         return self.stream
@@ -117,10 +118,13 @@ class Session:
         functions = make_forward(self.model, head, self.execution)
         self._forward = ForwardRunner(functions, state.source_tensors, self.execution, processes, slots)
         context = MethodContext(self.model, module, source)
-        learner = Learner(functions, state, method, context, slots, processes=processes, execution=self.execution)
+        parts = (functions, state, method, context, slots)
         if processes.size == 1:
+            capture = self.execution.capture
+            learner = GraphedLearner(*parts, execution=self.execution) if capture else Learner(*parts)
             return Stream(learner, self._forward, self._options.guards, processes)
-        stream = ShardedStream(learner, self._forward, self._options.guards, processes)
+        sharded = ShardedLearner(*parts, processes=processes)
+        stream = ShardedStream(sharded, self._forward, self._options.guards, processes)
         stream.whole_batches = self._options.whole_batches
         return stream
 

@@ -240,7 +240,7 @@ class Stream:
 
 @dataclass(frozen=True)
 class _Outcome:
-    """What guards and learner did with a batch.
+    """Decisions of guards and learner on one batch, before its result is assembled.
 
     Attributes:
         screened: ruling of the guards before the step.

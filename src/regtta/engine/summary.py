@@ -25,7 +25,7 @@ class _Collector(logging.Handler):
 
 
 @contextmanager
-def collect_warnings() -> Iterator[list[str]]:
+def record_warnings() -> Iterator[list[str]]:
     """Collect the warnings that the library logs inside the block, beside their usual handling."""
     logger, handler = logging.getLogger("regtta"), _Collector()
     logger.addHandler(handler)

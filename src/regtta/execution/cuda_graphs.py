@@ -3,6 +3,7 @@
 A graph repeats the same kernels on the same memory, so the function must perform the same operations on every call, on
 inputs of one shape. After capture, the results of the graph are compared with those of an eager call. If they differ,
 or if the capture fails, the function keeps running eagerly and a warning is logged.
+``torch.cuda.make_graphed_callables`` has neither the comparison nor the fallback, and captures no optimizer step.
 """
 
 import logging

@@ -9,13 +9,12 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from regtta.errors import BatchError, HeadError, ModelError
-from regtta.models.forward_override import override_forward
 
 # Matches torch's error messages about mismatched dtypes, which differ by layer and device.
 _DTYPE_ERROR = re.compile(
@@ -78,6 +77,32 @@ class FeatureModel:
         with self._recorder as recorded:
             outputs = run(inputs)
         return Forward(_only_features(self.model, self.head_name, recorded, len(inputs)), outputs)
+
+
+def override_forward(module: nn.Module, forward: Callable[..., Any]) -> Callable[[], None]:
+    """Override the module's ``forward`` and return a function that removes the override.
+
+    Hooks of the module are still called, and removal restores an earlier override.
+
+    Example:
+        >>> import torch
+        >>> layer = nn.Linear(2, 1)
+        >>> end = override_forward(layer, lambda x: x + 1)
+        >>> layer(torch.zeros(1))
+        tensor([1.])
+        >>> end()
+        >>> "forward" in vars(layer)
+        False
+    """
+    own = vars(module).get("forward")
+    vars(module)["forward"] = forward
+
+    def end() -> None:
+        del vars(module)["forward"]
+        if own is not None:
+            vars(module)["forward"] = own
+
+    return end
 
 
 class _InputRecorder:

@@ -2,7 +2,8 @@
 
 The temporary file is in a hidden folder of its own beside the target, ``.name.xxxxxxxx.draft/name``. Its writer holds
 a lock on that folder, which the system releases when the process ends for any reason. A folder without a lock is left
-over from a killed process and is removed by the next write of the same file.
+over from a killed process and is removed by the next write of the same file. Libraries for atomic writes leave such
+files behind, which is why this one is implemented here.
 """
 
 import errno

@@ -10,6 +10,8 @@ from pathlib import Path
 
 from regtta.options import field_types
 
+# Modules whose functions may be options, by the name that files have had for them from the beginning.
+_FIRST_NAMES = {"regtta.models.augmentation": "regtta.augmentation"}
 _PLAIN = (str, int, float, bool, type(None))
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{4,}")
 _MAX_DEPTH = 8  # nesting of objects; deeper ones are identified by their class
@@ -113,9 +115,9 @@ def _name(value: object) -> str:
 
 
 def _module_name(module: str) -> str:
-    """Return ``module``, or the name under which the running script would be imported."""
+    """Return ``module`` by its first name, or the name under which the running script would be imported."""
     if module not in ("__main__", "__mp_main__"):
-        return module
+        return _FIRST_NAMES.get(module, module)
     main = sys.modules.get(module)
     spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
     if spec is not None and spec.name not in ("__main__", "__mp_main__"):

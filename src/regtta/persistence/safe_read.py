@@ -1,7 +1,8 @@
 """Safe reading of possibly damaged or malicious files, within bounded memory and with clear errors.
 
 Readers check declared sizes before allocating memory and decompress files in chunks, up to the limit of
-:func:`max_decompressed_size`.
+:func:`max_decompressed_size`. The readers of the standard library, numpy and safetensors trust the sizes that a file
+declares, so these checks are implemented here.
 """
 
 import gzip

@@ -106,7 +106,7 @@ class RunSpec:
 def _describe_with_module(method: Method) -> dict[str, object]:
     """Describe a method for the run's key; custom methods include their module, as names may collide."""
     module = type(method).__module__
-    origin = {} if module.startswith("regtta.") else {"module": module}
+    origin = {} if module.startswith(("regtta.", "regtta_bench.")) else {"module": module}
     return {"name": method.name, **origin, **describe_method(method)}
 
 
