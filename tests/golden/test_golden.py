@@ -64,7 +64,7 @@ def test_a_monitored_stream():
     keeper = attach(regtta.Checkpoint(FOLDER / "monitored_checkpoint.safetensors"), adapter)
     assert keeper.resume() == 5
     for x, expected in zip(*following("mlp_ssa_default"), strict=True):
-        torch.testing.assert_close(keeper.monitor.adapter.adapt(x).predictions, expected, rtol=1e-6, atol=1e-6)
+        torch.testing.assert_close(adapter.adapt(x).predictions, expected, rtol=1e-6, atol=1e-6)
     assert monitor.signals.evidence is not None  # it takes 32 samples: those before the checkpoint count
 
 
