@@ -1,4 +1,4 @@
-"""Writes methods.md from the METHODS table: ``make docs``."""
+"""Write methods.md from the registry METHODS: ``make docs``."""
 
 import inspect
 import re
@@ -12,8 +12,9 @@ PAGE = Path(__file__).with_name("methods.md")
 INTRODUCTION = """\
 # Methods
 
-Made from the table of methods by `make docs`; `regtta methods` prints the same. In the library a method is an
-object, `regtta.SSA(k=25)` or `regtta.create_method("ssa", k=25)`; on the command line, `--method ssa --set k=25`.
+Generated from the registry of methods by `make docs`; `regtta methods` prints the same. A method is passed to the adapter
+by its name, `regtta.Adapter(model, "ssa", source, k=25)`, or as an object, `regtta.SSA(k=25)` or
+`regtta.create_method("ssa", k=25)`; on the command line, `--method ssa --set k=25`.
 
 **Sums.** `regtta.create_method("tent+ssa", k=25)` minimises the sum of both losses, `"tent+0.5*ssa"` a weighted sum.
 Trainable parameters, optimizer and BatchNorm mode are those of the sum, by default those of its first term; any other
@@ -24,31 +25,31 @@ point of the group `regtta.methods`:
 
 ```toml
 [project.entry-points."regtta.methods"]
-mine = "my_package.methods:Mine"  # a subclass of regtta.methods.Method, with options that have defaults
+mine = "my_package.methods:Mine"  # a subclass of regtta.Method; every option has a default
 ```
 
-Names of methods of regtta cannot be overridden.
+Built-in names cannot be overridden.
 
-**Passes over the source.** One pass of `regtta.collect(model, loader)` gives the moments, which is all that `ssa`,
-`feature_alignment` and `rsd` need (RSD's bases follow from mean and covariance). Histograms for `feature_restoration` need
-the range of every dimension first, so `collect(model, loader, methods=[regtta.FeatureRestoration()])` makes two passes.
-`TTT(branch=layer)` adds none: the branch was trained with the model and is only stored. All of it lies in one file.
+**Passes over the source.** `regtta.collect(model, loader)` computes the moments in one pass, which is sufficient for `ssa`,
+`feature_alignment` and `rsd` (RSD's bases follow from mean and covariance). The histograms of `feature_restoration` require
+the range of every dimension first, so `collect(model, loader, methods=[regtta.FeatureRestoration()])` takes two passes.
+`TTT(branch=layer)` requires no pass: the branch was trained with the model and is only stored. All statistics are in one file.
 
-**Several outputs.** `ssa` and `feature_alignment` weigh a dimension by the norm of its effect on all outputs,
-`α_d = 1 + ‖W v_d‖₂`, which is the paper's for one. `prototype` has one prototype and refuses several outputs; `tent` needs
-several logits.
+**Several outputs.** `ssa` and `feature_alignment` weight a dimension by the norm of its effect on all outputs,
+`α_d = 1 + ‖W v_d‖₂`, which for one output is the paper's weight. `prototype` has one prototype and does not support several
+outputs; `tent` needs several logits.
 
-**Other layers.** Everything but `bn_adapt` works on models with LayerNorm, GroupNorm or InstanceNorm instead of BatchNorm.
+**Other normalisation layers.** All methods except `bn_adapt` support models with LayerNorm, GroupNorm or InstanceNorm instead of BatchNorm.
 
 **Classifiers.** `ssa` aligns the features of a classifier too, alone or with Tent; the paper sets α = 1 there:
 `regtta.create_method("tent+ssa", weighting=False)`.
 
-DANN (Ganin et al. 2016) trains with source and target together, so it is no test-time method and not in this table.
+DANN (Ganin et al. 2016) trains on source and target together. It is not a test-time method, and therefore not in this table.
 """
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     reports = list_methods()
     rows = "\n".join(f"| [`{r.name}`](#{r.name}) | {r.summary} | {_needs(r)} | {r.paper} |" for r in reports)
     table = f"| name | what it does | needs | paper |\n|---|---|---|---|\n{rows}\n"
@@ -56,7 +57,7 @@ def page() -> str:
 
 
 def section(report: MethodReport) -> str:
-    """One method: where it comes from, its formula, its options."""
+    """Return the section of one method: its origin, formula and options."""
     cls = METHODS[report.name]
     about = inspect.cleandoc(inspect.getmodule(cls).__doc__ or "")
     body = re.split(r"^(?:Args|Example):$", inspect.cleandoc(cls.__doc__ or ""), flags=re.M)[0].strip()

@@ -1,7 +1,8 @@
 """The adapter: owns a copy of the model and is the only code that updates its weights."""
 
+import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from functools import wraps
 from pathlib import Path
 from threading import get_ident
@@ -101,7 +102,8 @@ class Adapter:
         whole_batches: bool = False,
         **overrides: object,
     ) -> None:
-        method = create_method(method) if isinstance(method, str) else method
+        if isinstance(method, str):
+            method, overrides = create_method(method, **overrides), {}
         source = SourceStatistics.load(source) if isinstance(source, str | Path) else source
         check_arguments(method=method, source=source, inputs=inputs, execution=execution, allow_mismatch=allow_mismatch)
         check_bool("whole_batches", whole_batches)
@@ -232,8 +234,9 @@ class Adapter:
         with self._lock.turn:
             if not self._closed:
                 self._closed = True
-                for callback in self.callbacks:
-                    callback.on_end(self)
+                with ExitStack() as ends:  # calls all of them, even if one raises
+                    for callback in reversed(self.callbacks):
+                        ends.callback(callback.on_end, self)
 
     def add_callback(self, callback: Callback) -> None:
         """Add a callback, which then follows the stream from here on."""
@@ -304,7 +307,17 @@ class Adapter:
         """Move the adapter with its state to another device, and return it."""
         with self._lock.writing():
             self._session.move_to(device)
+            self.execution = self._session.execution
         return self
+
+    @_outside_inference_mode
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Adapter":
+        """Return an adapter that continues the stream by itself, with copies of the callbacks."""
+        other = object.__new__(type(self))
+        memo[id(self)] = other
+        with self._lock.turn, self._lock.writing():
+            vars(other).update(copy.deepcopy(vars(self), memo))
+        return other
 
     def summary(self) -> str:
         """Return a description of the adapter, of its stream so far, and of the warnings when it was created."""

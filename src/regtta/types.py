@@ -113,7 +113,9 @@ class Callback:
     """Base class of objects that follow a stream: ``Adapter(..., callbacks=[...])``. Every method does nothing.
 
     Callbacks run in the thread that calls :meth:`regtta.Adapter.adapt`, one batch at a time, while other threads may
-    predict. They may call the adapter. An error in a callback is raised by ``adapt``; the step is kept.
+    predict. They may call the adapter. Another thread that adapts, resets or rolls back waits for the callbacks of the
+    batch, so a callback must not wait for such a thread. An error in a callback is raised by ``adapt``; the step is
+    kept.
 
     Class attributes:
         state_key: name of the callback's state in checkpoints; ``None`` if it has no state.

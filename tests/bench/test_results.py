@@ -6,11 +6,11 @@ import shutil
 from pathlib import Path
 
 import pytest
-from benchmarks.speed.running import PAGE
 
 from benchmarks.speed import record as speed_record
 from benchmarks.speed.figures import figures_of
 from benchmarks.speed.rendering import page
+from benchmarks.speed.run_cases import PAGE
 from regtta_bench.cli.reproduce import ReproduceOptions, run_experiments
 from regtta_bench.label_shift.label_shift_tables import make_study_tables
 from regtta_bench.label_shift.study import read_records

@@ -209,7 +209,7 @@ def test_a_history_round_trips_exactly(tmp_path):
     history = StepHistory({"--data": "a"})
     for index, (loss, norm, moved) in enumerate(numbers):
         diagnostics = Diagnostics(loss, norm, moved, verdicts[index % 2])
-        history.see(Step(index, torch.randn(index, 2, dtype=torch.float64), diagnostics))
+        history.on_step(None, Step(index, torch.randn(index, 2, dtype=torch.float64), diagnostics))
     write_state(tmp_path / "h", history.state_dict())
     again = StepHistory({"--data": "a"})
     again.load_state_dict(read_state(tmp_path / "h"))

@@ -7,7 +7,7 @@ from torch import nn
 from helpers.process_groups import run_in_processes
 from regtta.cli.torchrun import SINGLE_WORKER, WorkerGroup, _synchronize_seeds, join_worker_group
 from regtta.errors import MismatchError
-from regtta.execution.distributed import processes_of
+from regtta.execution.distributed import make_communicator
 
 
 def test_without_torchrun_there_is_a_single_process(monkeypatch):
@@ -22,7 +22,7 @@ def test_without_torchrun_there_is_a_single_process(monkeypatch):
 
 
 def _describe_workers(group) -> dict[str, object]:
-    workers = WorkerGroup(processes_of(group), group, local_rank=group.rank())
+    workers = WorkerGroup(make_communicator(group), group, local_rank=group.rank())
     torch.manual_seed(group.rank())
     _synchronize_seeds(workers.processes)
     model = nn.Linear(1, 1)

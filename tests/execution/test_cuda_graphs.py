@@ -5,7 +5,7 @@ import logging
 import pytest
 import torch
 
-from regtta.execution.cuda_graphs import FIRST, MOST, GraphedCallable
+from regtta.execution.cuda_graphs import MAX_GRAPHS, WARMUP_CALLS, GraphedCallable
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
 
@@ -31,7 +31,7 @@ def test_it_is_replayed_from_the_fourth_call_on_and_gives_the_same():
         total += 3 * number
         assert torch.equal(doubled, 2 * x)
         assert sum_.item() == weight.item() == total
-        assert replay.graphs == (number >= FIRST)
+        assert replay.graphs == (number >= WARMUP_CALLS)
 
 
 def test_results_are_left_alone_by_later_calls():
@@ -53,10 +53,10 @@ def test_what_reads_from_the_device_is_told_once_and_made_as_before(caplog):
 def test_no_more_than_so_many_shapes_are_kept(caplog):
     replay = GraphedCallable(lambda x: (x + 1,), "A test", tolerance=1e-5)
     with caplog.at_level(logging.WARNING, "regtta"):
-        for size in range(1, MOST + 3):
-            for _ in range(FIRST + 2):
+        for size in range(1, MAX_GRAPHS + 3):
+            for _ in range(WARMUP_CALLS + 2):
                 assert replay(torch.zeros(size, device="cuda"))[0].tolist() == [1] * size
-    assert replay.graphs == MOST
-    assert f"is already captured for {MOST} batch shapes" in caplog.text
+    assert replay.graphs == MAX_GRAPHS
+    assert f"is already captured for {MAX_GRAPHS} batch shapes" in caplog.text
     replay.reset()
     assert replay.graphs == 0

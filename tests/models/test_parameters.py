@@ -5,9 +5,9 @@ from torch import nn
 
 import regtta
 from helpers import small_models
+from regtta.engine.rollback import Snapshot
 from regtta.errors import ModelError
 from regtta.models.parameters import (
-    Snapshot,
     freeze_all_but,
     trainable_parameters,
 )

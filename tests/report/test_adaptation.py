@@ -10,24 +10,24 @@ import torch
 
 import regtta
 from helpers import small_models
+from helpers.attaching import attach
 from regtta.metrics import RegressionMetrics
 from regtta.report import adaptation_figures, write_page
 from regtta.report.adaptation import build_adaptation_page
 from regtta.report.adaptation_summary import judge_record
-from regtta.report.recorder import Recorder
+from regtta.report.recorder import RunRecorder
 
 
 def record_of(model, method, source, inputs, labels=None, *, name="run.json", size=40):
     """Return a record as ``regtta adapt --record`` writes it, parsed from JSON."""
     adapter = regtta.Adapter(model, method, source)
-    recorder = Recorder(model, adapter)
+    recorder = attach(RunRecorder(model), adapter)
     before, after = RegressionMetrics(), RegressionMetrics()
     steps = []
     for place, x in enumerate(inputs.split(size)):
         y = None if labels is None else labels.split(size)[place]
-        recorder.watch(x)
+        recorder.labels = y
         steps.append(adapter.adapt(x))
-        recorder.see(steps[-1], x, y)
         if y is not None:
             before.update(model(x), y)
             after.update(steps[-1].predictions, y)

@@ -10,10 +10,11 @@ from sklearn.metrics import r2_score
 
 import regtta as library
 from helpers import small_models
+from helpers.attaching import attach
 from helpers.cli_workspace import MODEL, extract_inputs, labels_of, library_model
 from regtta.report import recorder as recorder_module
 from regtta.report.analysis import compute_features, output_report, shift_report
-from regtta.report.recorder import Recorder, gain_interval, write_record
+from regtta.report.recorder import RunRecorder, gain_interval, write_record
 
 SETS = ["--set", "k=3", "--set", "lr=0.05"]
 ADAPT = ["adapt", *MODEL, "--stats", "stats.safetensors", *SETS, "--batch-size", "16", "--data", "target.csv"]
@@ -238,11 +239,11 @@ def test_non_finite_numbers_are_written_as_null(tmp_path):
 
 
 def recorder_over(model, adapter, batches, labels=None):
-    recorder = Recorder(model, adapter)
+    recorder = attach(RunRecorder(model), adapter)
     for place, x in enumerate(batches):
         y = None if labels is None else labels[place]
-        recorder.watch(x)
-        recorder.see(adapter.adapt(x), x, y)
+        recorder.labels = y
+        adapter.adapt(x)
     return recorder
 
 

@@ -15,7 +15,7 @@ def sample_rows(sizes, most, seed):
     """Return the rows kept of a stream 0, 1, 2, … in batches of ``sizes``."""
     reservoir = Reservoir(most, seed=seed)
     for batch in torch.arange(sum(sizes)).split(sizes):
-        reservoir.see(batch)
+        reservoir.update(batch)
     return reservoir.rows()[0].tolist()
 
 
@@ -25,7 +25,7 @@ def test_rows_are_in_stream_order_aligned_and_bounded(sizes, most, seed):
     reservoir = Reservoir(most, seed=seed)
     stream = torch.arange(sum(sizes))
     for batch in stream.split(sizes):
-        reservoir.see(batch, torch.stack([batch, -batch], dim=1).double())
+        reservoir.update(batch, torch.stack([batch, -batch], dim=1).double())
     numbers, pairs = reservoir.rows()
     assert reservoir.seen == len(stream)
     assert len(numbers) == min(most, len(stream))
@@ -55,7 +55,7 @@ def test_the_same_seed_draws_the_same_rows():
 def test_kept_rows_do_not_reference_batches_or_graphs():
     reservoir = Reservoir(2, seed=0)
     for _ in range(3):
-        reservoir.see(torch.randn(1000, 3, requires_grad=True) * 2)
+        reservoir.update(torch.randn(1000, 3, requires_grad=True) * 2)
     (rows,) = reservoir.rows()
     assert not rows.requires_grad
     assert rows.untyped_storage().nbytes() == 2 * 3 * 4
@@ -68,9 +68,9 @@ def test_an_empty_reservoir():
 @pytest.mark.parametrize("columns", [(torch.zeros(3), torch.zeros(2)), (torch.zeros(3),)])
 def test_unpaired_columns_are_rejected(columns):
     reservoir = Reservoir(2, seed=0)
-    reservoir.see(torch.zeros(4), torch.ones(4))
+    reservoir.update(torch.zeros(4), torch.ones(4))
     with pytest.raises(BatchError, match="as many columns as before, all with the same rows"):
-        reservoir.see(*columns)
+        reservoir.update(*columns)
     assert reservoir.seen == 4
 
 

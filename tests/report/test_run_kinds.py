@@ -8,12 +8,13 @@ import pytest
 
 import regtta
 from helpers import small_models
+from helpers.attaching import attach
 from regtta.errors import FileError, InvalidFileError, MissingFileError, OptionError
 from regtta.persistence.safe_read import MAX_JSON_BYTES
 from regtta.report import render_html
-from regtta.report.recorder import ADAPTATION, Recorder, write_record
+from regtta.report.recorder import ADAPTATION, RunRecorder, write_record
 from regtta.report.run_kinds import build_page, detect_run_kind, read_record
-from regtta_bench.tables.reproduction_page import tables_of
+from regtta_bench.tables.reproduction_page import find_tables
 
 RESULTS = Path(__file__).parents[2] / "results"
 
@@ -23,10 +24,9 @@ def content():
     """Return the smallest record: no statistics, no labels."""
     model = small_models.mlp()
     adapter = regtta.Adapter(model, regtta.BNAdapt())
-    recorder = Recorder(model, adapter)
+    recorder = attach(RunRecorder(model), adapter)
     batch = small_models.table(30)
-    recorder.watch(batch)
-    recorder.see(adapter.adapt(batch), batch, None)
+    adapter.adapt(batch)
     about = {"command": "regtta adapt --record run.json", "model": "m:make", "data": "d.csv", "protocol": "online"}
     about |= {"samples": 30, "not_finite": 0, "learned": 1, "refused": {}, "unscored": 0, "scores": None}
     return recorder.record(about, online=about["protocol"] == "online")
@@ -85,7 +85,7 @@ def test_an_empty_folder_is_not_a_run(tmp_path):
 def test_tables_of_a_folder_are_those_with_latex_beside_them(tmp_path):
     for name in ("b.csv", "b.tex", "a.csv", "a.tex", "mine.csv", "c.tex"):
         (tmp_path / name).write_text("")
-    assert [path.name for path in tables_of(tmp_path)] == ["a.csv", "b.csv"]
+    assert [path.name for path in find_tables(tmp_path)] == ["a.csv", "b.csv"]
 
 
 def test_a_folder_is_the_page_of_its_tables(tmp_path):

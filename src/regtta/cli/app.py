@@ -161,7 +161,10 @@ def add_installed_commands() -> None:
     """
     for entry in entry_points(group="regtta.commands"):
         try:
-            app.add_typer(entry.load())
+            found = entry.load()
+            if not isinstance(found, typer.Typer):
+                raise TypeError(f"expected a typer.Typer, found {found!r}")
+            app.add_typer(found)
         except Exception as error:  # whatever a package raises, the other commands must work
             logging.getLogger("regtta").warning(
                 "The commands of %s cannot be loaded (%s: %s).", entry.value, type(error).__name__, error

@@ -47,7 +47,8 @@ def _copy(into: list[Tensor], values: list[Tensor]) -> None:
 class AdaptableState:
     """Adapted parameters, head and buffers of an adapter's copy of the model, with their initial values.
 
-    Created once per copy. It freezes all other parameters and moves the storage of the adapted ones into flat tensors.
+    Created once per copy, and again only after :meth:`unflatten`. It freezes all other parameters and moves the storage
+    of the adapted ones into flat tensors.
 
     Args:
         model: the adapter's copy.
@@ -89,7 +90,7 @@ class AdaptableState:
     def _flatten(self, model: nn.Module, parameters: dict[str, nn.Parameter]) -> None:
         replaced = [parameter for name, parameter in parameters.items() if name not in self.trainable]
         everything = [*self.trainable.values(), *replaced, *model.buffers()]
-        flats = flatten_storage(everything, unmovable_tensors(model))
+        self._flats = flats = flatten_storage(everything, unmovable_tensors(model))
         trainable = [flat.first(set(map(id, self.trainable.values()))) for flat in flats]
         adapted = [flat.first(set(map(id, parameters.values()))) for flat in flats]
         self.trainable_flats: list[Flat] = [flat for flat in trainable if flat is not None]
@@ -97,6 +98,12 @@ class AdaptableState:
         self.initial_parameters = [whole.clone() for whole in self.parameters]
         self.floating = [flat.whole for flat in flats if flat.whole.is_floating_point()]
         self._before = Snapshot([flat.whole for flat in flats])
+
+    def unflatten(self) -> None:
+        """Give every tensor a storage of its own again, so that another state can be created for the model."""
+        for flat in self._flats:
+            for part in flat.parts if len(flat.parts) > 1 else ():
+                part.data = part.data.clone()
 
     def tensors(self) -> dict[str, Tensor]:
         """Return all adaptable tensors by name: the live ones, not copies."""

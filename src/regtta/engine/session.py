@@ -1,6 +1,7 @@
 """The adapter's copy of the model with the stream on it, from its construction to its export."""
 
 import copy
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,7 @@ from regtta.engine.rollback import AdaptableState
 from regtta.engine.sharded import ShardedLearner, ShardedStream
 from regtta.engine.stream import Stream
 from regtta.engine.summary import record_warnings
-from regtta.engine.validation import check_complex, check_state, check_width, with_later_guards
+from regtta.engine.validation import check_complex, check_device, check_state, check_width, with_later_guards
 from regtta.errors import MismatchError
 from regtta.execution import PLAIN, Communicator, Execution
 from regtta.guards import Guard
@@ -70,14 +71,13 @@ class Session:
         head: name of the head, if it is known.
         device: device of the model.
         frozen: True if nothing is learned.
-        warnings: warnings that were logged when the stream was created.
+        warnings: warnings that were logged when the session and its stream were created.
     """
 
     def __init__(self, model: nn.Module, options: SessionOptions) -> None:
         self._options = options
         self.model = to_memory_format(private_copy(model).eval(), options.execution)
-        mode = options.method.schedule.batch_norm
-        self.execution = resolve_execution(options.execution, self.model, mode, options.processes)
+        self._resolve_execution()
         self._grad_flags = [p.requires_grad for p in self.model.parameters()]
         self.fingerprint = fingerprint(self.model)
         options.processes.check_same("model", self.fingerprint)
@@ -86,7 +86,13 @@ class Session:
         self.stream: Stream | None = None
         self.head: str | None = None
         self.frozen = False
-        self.warnings: tuple[str, ...] = ()
+
+    def _resolve_execution(self) -> None:
+        options = self._options
+        with record_warnings() as warnings:
+            mode = options.method.schedule.batch_norm
+            self.execution = resolve_execution(options.execution, self.model, mode, options.processes)
+        self.warnings: tuple[str, ...] = tuple(warnings)
 
     # --- the stream ------------------------------------------------------------------------------
 
@@ -104,7 +110,7 @@ class Session:
         """Create the stream at the source model, and return it."""
         with record_warnings() as warnings:
             self.stream = self._make_stream(head)
-        self.head, self.warnings = head, tuple(warnings)
+        self.head, self.warnings = head, (*self.warnings, *warnings)
         return self.stream
 
     def _make_stream(self, head: str | None) -> Stream:
@@ -219,13 +225,44 @@ class Session:
         guards = [describe(guard) for guard in self._options.guards]
         return {"method": describe(self._options.method), "guards": guards, "model": self.fingerprint}
 
+    def __deepcopy__(self, memo: object) -> "Session":
+        """Return a session at the same state, with a model and a stream of its own."""
+        model, stream = self.export(), self.stream
+        if stream is not None:  # the new session starts at the source model
+            tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+            for name, value in stream.learner.state.origin.items():
+                tensors[name].data = value.clone()
+            if self.head is not None:
+                recompute_weights(head_module(model, self.head))
+        other = Session(model, self._options)
+        other.frozen = self.frozen
+        if stream is not None:
+            copied = other.start(self.head)
+            copied.load_state_dict(stream.state_dict())
+            copied.reasons = stream.reasons.copy()
+        return other
+
     def move_to(self, device: str | torch.device) -> None:
-        """Move the model and the state of the stream to another device."""
-        state = None if self.stream is None else self.stream.state_dict()
+        """Move the model and the state of the stream to another device, or raise an error and change nothing."""
+        check_device(device)
+        before, stream = self.device, self.stream
+        state, reasons = (None, Counter()) if stream is None else (stream.state_dict(), stream.reasons)
+        try:
+            self._move(device, state)
+        except BaseException:  # such as too little memory
+            self._move(before, state)
+            raise
+        finally:
+            if self.stream is not None:
+                self.stream.reasons = reasons
+
+    def _move(self, device: str | torch.device, state: Mapping[str, Any] | None) -> None:
         if self.stream is not None:
             self.stream.reset()
+            self.stream.learner.state.unflatten()
         self.model.to(device)
         self.device = model_device(self.model)
         self._slots = BufferSlots(self.model)
+        self._resolve_execution()
         if state is not None:
             self.start(self.head).load_state_dict(state)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from regtta.engine.custom_optimizer_state import CustomOptimizerState
@@ -34,6 +35,17 @@ from regtta.persistence import (
     validate_part,
 )
 from regtta.statistics import SourceStatistics
+
+
+def check_device(device: str | torch.device) -> None:
+    """Raise an OptionError unless tensors can be created on ``device`` and read again."""
+    try:
+        torch.empty(1, device=torch.device(device)).cpu()
+    except (RuntimeError, TypeError, AssertionError, NotImplementedError) as error:
+        raise OptionError(
+            f'Expected a device that can be used here, such as "cpu" or "cuda:0", found {device!r} '
+            f"({str(error).splitlines()[0]})."
+        ) from error
 
 
 def check_arguments(

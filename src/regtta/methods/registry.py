@@ -85,7 +85,7 @@ METHODS: Mapping[str, type[Method]] = MethodRegistry(
 )
 
 
-def create_method(name: str, **options: object) -> Method:
+def create_method(name: str, /, **options: object) -> Method:
     """Return the method ``name``, or a weighted sum of methods such as ``"tent+0.5*ssa"``.
 
     In a sum, ``lr``, ``optimizer``, ``batch_norm``, ``trainable`` and ``steps`` apply to the sum as a whole and default

@@ -110,6 +110,9 @@ class SignalEstimator:
 
     def update(self, view: StepView) -> None:
         """Update the moments with a batch."""
+        device = view.source.features.device
+        if device != self.whitening.mean.device:  # the adapter was moved
+            self.whitening, self.head = self.whitening.to(device), self.head.to(device)
         before, self.moved = self.moved, view.answered is not view.source
         if view.step.diagnostics.verdict.returned or (before and not self.moved):
             # The moments of the adapted model are obsolete after a rollback.

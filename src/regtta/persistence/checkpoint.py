@@ -81,10 +81,8 @@ class Checkpoint(Callback):
         """Attach to the adapter."""
         if self.adapter is not None and self.adapter is not adapter:
             raise OptionError("This checkpoint already belongs to another adapter. Create one per adapter and file.")
+        _check_names(adapter)
         self.adapter = adapter
-        keys = [callback.state_key for callback in adapter.callbacks if callback.state_key is not None]
-        if len(set(keys)) < len(keys):
-            raise OptionError(f"Expected callbacks with different names in the checkpoint, found {sorted(keys)}.")
 
     def before_step(self, adapter: "Adapter", inputs: Tensor) -> None:  # noqa: ARG002 - attached by on_start
         """Write a checkpoint if one is due.
@@ -186,6 +184,7 @@ class Checkpoint(Callback):
     def _parts(self) -> dict[str, _Stateful]:
         """Return everything with a state in the file, by its name there."""
         adapter = self._attached()
+        _check_names(adapter)  # callbacks may have been added since the start
         parts: dict[str, _Stateful] = {
             callback.state_key: callback for callback in adapter.callbacks if callback.state_key is not None
         }
@@ -212,3 +211,10 @@ class Checkpoint(Callback):
                 logger.error("%s The stream continues, and the next write tries again.", self.last_error)
             return False
         return True
+
+
+def _check_names(adapter: "Adapter") -> None:
+    """Raise an OptionError if two callbacks have the same name in the checkpoint."""
+    keys = [callback.state_key for callback in adapter.callbacks if callback.state_key is not None]
+    if len(set(keys)) < len(keys):
+        raise OptionError(f"Expected callbacks with different names in the checkpoint, found {sorted(keys)}.")

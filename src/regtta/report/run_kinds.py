@@ -1,6 +1,7 @@
 """Detection of the kind of run at a path, and construction of its page."""
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -11,6 +12,8 @@ from regtta.persistence import MAX_JSON_BYTES, parse_json, read_bounded
 from regtta.report.adaptation import build_adaptation_page
 from regtta.report.content import Page
 from regtta.report.recorder import ADAPTATION
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,7 @@ def build_page(paths: Sequence[Path], command: str) -> Page:
 
 def detect_run_kind(path: Path) -> RunKind:
     """Return the kind of run at ``path``; raise an error that names the expected files if it is none."""
-    kinds: list[RunKind] = [ADAPT_RUN, *(entry.load() for entry in entry_points(group="regtta.reports"))]
+    kinds = [ADAPT_RUN, *_installed_kinds()]
     expected = ", or ".join(kind.output for kind in kinds)
     if not path.exists():
         raise MissingFileError(f"There is no file or folder {path}. Pass {expected}.")
@@ -62,6 +65,19 @@ def detect_run_kind(path: Path) -> RunKind:
         if kind.matches(path):
             return kind
     raise InvalidFileError(f"{path} is not a recorded run. Expected {expected}.")
+
+
+def _installed_kinds() -> Iterator[RunKind]:
+    """Yield the kinds of installed packages; one that cannot be loaded is reported and skipped."""
+    for entry in entry_points(group="regtta.reports"):
+        try:
+            found = entry.load()
+            if not isinstance(found, RunKind):
+                raise TypeError(f"expected a RunKind, found {found!r}")
+        except Exception as error:  # whatever a package raises, the other kinds must work
+            logger.warning("The reports of %s cannot be loaded (%s: %s).", entry.value, type(error).__name__, error)
+        else:
+            yield found
 
 
 def read_record(path: Path) -> dict[str, Any]:

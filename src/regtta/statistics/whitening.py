@@ -54,6 +54,10 @@ class Whitening:
             _orthonormal(effect.T).to(device, dtype),
         )
 
+    def to(self, device: torch.device) -> "Whitening":
+        """Return the same whitening on another device."""
+        return Whitening(self.mean.to(device), self.map.to(device), self.outputs.to(device))
+
     @property
     def dimensions(self) -> int:
         """Number of whitened coordinates k."""

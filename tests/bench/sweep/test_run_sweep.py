@@ -5,7 +5,7 @@ import pytest
 
 from helpers.sweeps import RecordingListener, make_specs, read_results, with_empty_models_folder
 from regtta.errors import ModelMismatchError
-from regtta_bench.data.loading import Place
+from regtta_bench.data.loading import DataLocation
 from regtta_bench.sweep.run_sweep import run_missing
 from regtta_bench.sweep.store import RunStore
 
@@ -39,7 +39,9 @@ def test_a_complete_sweep_runs_nothing(california_config, tmp_path):
     store = RunStore(tmp_path / "runs.jsonl")
     run_missing(make_specs(1), store, california_config, RecordingListener())
     again = RecordingListener()
-    run_missing(make_specs(1), store, dataclasses.replace(california_config, place=Place(tmp_path / "gone")), again)
+    run_missing(
+        make_specs(1), store, dataclasses.replace(california_config, place=DataLocation(tmp_path / "gone")), again
+    )
     assert (again.counts, again.completed) == ((0, len(make_specs(1))), [])
 
 

@@ -4,8 +4,8 @@ from collections import deque
 import pytest
 
 from helpers.sweeps import RecordingListener, make_specs
-from regtta_bench.stress.stress_settings import SETTINGS
-from regtta_bench.stress.stress_specs import Plan
+from regtta_bench.stress.stress_settings import STRESS_SETTINGS
+from regtta_bench.stress.stress_specs import StressPlan
 from regtta_bench.sweep.executors.base import (
     PrepareTask,
     RunTask,
@@ -82,7 +82,9 @@ def test_tasks_call_the_worker():
 
 
 def test_runs_are_grouped_by_source_model_and_target():
-    plan = Plan(SETTINGS["demo"], source_models=2, kinds=("iid", "sorted"), arms=("ssa",), gate_batches=1)
+    plan = StressPlan(
+        STRESS_SETTINGS["demo"], source_models=2, kinds=("iid", "sorted"), method_names=("ssa",), gate_batches=1
+    )
     mixed = plan.runs()[::2] + plan.runs()[1::2]
     groups = group_by_source(mixed)
     assert [{spec.source.seed for spec in group} for group in groups] == [{0}, {1}]
@@ -93,6 +95,6 @@ def test_runs_are_grouped_by_source_model_and_target():
 
 
 def test_small_models_use_one_thread_and_large_ones_all_cores():
-    large = Plan(SETTINGS["svhn-subset"], source_models=1, kinds=("iid",), arms=("ssa",)).runs()
+    large = StressPlan(STRESS_SETTINGS["svhn-subset"], source_models=1, kinds=("iid",), method_names=("ssa",)).runs()
     assert (all_models_small(make_specs()), all_models_small([*make_specs(), *large])) == (True, False)
     assert (worker_threads(make_specs(), 8), worker_threads(large, 8), worker_threads(large, 0)) == (1, 8, 1)

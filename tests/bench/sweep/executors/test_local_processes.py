@@ -7,7 +7,7 @@ import pytest
 
 from helpers.sweeps import TRAININGS, RecordingListener, make_specs, read_results, with_empty_models_folder
 from regtta.errors import MissingFileError, RegttaError
-from regtta_bench.data.loading import Place
+from regtta_bench.data.loading import DataLocation
 from regtta_bench.sweep.executors.local import ProcessExecutor
 from regtta_bench.sweep.run_sweep import run_missing
 from regtta_bench.sweep.store import RunStore
@@ -32,7 +32,7 @@ def test_several_processes_give_the_same_numbers_and_train_no_model_twice(califo
 def test_an_error_in_a_process_is_raised(california_config, tmp_path):
     empty = tmp_path / "empty"
     empty.mkdir()
-    nowhere = dataclasses.replace(california_config, place=Place(empty))
+    nowhere = dataclasses.replace(california_config, place=DataLocation(empty))
     with pytest.raises(MissingFileError, match="California Housing is not in"):
         run_missing(
             make_specs(), RunStore(tmp_path / "runs.jsonl"), nowhere, RecordingListener(), executor=ProcessExecutor(2)
