@@ -233,7 +233,7 @@ def test_nothing_is_captured_on_a_cpu(caplog):
     model, source, stream = scene()
     with caplog.at_level(logging.WARNING, "regtta"):
         adapter = regtta.Adapter(model, regtta.SSA(k=3), source, execution=CAPTURED)
-    assert "Steps are not captured: that takes one of NVIDIA's GPUs" in caplog.text
+    assert "Steps are not captured: CUDA graphs require an NVIDIA GPU" in caplog.text
     assert_same_stream(followed(adapter, stream), followed(regtta.Adapter(model, regtta.SSA(k=3), source), stream), 0)
 
 

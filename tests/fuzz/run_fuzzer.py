@@ -99,7 +99,7 @@ def state_target(folder: Path) -> Callable[[Input], None]:
         except RegttaError:
             return
         for x in STREAM[-2:]:
-            if not bool(checkpoint.adapt(x).predictions.isfinite().all()):
+            if not bool(adapters[name].adapt(x).predictions.isfinite().all()):
                 raise AssertionError("predictions are not finite")
 
     return run

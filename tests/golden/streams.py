@@ -39,15 +39,15 @@ SAFE_GUARDS_OF_0_1_0 = (
 
 @dataclass(frozen=True)
 class Golden:
-    """One stream that version 0.1.0 has kept in a file.
+    """Stream that version 0.1.0 has saved to a file.
 
     Attributes:
         model: ``"mlp"`` or ``"cnn"``.
         method: makes the method.
-        guards: those that the file was made with.
+        guards: guards of the stream.
         statistics: stem of the file of source statistics, ``None`` for none.
-        batches: how many the file has behind it.
-        rows: samples a batch.
+        batches: number of batches before the checkpoint.
+        rows: samples per batch.
     """
 
     model: str
@@ -109,7 +109,7 @@ def golden_model(name: str) -> nn.Sequential:
 
 
 def architecture(name: str) -> nn.Sequential:
-    """Build the tiny model ``name`` with weights of no meaning."""
+    """Build the tiny model ``name`` with arbitrary weights."""
     if name == "mlp":
         return nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 1))
     return nn.Sequential(

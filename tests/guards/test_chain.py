@@ -38,7 +38,9 @@ def test_every_guard_receives_every_usable_batch_and_a_rollback_precedes_a_rejec
     assert GuardChain(guards, GuardContext()).before_step(incoming_batch(torch.zeros(2, 3))).ruling == "first"
     assert guards[2].calls == []
     assert (
-        GuardChain([FixedRulings(), FixedRulings()], GuardContext()).before_step(incoming_batch(torch.zeros(2, 3)))
+        GuardChain([FixedRulings(), FixedRulings()], GuardContext())
+        .before_step(incoming_batch(torch.zeros(2, 3)))
+        .ruling
         is None
     )
 

@@ -1,10 +1,10 @@
-"""How often each fault is tried: the numbers that the tests run with and that the documentation's table states."""
+"""Number of repetitions of each fault, in the tests and in the table of docs/faults.md."""
 
 KILLS = 200
-"""Moments at which one stream is killed with SIGKILL and resumed."""
+"""Number of times that one stream is killed with SIGKILL at a random moment and resumed."""
 
 KILLED_WRITES = 20
-"""Of them, at least so many that fall into the writing of a checkpoint (a draft is left behind)."""
+"""Minimum number of them that interrupt the writing of a checkpoint and leave a temporary file."""
 
 PREDICTING_THREADS = 4
 ADAPTING_THREADS = 2

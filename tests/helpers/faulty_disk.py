@@ -1,7 +1,7 @@
-"""A stream whose disk fails under it, for real: run it in a mount namespace of its own, which ends with it.
+"""Stream whose disk really fails, in a mount namespace of its own that ends with the process.
 
 Usage: unshare --map-root-user --mount python faulty_disk.py FOLDER
-Prints, for each fault, what came of it as JSON.
+Prints the outcome of each fault as JSON.
 """
 
 import json
@@ -25,7 +25,7 @@ torch.set_num_threads(1)
 
 
 class Faults:
-    """Each method breaks writing to the disk, and gives what mends it."""
+    """Faults of the disk: each method causes one and returns the function that repairs it."""
 
     def __init__(self, folder, path):
         self.folder, self.path = folder, path
@@ -54,11 +54,11 @@ class Faults:
         self.path.rename(kept)
         self.path.mkdir()
 
-        def mend():
+        def repair():
             self.path.rmdir()
             kept.rename(self.path)
 
-        return mend
+        return repair
 
     def file_too_large(self):
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -79,35 +79,35 @@ def main(folder):
     stream = small_models.table(60 * 16, shift=1.0, scale=1.5, seed=2).split(16)
     whole = [step.predictions for step in regtta.Adapter(model, regtta.SSA(k=4), source).run(stream)]
     keeper = attach(regtta.Checkpoint(path, every=2), regtta.Adapter(model, regtta.SSA(k=4), source))
-    faults, told = Faults(folder, path), {}
+    faults, outcomes = Faults(folder, path), {}
     index = same = 0
 
-    def go_on(batches):
+    def run_batches(batches):
         nonlocal index, same
         for _ in range(batches):
             same += torch.equal(keeper.adapter.adapt(stream[index]).predictions, whole[index])
             index += 1
 
-    go_on(3)
+    run_batches(3)
     for name in ("disk_full", "disk_read_only", "folder_gone", "path_is_a_folder", "file_too_large"):
         good, failures = read_state(path)["batches"], keeper.failures
-        mend = getattr(faults, name)()
-        go_on(4)
+        repair = getattr(faults, name)()
+        run_batches(4)
         error, failed = keeper.last_error, keeper.failures - failures
         try:
             keeper.save()
             raised = ""
         except FileError as caught:
             raised = str(caught)
-        mend()
+        repair()
         left = [entry.name for entry in path.parent.iterdir() if entry != path]
         kept = read_state(path)["batches"] == good
-        go_on(4)
-        told[name.replace("_", " ")] = {
+        run_batches(4)
+        outcomes[name.replace("_", " ")] = {
             "failed": failed, "error": error, "raised": raised, "kept": kept, "left": left,
             "recovered": keeper.last_error is None and read_state(path)["batches"] > good,
         }  # fmt: skip
-    sys.stdout.write(json.dumps({"batches": index, "same": same, "faults": told}))
+    sys.stdout.write(json.dumps({"batches": index, "same": same, "faults": outcomes}))
 
 
 if __name__ == "__main__":

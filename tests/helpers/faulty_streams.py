@@ -1,4 +1,4 @@
-"""Faults to inject into a healthy stream: each spoils a batch, or breaks the step that learns from it."""
+"""Faults to inject into a healthy stream: each corrupts a batch, or breaks the step that learns from it."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 INJECTED = 50
-"""How many of each are injected into one stream."""
+"""Number of each fault in one stream."""
 
 
 def not_a_number(batch: Tensor) -> Tensor:
@@ -30,12 +30,12 @@ def empty(batch: Tensor) -> Tensor:
 
 
 def overflowing(batch: Tensor) -> Tensor:
-    """Finite, but not after a layer or two."""
+    """Scale the batch so that it is finite, but overflows after a layer or two."""
     return batch * 3e38
 
 
 def with_samples(bad: float) -> Callable[[Tensor], Tensor]:
-    """A batch with two copies more of its first sample, one number of each of them ``bad``."""
+    """Return a function that appends two copies of the first sample with one number replaced by ``bad``."""
 
     def spoil(batch: Tensor) -> Tensor:
         more = batch[:1].repeat(2, 1)

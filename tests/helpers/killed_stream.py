@@ -1,4 +1,4 @@
-"""One stream, killed at random moments and resumed, in processes forked from this one; prints what came of it as JSON.
+"""One stream, killed at random moments and resumed in forked processes; prints the outcome as JSON.
 
 A script of its own, since forking is safe only where no other thread runs.
 
@@ -29,7 +29,7 @@ SIZE = 16
 EVERY = 2
 RECORD = struct.Struct(f"<q{SIZE}f")  # the batch's index and its predictions
 GUARDS = (*guards.DEFAULT, guards.SubspaceEnergy(), guards.OutputRange(), guards.HealthCheck())  # with memory
-LONGEST_WAIT = 0.04  # seconds that a process lives at most, once it adapts
+MAX_SECONDS = 0.04  # maximum life of an adapting process in seconds
 
 
 class KilledStream:
@@ -46,7 +46,7 @@ class KilledStream:
         return regtta.Adapter(self.model, regtta.SSA(k=4, lr=1e-2), self.source, guards=GUARDS)
 
     def adapt(self, ready, until):
-        """What a user's process does: resume, adapt, hand each prediction out. ``until`` is the last batch, if any."""
+        """Resume, adapt and write each prediction, as a user's process does, up to batch ``until``."""
         keeper = attach(regtta.Checkpoint(self.checkpoint, every=EVERY), self.adapter())
         index = keeper.resume()
         out = os.open(self.given, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
@@ -57,7 +57,7 @@ class KilledStream:
             index += 1
 
     def fork(self, until=None):
-        """The process, once it adapts."""
+        """Return the id of a new process, once it adapts."""
         come, ready = os.pipe()
         child = os.fork()
         if child == 0:
@@ -87,12 +87,12 @@ class KilledStream:
 
 def main(folder, kills, seed):
     stream, moments = KilledStream(folder), random.Random(seed)
-    stream.never_killed(1)  # loads what torch loads only when it first learns, once for all
-    gc.freeze()  # what the processes share is not to be copied for being looked at
+    stream.never_killed(1)  # imports everything that torch imports with the first update, once for all processes
+    gc.freeze()  # objects shared with the forked processes are not copied by a collection
     died = in_a_write = drafts_at_once = resumed = 0
     for _ in range(kills):
         child = stream.fork()
-        time.sleep(moments.uniform(0, LONGEST_WAIT))
+        time.sleep(moments.uniform(0, MAX_SECONDS))
         os.kill(child, signal.SIGKILL)
         died += os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
         drafts = sum(entry.name.endswith(TEMPORARY_SUFFIX) for entry in folder.iterdir())

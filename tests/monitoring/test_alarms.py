@@ -187,11 +187,11 @@ def test_a_sorted_stream_is_nonstationary_and_one_half_of_the_labels_is_a_label_
         order = model(x).squeeze(1).argsort()
     sorted_stream = monitor_of()
     for batch in x[order].split(32):
-        sorted_stream.adapt(batch)
+        sorted_stream.adapter.adapt(batch)
     assert sorted_stream.raised["UnsteadyAlarm"] == 1
     upper = order[len(order) // 2 :]
     half = monitor_of()
     for batch in x[upper[torch.randperm(len(upper))]].split(32):
-        half.adapt(batch)
+        half.adapter.adapt(batch)
     assert half.active["LabelShiftAlarm"]
     assert not half.active["UnsteadyAlarm"]

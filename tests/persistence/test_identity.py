@@ -24,7 +24,6 @@ import torch
 import regtta
 from helpers import small_models
 from helpers.attaching import attach
-from helpers.attaching import attach
 
 def sgd(parameters, lr, momentum=0.0):
     return torch.optim.SGD(parameters, lr=lr, momentum=momentum)
@@ -110,7 +109,7 @@ def test_an_imported_program_resumes_a_checkpoint_that_it_wrote_as_a_script(tmp_
     (tmp_path / "program.py").write_text(STREAM_SCRIPT)
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, [TESTS.parent / "src", TESTS, tmp_path]))}
     first = [sys.executable, tmp_path / "program.py", tmp_path, "begin"]
-    second = [sys.executable, "-c", f"import program, regtta\n"
+    second = [sys.executable, "-c", f"import program, regtta\nfrom helpers.attaching import attach\n"
               f"keeper = attach(regtta.Checkpoint(r'{tmp_path}/function.safetensors'), program.adapter('function'))\n"
               "assert keeper.resume() == 2"]  # fmt: skip
     for command in (first, second):

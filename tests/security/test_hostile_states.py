@@ -233,7 +233,7 @@ def test_the_state_of_a_monitor_is_checked_as_well(monitored_file, tmp_path):
                 continue
             for x in STREAM[-2:]:
                 assert monitor.adapter.adapt(x).predictions.isfinite().all()
-            assert all(math.isfinite(number) for number in monitor.signals.numbers().values() if number is not None)
+            assert all(math.isfinite(number) for number in monitor.signals.scalars().values())
             monitor.load_state_dict(before[0])
             monitor.adapter.load_state_dict(before[1])
     assert tried > 200

@@ -34,19 +34,21 @@ def tables_of(text: str) -> dict[str, dict[str, list[str]]]:
     return tables
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _without_page_figures():
+    """Leave the figures of report.html, which take most of the demo's time, to tests/bench/test_real_pages.py."""
+    pixel = io.BytesIO()
+    Image.new("RGB", (1, 1)).save(pixel, "PNG")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("regtta.report.rendering.encode_png", lambda _: pixel.getvalue())
+        yield
+
+
 @pytest.fixture(scope="module")
 def done(toy, tmp_path_factory):
     out = tmp_path_factory.mktemp("demo") / "made" / "here"
     console = Console(width=120, file=io.StringIO())
     return run_demo(out=out, console=console, seed=4, sources=2, recipe=toy), console.file.getvalue()
-
-
-@pytest.fixture
-def _without_page_figures(monkeypatch):
-    """Leave the figures of report.html, which take most of the demo's time, to the tests of the page."""
-    pixel = io.BytesIO()
-    Image.new("RGB", (1, 1)).save(pixel, "PNG")
-    monkeypatch.setattr("regtta.report.rendering.encode_png", lambda _: pixel.getvalue())
 
 
 def test_demo_shows_and_writes_everything(done):
@@ -140,7 +142,6 @@ def test_terminal_table_agrees_with_the_study_at_any_width(done):
     assert max(map(len, narrow.splitlines())) <= 60
 
 
-@pytest.mark.usefixtures("_without_page_figures")
 def test_demo_twice_writes_the_same_results(done, toy, tmp_path):
     result, _ = done
     again = run_demo(out=tmp_path, console=Console(quiet=True), seed=4, sources=2, recipe=toy)
@@ -148,7 +149,6 @@ def test_demo_twice_writes_the_same_results(done, toy, tmp_path):
     assert again.figure_path.read_bytes() == result.figure_path.read_bytes()
 
 
-@pytest.mark.usefixtures("_without_page_figures")
 def test_diverged_runs_are_shown_as_diverged(toy, tmp_path):
     wild = DemoRecipe(
         source_digits=200,
