@@ -195,7 +195,7 @@ def test_other_shapes_of_batches_are_told_and_go_on(caplog):
     ("method", "why"),
     [
         (regtta.SSA(k=3, window=32), "those of ssa with these options are not all the same"),
-        (regtta.SSA(k=3, optimizer=torch.optim.Adam), "the optimizer is one of your own"),
+        (regtta.SSA(k=3, optimizer=torch.optim.Adam), "the optimizer is user-defined"),
         (regtta.Prototype(), "those of prototype"),
     ],
 )

@@ -2,7 +2,7 @@ import torch
 from torch import nn
 
 from helpers import small_models
-from regtta.models.fingerprints import fingerprint
+from regtta.models.fingerprints import digest_tensors, fingerprint
 
 
 def test_fingerprint_depends_on_names_shapes_and_values_but_not_on_batch_counters():
@@ -21,3 +21,10 @@ def test_fingerprint_depends_on_names_shapes_and_values_but_not_on_batch_counter
     assert fingerprint(flat) != fingerprint(column)
     assert fingerprint(nn.Sequential(flat)) != fingerprint(nn.ModuleDict({"a": flat}))
     assert fingerprint(nn.Linear(2, 1).bfloat16()) != fingerprint(nn.Linear(2, 1))
+
+
+def test_digest_of_a_strided_tensor_equals_that_of_its_copy():
+    value = torch.arange(4, dtype=torch.complex64)[::2][:1]
+    assert value.stride() == (2,)
+    assert digest_tensors({"a": value}) == digest_tensors({"a": value.clone().reshape(1)})
+    assert digest_tensors({"a": value}) != digest_tensors({"a": value + 1})

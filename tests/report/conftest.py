@@ -4,15 +4,12 @@ Tests that need a browser are skipped without one.
 """
 
 import dataclasses
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
+from helpers.browser_fixtures import browser, opened  # noqa: F401
 from helpers.cli_fixtures import refusal, regtta, statistics, workspace  # noqa: F401
 from helpers.report_fixtures import reports  # noqa: F401
 from regtta.report import Page, ReportCell, ReportFigure, ReportTable, Section, figures, render_html
@@ -123,18 +120,6 @@ def hostile_page() -> Page:
     )
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if chromium is None:
-        pytest.skip("no Chromium on this machine")
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
 @pytest.fixture(scope="session")
 def files(tmp_path_factory, page_text, plain_page, hostile_page) -> dict[str, Path]:
     texts = {"whole": page_text, "hostile": render_html(hostile_page)}
@@ -144,28 +129,3 @@ def files(tmp_path_factory, page_text, plain_page, hostile_page) -> dict[str, Pa
     for name, text in texts.items():
         (folder / f"{name}.html").write_text(text, encoding="utf-8")
     return {name: folder / f"{name}.html" for name in texts}
-
-
-@pytest.fixture
-def opened(browser, files):
-    @contextmanager
-    def opened(name="better", size=(1440, 900), scheme="light", *, start="", reduced_motion="reduce", **options):
-        width, height = size
-        context = browser.new_context(
-            viewport={"width": width, "height": height}, color_scheme=scheme, reduced_motion=reduced_motion, **options
-        )
-        view = context.new_page()
-        events: list[str] = []
-        view.on("console", lambda message: events.append(message.text))
-        view.on("pageerror", lambda error: events.append(str(error)))
-        view.on("request", lambda request: events.append(request.url))
-        address = files[name].as_uri()
-        if start:
-            context.add_init_script(start)
-        view.goto(address)
-        # No console output, no error, and no request except for the file itself (data: URIs are inside it).
-        yield view
-        assert [text for text in events if not text.startswith("data:")] == [address]
-        context.close()
-
-    return opened

@@ -18,8 +18,13 @@ def digest_tensors(tensors: Mapping[str, Tensor]) -> str:
     digest = hashlib.sha256()
     for name, value in sorted(tensors.items()):
         digest.update(f"{name}|{value.dtype}|{tuple(value.shape)}|".encode())
-        digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+        digest.update(_as_bytes(value).numpy().data)
     return digest.hexdigest()
+
+
+def _as_bytes(tensor: Tensor) -> Tensor:
+    # A tensor of one value or none counts as contiguous whatever its stride, which a view as bytes does not accept.
+    return tensor.detach().cpu().reshape(-1).clone(memory_format=torch.contiguous_format).view(torch.uint8)
 
 
 def fingerprint(model: nn.Module) -> str:

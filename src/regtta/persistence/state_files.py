@@ -129,7 +129,8 @@ def _pack_tensor(tensor: Tensor, path: str, tensors: dict[str, Tensor]) -> dict[
     if values.dtype in _KNOWN:
         tensors[name] = values
         return {"tensor": name}
-    tensors[name] = values.reshape(-1).view(torch.uint8)
+    # A tensor of one value or none counts as contiguous whatever its stride, which a view as bytes does not accept.
+    tensors[name] = values.reshape(-1).clone(memory_format=torch.contiguous_format).view(torch.uint8)
     return {"tensor": name, "dtype": str(values.dtype).removeprefix("torch."), "shape": list(values.shape)}
 
 
@@ -161,5 +162,5 @@ def _digest(text: str, tensors: Mapping[str, Tensor]) -> str:
     for name in sorted(tensors):
         values = tensors[name]
         digest.update(f"\0{name}\0{values.dtype}\0{tuple(values.shape)}\0".encode())
-        digest.update(values.contiguous().reshape(-1).view(torch.uint8).numpy().data)
+        digest.update(values.reshape(-1).clone(memory_format=torch.contiguous_format).view(torch.uint8).numpy().data)
     return digest.hexdigest()

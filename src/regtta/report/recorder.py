@@ -44,7 +44,7 @@ class Reservoir:
     Example:
         >>> reservoir = Reservoir(3, seed=0)
         >>> for batch in torch.arange(100).split(10):
-        ...     reservoir.see(batch)
+        ...     reservoir.update(batch)
         >>> [len(column) for column in reservoir.rows()]
         [3]
     """

@@ -1,0 +1,1 @@
+from helpers.browser_fixtures import browser, opened  # noqa: F401
