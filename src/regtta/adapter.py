@@ -284,14 +284,14 @@ class Adapter:
             return self._session.export()
 
     def provenance(self) -> Provenance:
-        """Return the provenance of the model that :meth:`export` returns; ``regtta.persistence.save`` stores it."""
+        """Return the provenance of the model that :meth:`export` returns; ``regtta.persistence.save_model`` stores it."""
         with self._lock.writing():
             return self._session.provenance()
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the stream; an adapter that loads it continues as if never stopped.
 
-        Tensors and plain values only: :func:`regtta.persistence.write_state` writes it to a file.
+        Tensors and plain values only: :func:`regtta.persistence.state_files.write_state` writes it.
         """
         with self._lock.writing():
             return self._session.state_dict()

@@ -92,12 +92,14 @@ class Stream:
 
     def step(self, shard: Shard, *, frozen: bool = False) -> StreamStep:
         """Predict a batch, and learn from it unless a guard rejects the batch or the step."""
+        # Guards exclude samples, and may reject the others before any work.
         batch = self._incoming(shard)
         screened = Screened(batch, "frozen by hand") if frozen else self._chain.before_step(batch)
         part, excluded = shard, None
         if screened.kept is not None and screened.batch.size:
             part, excluded = _split(shard, screened)
         unlearned = None if excluded is None else self._forward.current(excluded)
+        # One or more steps, each kept or undone as the guards decide.
         ruling: Ruling = screened.ruling or self.learner.never_adapts or None
         first, kept = _NO_STEP, False  # the first step on the batch, and whether it was kept
         for repeat in range(self.learner.steps if ruling is None else 0):
