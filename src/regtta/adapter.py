@@ -284,7 +284,7 @@ class Adapter:
             return self._session.export()
 
     def provenance(self) -> Provenance:
-        """Return the provenance of the model that :meth:`export` returns; ``regtta.persistence.save_model`` stores it."""
+        """Return the provenance of the exported model, which ``regtta.persistence.save_model`` stores in its file."""
         with self._lock.writing():
             return self._session.provenance()
 
