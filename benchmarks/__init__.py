@@ -1,1 +1,1 @@
-"""What is measured rather than tested: ``speed`` is a package, the other files are scripts."""
+"""Benchmarks: the package ``speed`` and standalone scripts."""

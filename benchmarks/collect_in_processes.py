@@ -1,9 +1,9 @@
-"""One of several processes that collect source statistics together, each with its share of the rows.
+"""Collect source statistics as one of several processes, each with its share of the rows.
 
     python benchmarks/collect_in_processes.py --rank 0 --size 1 --store /tmp/store
 
 ``python -m benchmarks.speed --cases processes`` starts them and compares one process with two. Process 0 prints the
-seconds that each pass over all rows took them.
+duration in seconds of each pass over all rows.
 """
 
 import argparse
@@ -21,7 +21,10 @@ COLUMNS, BATCH = 8, 1_000
 
 
 def seconds_of_passes(samples: int, repeats: int) -> list[float]:
-    """Collect over this process's share of ``samples`` rows, again and again, all processes starting together."""
+    """Return the durations of ``repeats`` collections over this process's share of ``samples`` rows.
+
+    All processes start each collection together.
+    """
     torch.manual_seed(0)
     model = tabular_mlp(COLUMNS).eval()
     rows = torch.randn(samples // dist.get_world_size(), COLUMNS)
@@ -34,11 +37,11 @@ def seconds_of_passes(samples: int, repeats: int) -> list[float]:
         found.append(time.perf_counter() - start)
         if source.count != samples:
             raise SystemExit(f"collected {source.count} samples, not {samples}")
-    return found[1:]  # the first warms up
+    return found[1:]  # the first pass is the warm-up
 
 
 def main() -> None:
-    """Join the others, collect, and leave."""
+    """Join the process group, collect and leave the group."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rank", type=int, required=True, help="number of this process, from 0")
     parser.add_argument("--size", type=int, required=True, help="how many there are")

@@ -1,9 +1,9 @@
-"""Peak memory of one ``regtta.collect`` over so many rows, made on the fly.
+"""Measure the peak memory of one ``regtta.collect`` over a given number of rows, generated on the fly.
 
     python benchmarks/collect_memory.py --samples 1000000
 
-The peak is that of the process, so each size needs one of its own: ``python -m benchmarks.speed --cases memory`` runs
-several and compares them.
+The peak is that of the process, so each size needs a separate process: ``python -m benchmarks.speed --cases memory``
+runs several and compares them.
 """
 
 import argparse
@@ -21,7 +21,7 @@ RESIDENT, ON_GPU = "resident memory of the process", "GPU memory"
 
 
 def peaks_after(samples: int, device: torch.device) -> dict[str, float]:
-    """Collect over ``samples`` rows; the peaks of this process in MiB, by what was measured."""
+    """Collect over ``samples`` rows and return the peaks of this process in MiB, by kind of memory."""
     model = nn.Sequential(nn.Linear(COLUMNS, WIDTH), nn.ReLU(), nn.Linear(WIDTH, 1)).to(device)
 
     def rows() -> Iterator[Tensor]:
@@ -43,7 +43,7 @@ def main() -> None:
     parser.add_argument("--samples", type=int, required=True)
     parser.add_argument("--device", type=torch.device, default=torch.device("cpu"))
     options = parser.parse_args()
-    torch.set_num_threads(1)  # no peak depends on it, and threads that wait for each other take long
+    torch.set_num_threads(1)  # the peaks do not depend on it, and the synchronisation of threads is slow
     print(json.dumps(peaks_after(options.samples, options.device)))
 
 

@@ -1,10 +1,10 @@
-"""Corruptions of a batch against the same images one at a time: images per second, and their ratio, in one run.
+"""Compare the corruption of a batch with that of the same images one at a time: images per second and their ratio.
 
     python benchmarks/corruptions.py
     python benchmarks/corruptions.py --sides 32 --images 512 --repeats 5
 
-Both are calls of ``corrupt`` and give the same bytes, which is checked. At 32×32 the constants are CIFAR-10-C's, above
-that ImageNet-C's.
+Both call ``corrupt``; their outputs are checked to be identical. The constants are those of CIFAR-10-C at 32×32 and
+those of ImageNet-C above.
 """
 
 import argparse
@@ -21,7 +21,7 @@ Images = NDArray[np.uint8]
 
 
 def seconds(call: Callable[[], object], repeats: int) -> float:
-    """The least time of ``repeats`` calls."""
+    """Return the minimum duration of ``repeats`` calls."""
     times = []
     for _ in range(repeats):
         start = time.perf_counter()
@@ -31,7 +31,7 @@ def seconds(call: Callable[[], object], repeats: int) -> float:
 
 
 def measure(name: str, images: Images, severity: int, repeats: int) -> tuple[float, float]:
-    """Images per second of one call for all, and of one call for each."""
+    """Return the images per second of one call for all images, and of one call per image."""
     constants: Literal["imagenet", "cifar"] = "cifar" if images.shape[1] <= 32 else "imagenet"
 
     def together() -> Images:
@@ -50,7 +50,7 @@ def measure(name: str, images: Images, severity: int, repeats: int) -> tuple[flo
 
 
 def main() -> None:
-    """Measure and print a table a side."""
+    """Measure and print one table per image size."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sides", type=int, nargs="+", default=[32, 224])
     parser.add_argument("--images", type=int, help="images a batch; 256 at 32×32 and 16 above where not given")

@@ -1,20 +1,21 @@
-"""Fits the monitor's estimate of the risk of being worse than the source model, on simulated shifts of source data.
+"""Fit the monitor's estimate of the risk of being worse than the source model, on simulated shifts of source data.
 
     python benchmarks/monitor_risk.py             # six source models of each kind: about 20 minutes on one core
-    python benchmarks/monitor_risk.py --sources 2 # a quick look
+    python benchmarks/monitor_risk.py --sources 2 # a quick check
 
 Source models of two kinds are trained: on handwritten digits (the demo's network) and on synthetic tables. The rest
 of each one's *source* data, held out from training and with labels, is shifted in known ways (degraded, scaled,
 noised, partly lost) and streamed in random order, with the upper half of the labels alone, in bursts, or sorted by
-label, through several methods. After the 12th and the 24th batch of each stream the evidence is written down, and
+label, through several methods. After the 12th and the 24th batch of each stream the evidence is recorded, and
 whether the predictions of the last 8 batches had a larger squared error than the source model's. No target set of any
-experiment is touched.
+experiment is used.
 
-The coefficients are fitted on the first half of the source models, and judged on the second. Those of
-``regtta/monitoring/estimator.py`` are what this prints; the five signals were chosen on the first half as well.
+The coefficients are fitted on the first half of the source models and evaluated on the second. Those in
+``regtta/monitoring/estimator.py`` are the output of this script; the five signals were selected on the first half as
+well.
 """
 
-# ruff: noqa: ARG005 - every shift takes the same three
+# ruff: noqa: ARG005 - all shifts have the same three arguments
 
 import argparse
 from collections.abc import Callable, Iterator
@@ -24,7 +25,7 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F  # noqa: N812 - torch's own name for it
+import torch.nn.functional as F  # noqa: N812 - the conventional name
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
@@ -48,7 +49,7 @@ METHODS: dict[str, Method] = {
     "ssa, BatchNorm as trained": regtta.SSA(k=8, lr=1e-2, batch_norm="source"),
 }
 METHODS_A_STREAM = 2
-# How the labels come. Half of the streams hold all labels in random order, where adapting has its chance.
+# Orders of the labels. Half of the streams have all labels in random order, where adaptation can help.
 ARRANGEMENTS = ("random", "random", "random", "half", "bursts", "sorted")
 
 Shifting = Callable[[Tensor, float, torch.Generator], Tensor]
@@ -56,7 +57,7 @@ Shifting = Callable[[Tensor, float, torch.Generator], Tensor]
 
 @dataclass(frozen=True)
 class SourceModel:
-    """A trained model, its statistics, source data it was not trained on, and ways to shift it.
+    """Trained model with its statistics, held-out source data and shifts of that data.
 
     A shift takes inputs, its strength in (0, 1), and a generator.
     """
@@ -71,7 +72,7 @@ class SourceModel:
 
 @dataclass(frozen=True)
 class Observation:
-    """The evidence at one look at one stream, and what was true."""
+    """Evidence at one evaluation of one stream, and the true outcome."""
 
     source: str
     case: str
@@ -80,7 +81,7 @@ class Observation:
 
 
 def digits_source(number: int) -> SourceModel:
-    """The demo's network on two thirds of its source digits; the rest is what streams are made of."""
+    """Train the demo's network on two thirds of its source digits; the rest is held out for the streams."""
     source = split_digits(uci_digits(), number, source=900).source
     learned, held_out = source.take(torch.arange(600)), source.take(torch.arange(600, 900))
     model = train_digit_regressor(learned, number, DigitTraining(epochs=15))
@@ -99,7 +100,7 @@ def digits_source(number: int) -> SourceModel:
 
 
 def table_source(number: int) -> SourceModel:
-    """A network trained on a random smooth function of ten correlated columns."""
+    """Train a network on a random smooth function of ten correlated columns."""
     generator = torch.Generator().manual_seed(number)
     mixing = torch.randn(10, 10, generator=generator) / 10**0.5
     wide, out = torch.randn(10, 16, generator=generator), torch.randn(16, generator=generator)
@@ -136,7 +137,7 @@ def _trained_on_table(inputs: Tensor, targets: Tensor, seed: int) -> nn.Module:
 
 
 def streams(source: SourceModel) -> Iterator[tuple[str, Domain]]:
-    """Every shift in every arrangement of the held-out source data, each of a strength of its own."""
+    """Yield the held-out source data with every shift in every order, each with a random strength."""
     for number, (shift, arrangement) in enumerate(product(source.shifts, ARRANGEMENTS)):
         generator = torch.Generator().manual_seed(1000 * source.number + number)
         targets = source.held_out.targets
@@ -155,7 +156,7 @@ def streams(source: SourceModel) -> Iterator[tuple[str, Domain]]:
 
 
 def observations(source: SourceModel) -> Iterator[Observation]:
-    """Every stream through some of the methods, in turn."""
+    """Yield the observations of every stream with some of the methods, in rotation."""
     names = list(METHODS)
     for number, (case, stream) in enumerate(streams(source)):
         for turn in range(METHODS_A_STREAM):
@@ -169,17 +170,17 @@ class _LastView(regtta.Callback):
 
     last: StepView
 
-    def wants_view(self, index: int) -> bool:  # noqa: ARG002 - of every batch
+    def wants_view(self, index: int) -> bool:  # noqa: ARG002 - the view of every batch is wanted
         """Return True."""
         return True
 
-    def on_view(self, adapter: regtta.Adapter, view: StepView) -> None:  # noqa: ARG002 - the view is all
+    def on_view(self, adapter: regtta.Adapter, view: StepView) -> None:  # noqa: ARG002 - only the view is used
         """Keep the view."""
         self.last = view
 
 
 def _watched(source: SourceModel, method: Method, stream: Domain) -> Iterator[tuple[tuple[float, ...], bool]]:
-    """The evidence at each look, and whether the predictions of late were worse than the source model's."""
+    """Yield the features of the evidence, and True if recent predictions were worse than the source model's."""
     views = _LastView()
     adapter = regtta.Adapter(source.model, method, source.statistics, callbacks=[views])
     estimator = SignalEstimator(
@@ -201,13 +202,13 @@ def _watched(source: SourceModel, method: Method, stream: Domain) -> Iterator[tu
 
 
 def fitted(seen: list[Observation]) -> LogisticRegression:
-    """The score, fitted on ``seen``."""
+    """Return the risk model fitted on ``seen``."""
     features, worse = _arrays(seen)
     return LogisticRegression(C=10.0, max_iter=1000).fit(features, worse)
 
 
 def report(score: LogisticRegression, judged: list[Observation]) -> None:
-    """Print how well ``score`` tells the worse from the better among ``judged``."""
+    """Print the discrimination and calibration of ``score`` on ``judged``."""
     features, worse = _arrays(judged)
     risk = score.predict_proba(features)[:, 1]
     names = np.array([[item.source.split()[0], item.case.split(", ")[1]] for item in judged])
@@ -234,7 +235,7 @@ def _arrays(items: list[Observation]) -> tuple[NDArray[Any], NDArray[Any]]:
 
 
 def main() -> None:
-    """Train, stream, fit, judge and print."""
+    """Train the source models, run the streams, fit the risk model and print its evaluation."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sources", type=int, default=6, help="source models of each kind")
     options = parser.parse_args()

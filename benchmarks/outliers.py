@@ -1,11 +1,11 @@
-"""What single bad samples cost a stream, with and without :class:`regtta.guards.OutlierRows`.
+"""Measure the effect of single bad samples on a stream, with and without :class:`regtta.guards.OutlierRows`.
 
     python benchmarks/outliers.py               # about five minutes on one core
     python benchmarks/outliers.py --sources 1
 
-The source models, their held-out source data and the ways to shift it are those of ``monitor_risk.py``. Streams of 100
-batches of 64 samples, as they are and shifted, are contaminated in four ways. Scored is the R² of the adapted model in
-eval mode after the stream, on the same samples without contamination: the mean over source models and shifts.
+The source models, their held-out source data and its shifts are those of ``monitor_risk.py``. Streams of 100
+batches of 64 samples, unshifted and shifted, are contaminated in four ways. The score is the R² of the adapted model in
+eval mode after the stream, on the same samples without contamination, averaged over source models and shifts.
 """
 
 import argparse
@@ -24,13 +24,13 @@ from regtta_bench.demo.demo_study import one_thread
 BATCH, BATCHES = 64, 100
 
 
-def nothing(inputs: Tensor, generator: torch.Generator) -> Tensor:  # noqa: ARG001 - each has the same form
-    """Leave the stream as it is."""
+def nothing(inputs: Tensor, generator: torch.Generator) -> Tensor:  # noqa: ARG001 - all contaminations have the same signature
+    """Return the stream unchanged."""
     return inputs
 
 
-def one_huge(inputs: Tensor, generator: torch.Generator) -> Tensor:  # noqa: ARG001 - each has the same form
-    """Multiply one sample, of batch 40, by a million."""
+def one_huge(inputs: Tensor, generator: torch.Generator) -> Tensor:  # noqa: ARG001 - all contaminations have the same signature
+    """Multiply one sample of batch 40 by a million."""
     inputs = inputs.clone()
     inputs[40 * BATCH + 3] *= 1e6
     return inputs
@@ -66,14 +66,14 @@ CONTAMINATIONS: dict[str, Callable[[Tensor, torch.Generator], Tensor]] = {
 
 
 def presets() -> dict[str, tuple[Guard, ...]]:
-    """Both presets, with and without the guard."""
+    """Return both presets, with and without the guard."""
     both = {"DEFAULT": DEFAULT, "SAFE": SAFE}
     without = {name: tuple(g for g in guards if not isinstance(g, OutlierRows)) for name, guards in both.items()}
     return {f"{name} without": guards for name, guards in without.items()} | both
 
 
 def scores(source: SourceModel, shift: str, contaminate: Callable[..., Tensor]) -> tuple[dict[str, float], int]:
-    """R² after a stream by preset, and how many samples the default left out."""
+    """Return R² after a stream by preset, and the number of samples that the default excluded."""
     generator = torch.Generator().manual_seed(100 + source.number)
     rows = torch.randint(len(source.held_out), (BATCH * BATCHES,), generator=generator)
     clean = source.shifts[shift](source.held_out.inputs[rows], 0.7, generator)
@@ -88,11 +88,11 @@ def scores(source: SourceModel, shift: str, contaminate: Callable[..., Tensor]) 
 
 
 def main() -> None:
-    """Print one row a kind of model, stream and contamination."""
+    """Print one row per kind of model, stream and contamination."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sources", type=int, default=2, help="source models of each kind")
     count = parser.parse_args().sources
-    logging.getLogger("regtta").setLevel(logging.ERROR)  # k = 100 is beyond the rank of tables, which is no news here
+    logging.getLogger("regtta").setLevel(logging.ERROR)  # k = 100 exceeds the rank for tables, as expected here
     names = list(presets())
     print(f"| model | stream | contamination | {' | '.join(names)} | left out |")
     print(f"|---|---|---|{'---:|' * (len(names) + 1)}")

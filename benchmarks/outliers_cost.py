@@ -1,8 +1,8 @@
-"""What leaving samples out costs a step: the guard itself, and a batch that a sample was left out of.
+"""Measure the cost of excluding samples: the guard itself, and steps on batches with an excluded sample.
 
-    python -m benchmarks.outliers_cost          # on a GPU ResNet-50 under FAST as well; some minutes
+    python -m benchmarks.outliers_cost          # on a GPU also ResNet-50 with FAST; a few minutes
 
-Steps of SSA take turns in one run. Times are relative to a step under ``regtta.guards.DEFAULT`` without
+Steps of SSA are timed alternately in one run. Times are relative to a step under ``regtta.guards.DEFAULT`` without
 :class:`regtta.guards.OutlierRows`, on batches of good samples, in the same execution.
 """
 
@@ -24,7 +24,7 @@ MEASURED = {"cpu": (MLP, LARGE_MLP, RESNET26), "cuda": (RESNET50, MLP)}
 
 
 def stepper(testbed: Testbed, execution: Execution, *, guarded: bool, bad: float | None) -> Callable[[], object]:
-    """Return a call that takes one step, on batches with one sample of ``bad`` numbers where that is given."""
+    """Return a call that takes one step, on batches with one sample of ``bad`` values if given."""
     batches: Sequence[Tensor] = [batch.clone() for batch in testbed.shifted]
     if bad is not None:
         for batch in batches:
@@ -36,7 +36,7 @@ def stepper(testbed: Testbed, execution: Execution, *, guarded: bool, bad: float
 
 
 def main() -> None:
-    """Print one row a model and execution."""
+    """Print one row per model and execution."""
     logging.getLogger("regtta").setLevel(logging.ERROR)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if device.type == "cpu":

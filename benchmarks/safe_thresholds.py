@@ -1,15 +1,15 @@
-"""What the thresholds of ``regtta.SAFE`` are taken from: simulated shifts of held-out *source* data.
+"""Evaluate the thresholds of ``regtta.SAFE`` on simulated shifts of held-out *source* data.
 
     python benchmarks/safe_thresholds.py            # about ten minutes on one core
     python benchmarks/safe_thresholds.py --sources 1
 
-The source models, their held-out source data and the ways to shift it are those of ``monitor_risk.py``. No target set
-of any experiment is touched. Two questions are asked:
+The source models, their held-out source data and its shifts are those of ``monitor_risk.py``. No target set of any
+experiment is used. The script answers two questions:
 
-* ``limit`` of ``LabelShiftGuard``: from which shift on does aligning a stream in random order do no harm?
-* ``memory`` and ``patience`` of ``StationarityGuard``: how far must SAFE look back, and how long must a stream be
-  steady, so that streams sorted by label, in bursts or with a shift that comes on slowly do it no harm either, and what
-  does that cost on streams in random order?
+* ``limit`` of ``LabelShiftGuard``: above which size of shift is aligning a stream in random order harmless?
+* ``memory`` and ``patience`` of ``StationarityGuard``: which memory and which period of stationarity make SAFE
+  harmless on streams sorted by label, in bursts or with a gradual shift as well, and what do they cost on streams in
+  random order?
 
 Harm is an online R² below the source model's by more than 0.02.
 """
@@ -32,7 +32,7 @@ from regtta_bench.demo.demo_study import one_thread
 
 BATCH, LENGTH, HARM = 64, 2048, -0.02
 ORDERS = ("random", "sorted", "bursts", "gradual")
-MEMORY_AND_PATIENCE = ((128, 128), (256, 256), (512, 512), (1024, 512), (1024, 1024))  # memory and patience
+MEMORY_AND_PATIENCE = ((128, 128), (256, 256), (512, 512), (1024, 512), (1024, 1024))
 METHODS: dict[str, Method] = {
     "ssa": regtta.SSA(),
     "ssa, window": regtta.SSA(window=64, batch_norm="blended"),
@@ -41,7 +41,7 @@ METHODS: dict[str, Method] = {
 
 
 def drawn(source: SourceModel, shift: str, order: str, generator: torch.Generator, strength: float) -> Domain:
-    """``LENGTH`` held-out source samples, shifted, in one of ``ORDERS``."""
+    """Draw ``LENGTH`` held-out source samples, shifted, in one of ``ORDERS``."""
     rows = torch.randint(len(source.held_out), (LENGTH,), generator=generator)
     targets = source.held_out.targets
     if order in ("sorted", "bursts"):
@@ -58,13 +58,13 @@ def drawn(source: SourceModel, shift: str, order: str, generator: torch.Generato
 
 
 def r_squared(predictions: Tensor, targets: Tensor) -> float:
-    """Of a whole stream."""
+    """Return R² of the predictions for a whole stream."""
     squares = (predictions.reshape(-1) - targets).square().sum() / (targets - targets.mean()).square().sum()
     return 1 - float(squares)
 
 
 def gain(source: SourceModel, method: Method, stream: Domain, guards: tuple[Guard, ...]) -> float:
-    """Online R² less the source model's."""
+    """Return the difference of online R² to the source model's."""
     adapter = regtta.Adapter(source.model, method, source.statistics, guards=guards)
     adapted = torch.cat([adapter.adapt(batch).predictions for batch in stream.inputs.split(BATCH)])
     with torch.no_grad():
@@ -73,7 +73,7 @@ def gain(source: SourceModel, method: Method, stream: Domain, guards: tuple[Guar
 
 
 def shift_size(source: SourceModel, stream: Domain) -> float:
-    """The reweighting that would explain the first 256 samples."""
+    """Return the minimum reweighting divergence that explains the first 256 samples."""
     head = dict(source.model.named_modules())[source.statistics.head]
     assert isinstance(head, torch.nn.Linear)
     whitening = Whitening.from_statistics(source.statistics, head)
@@ -85,14 +85,14 @@ def shift_size(source: SourceModel, stream: Domain) -> float:
 
 
 def sources(count: int) -> Iterator[SourceModel]:
-    """So many of each kind."""
+    """Yield ``count`` source models of each kind."""
     for make in (digits_source, table_source):
         for number in range(count):
             yield make(number)
 
 
 def ask_limit(count: int) -> None:
-    """Print harm by the size of the shift, streams in random order."""
+    """Print harm by the size of the shift, for streams in random order."""
     found: list[tuple[str, float, float]] = []
     for source in sources(count):
         for number, shift in enumerate(source.shifts):
@@ -114,7 +114,7 @@ def ask_limit(count: int) -> None:
 
 
 def ask_memory(count: int) -> None:
-    """Print harm and gain under SAFE by how its test of steadiness looks back."""
+    """Print harm and gain with SAFE by memory and patience of its stationarity guard."""
     trained = list(sources(count))
     print("\nmemory  patience  order     streams  harmed  mean gain  worst")
     for (memory, patience), order in product(MEMORY_AND_PATIENCE, ORDERS):
@@ -133,11 +133,11 @@ def ask_memory(count: int) -> None:
 
 
 def main() -> None:
-    """Ask both."""
+    """Print the results for both questions."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sources", type=int, default=3, help="source models of each kind")
     count = parser.parse_args().sources
-    logging.getLogger("regtta").setLevel(logging.ERROR)  # k = 100 is beyond the rank of tables, which is no news here
+    logging.getLogger("regtta").setLevel(logging.ERROR)  # k = 100 exceeds the rank for tables, as expected here
     with one_thread():
         ask_limit(count)
         ask_memory(count)

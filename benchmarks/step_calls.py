@@ -1,7 +1,7 @@
 """Count how often one adaptation step moves from one file of the library to another.
 
-Readers of the code follow these calls. The count is the number of Python calls into ``src/regtta`` that land in another
-file than the call before, for one step of SSA with default options on the CPU, after a few steps of warm-up.
+Readers of the code have to follow these calls. The count is the number of Python calls into ``src/regtta`` in another
+file than the previous call, for one step of SSA with default options on the CPU, after a few steps of warm-up.
 
 Usage::
 
@@ -28,7 +28,7 @@ WARM_UP_STEPS = 3
 
 @dataclass(frozen=True)
 class Call:
-    """One Python call into the library: its file, relative to the package, the function, and the depth of the stack."""
+    """Python call into the library: its file, relative to the package, the function, and the depth of the stack."""
 
     file: str
     function: str
@@ -61,7 +61,7 @@ def _depth(frame: FrameType | None) -> int:
 
 
 def count_file_changes(calls: list[Call]) -> int:
-    """Return how many calls land in another file than the call before."""
+    """Return the number of calls into another file than the previous call."""
     return sum(before.file != after.file for before, after in itertools.pairwise(calls))
 
 

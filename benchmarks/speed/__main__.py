@@ -1,4 +1,4 @@
-"""The command: ``python -m benchmarks.speed --out FOLDER``."""
+"""Command-line entry point: ``python -m benchmarks.speed --out FOLDER``."""
 
 import argparse
 import sys
@@ -23,7 +23,7 @@ examples:
 
 
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
-    """The options of the command line."""
+    """Parse the command-line options."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.speed",
         description="Measure what adapting costs, as ratios; a run that was broken off goes on where it was.",
@@ -50,7 +50,7 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 def make_bench(options: argparse.Namespace) -> Bench:
-    """What the options ask for."""
+    """Return the configuration that the options specify."""
     device = torch.device(options.device or ("cuda" if torch.cuda.is_available() else "cpu"))
     effort = QUICK if options.quick else ON_GPU if device.type == "cuda" else ON_CPU
     if options.seconds is not None:
@@ -68,7 +68,7 @@ def make_bench(options: argparse.Namespace) -> Bench:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measure, or show what was measured; 1 where something failed or was not reached."""
+    """Run the cases or render their results; return 1 if a case failed or was not reached."""
     options = parse_arguments(arguments)
     bench = make_bench(options)
     if options.list:

@@ -9,7 +9,7 @@ from benchmarks.speed.timing import Effort
 from regtta.errors import OptionError
 
 ON_CPU = Effort(warm_calls=3)
-ON_GPU = Effort(warm_calls=12)  # compiled at the first, captured after a few
+ON_GPU = Effort(warm_calls=12)  # compiled at the first call, captured after a few
 QUICK = Effort(rounds=3, seconds=1.0, sample_seconds=0.0, max_calls=1, warm_calls=6)
 
 

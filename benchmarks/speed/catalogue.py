@@ -1,4 +1,4 @@
-"""The cases by name, in the order of their worth: what is cut off by a time limit is what matters least."""
+"""Table of all cases by name, in order of importance, so that a time limit omits the least important ones."""
 
 from collections.abc import Callable
 from functools import partial
@@ -37,10 +37,10 @@ TINY_WIDE = Subject("MLP", "wide", 16, (COLUMNS,), width=32)
 
 
 def cases_for(bench: Bench) -> dict[str, Case]:
-    """Every case that ``bench`` can run."""
+    """Return every case that ``bench`` can run."""
     found = _quick(bench) if bench.quick else _full(bench)
     settings = REAL if bench.data is not None else (DEMO,)
-    if bench.data is None:  # the speed that belongs beside the scores
+    if bench.data is None:  # the speed to show next to the scores
         found["step/digits"] = partial(step, DIGITS if not bench.quick else TINY_IMAGES, bench)
     return found | {f"precision/{name}": partial(precision, name, bench) for name in settings}
 
@@ -81,7 +81,7 @@ def _growing(bench: Bench) -> dict[str, Case]:
 
 
 def _quick(bench: Bench) -> dict[str, Case]:
-    """Every kind of case, on as little as makes it run."""
+    """Return every kind of case at its smallest size."""
     return {
         "step/mlp": partial(step, TINY_MLP, bench),
         "serving/mlp": partial(serving, TINY_MLP, bench),

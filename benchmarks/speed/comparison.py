@@ -1,4 +1,4 @@
-"""Comparison of several ways of doing one thing: warmed up, timed in turns, and laid out as a table."""
+"""Comparison of several variants of one task: warm-up, alternating timing and the table of results."""
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,12 +14,12 @@ from benchmarks.speed.timing import Effort, TimedCall, Times, ratio, synchronize
 Maker = Callable[[], TimedCall]
 
 MIB = 2**20
-_EXPECTED = "regtta.statistics.source"  # says that k is cut, which is meant
+_EXPECTED = "regtta.statistics.source"  # warns that k is truncated, which is intended
 
 
 @dataclass(frozen=True, eq=False)
 class WarmedUp:
-    """Warmed-up calls, with what was observed while they warmed up.
+    """Warmed-up calls, with observations from their warm-up.
 
     Attributes:
         calls_by_name: calls that did not fail.
@@ -42,16 +42,16 @@ def compare(
     reading: Reading,
     effort: Effort | None = None,
 ) -> Table:
-    """Time what ``makers`` make against the ``references`` among them.
+    """Time the calls of ``makers`` relative to the ``references`` among them.
 
     Args:
-        title: of the table.
-        makers: by name, in the order of the table.
-        references: names of the ways that all others are compared with.
-        bench: how to measure.
-        samples: that one call handles, for samples a second.
-        reading: how to show the ratios.
-        effort: other than the bench's.
+        title: title of the table.
+        makers: makers of the calls by name, in the order of the table.
+        references: names of the variants that all others are compared with.
+        bench: configuration of the run.
+        samples: number of samples that one call processes, for the throughput.
+        reading: presentation of the ratios.
+        effort: effort to use instead of the bench's.
     """
     effort = effort or bench.effort
     ready = warm_up(makers, bench, effort)
@@ -65,7 +65,7 @@ def compare(
 
 
 def warm_up(makers: Mapping[str, Maker], bench: Bench, effort: Effort) -> WarmedUp:
-    """Make and warm up every call; one that fails is left out, with a note."""
+    """Make and warm up every call; a failing one is omitted, with a note."""
     found = WarmedUp()
     for name, make in makers.items():
         with _captured_logs() as lines, _peak(bench.device) as peak:
@@ -76,7 +76,7 @@ def warm_up(makers: Mapping[str, Maker], bench: Bench, effort: Effort) -> Warmed
                         timed.call()
                     synchronize(bench.device)
                 found.calls_by_name[name] = timed
-            except Exception as error:  # a variant that a machine cannot run must not cost the others their numbers
+            except Exception as error:  # a variant that a machine cannot run must not affect the others
                 lines.append(f"failed: {type(error).__name__}: {str(error).strip().splitlines()[0][:200]}")
         found.notes[name] = "; ".join(dict.fromkeys(lines))
         if peak and name in found.calls_by_name:

@@ -1,4 +1,4 @@
-"""The figures of a record: bars of the step's variants, curves of how cost grows, and where the time goes."""
+"""Figures of a record: bars of the step's variants, scaling curves and profiles."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -23,12 +23,12 @@ from regtta.report.figures import (
 )
 
 VARIANTS, CURVES, PROFILES = "variants.png", "curves.png", "profile.png"
-_ACROSS = 3  # panels beside each other
+_ACROSS = 3  # maximum number of panels per row
 _BAR, _OWN = "#56B4E9", "#0072B2"
 
 
 def figures_of(record: Record) -> dict[str, Callable[[Record], Figure]]:
-    """What there is to draw, by the name of the file."""
+    """Return the drawing functions of the figures that ``record`` has data for, by file name."""
     every: Mapping[str, tuple[Callable[[Record], Figure], object]] = {
         VARIANTS: (draw_variants, _steps(record)),
         CURVES: (draw_curves, _curves(record)),
@@ -44,7 +44,7 @@ def draw(record: Record, folder: Path) -> None:
 
 
 def draw_variants(record: Record) -> Figure:
-    """Bars a table: samples a second on a GPU, times as fast as the reference elsewhere."""
+    """Draw a bar chart per table: samples per second on a GPU, the speed-up over the reference elsewhere."""
     tables = _steps(record)
     heights = [0.26 * len(found.rows) + 0.75 for found in tables]
     figure = new_figure(7.2, sum(heights) + 0.4)
@@ -56,7 +56,7 @@ def draw_variants(record: Record) -> Figure:
 
 
 def draw_curves(record: Record) -> Figure:
-    """A panel a curve, both axes in powers."""
+    """Draw one panel per curve, with logarithmic axes."""
     curves = _curves(record)
     across = min(_ACROSS, len(curves))
     down = -(-len(curves) // across)
@@ -71,7 +71,7 @@ def draw_curves(record: Record) -> Figure:
 
 
 def draw_profiles(record: Record) -> Figure:
-    """A bar a step, parted by kinds of work."""
+    """Draw one stacked bar per step, by kind of work."""
     found = _profiles(record)
     kinds = list(dict.fromkeys(kind for entry in found for kind in entry.parts))
     figure = new_figure(8.2, 0.42 * len(found) + 1.3)
@@ -129,7 +129,7 @@ def _bars(axes: Axes, found: Table) -> None:
 
 
 def _lengths(rows: list[Row]) -> tuple[str, list[Spread]]:
-    """What bars show: samples a second where there are absolute times, else ratios to the first reference."""
+    """Return label and lengths of the bars: samples per second if absolute times exist, else speed-ups."""
     rates = [_rate(row) for row in rows]
     known = [rate for rate in rates if rate is not None]
     if len(known) == len(rows):
@@ -139,7 +139,7 @@ def _lengths(rows: list[Row]) -> tuple[str, list[Spread]]:
 
 
 def _rate(row: Row) -> Spread | None:
-    """Samples a second with their quartiles, from those of the time of a call."""
+    """Convert the quartiles of the time of a call to samples per second."""
     if row.milliseconds is None or row.per_second is None:
         return None
     calls, samples = row.milliseconds.inverse, row.per_second * row.milliseconds.median
@@ -162,12 +162,12 @@ def _lines(axes: Axes, curve: Curve) -> None:
 
 
 def _in_powers(axes: Axes, points: list[Point]) -> None:
-    """Both axes in powers, marked with plain numbers, and the sizes where something was measured."""
+    """Set logarithmic axes with plain numbers as tick labels, and ticks at the measured sizes."""
     sizes = sorted({point.size for point in points})
     low, high = min(point.growth.low for point in points), max(point.growth.high for point in points)
     axes.set_xscale("log")
     axes.set_yscale("log")
-    axes.set_ylim(0.9 * min(low, 0.9), max(high, 2.0) * 1.5)  # room for the key
+    axes.set_ylim(0.9 * min(low, 0.9), max(high, 2.0) * 1.5)  # space for the legend
     axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     for axis in (axes.xaxis, axes.yaxis):

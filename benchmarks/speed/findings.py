@@ -1,4 +1,4 @@
-"""What a case finds: frozen, and the same again after a trip through JSON."""
+"""Findings of a case: immutable dataclasses that can be converted to JSON and back."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -10,13 +10,13 @@ Reading = Literal["times the time", "times as fast"]
 
 @dataclass(frozen=True)
 class Spread:
-    """The middle of many numbers.
+    """Median and quartiles of a sample.
 
     Attributes:
-        median: half are below.
-        low: a quarter is below.
-        high: a quarter is above.
-        count: how many there are.
+        median: median.
+        low: lower quartile.
+        high: upper quartile.
+        count: size of the sample.
     """
 
     median: float
@@ -26,7 +26,7 @@ class Spread:
 
     @property
     def inverse(self) -> "Spread":
-        """Of the inverses of the same numbers.
+        """Median and quartiles of the inverse values.
 
         Example:
             >>> Spread(2.0, 1.0, 4.0, 9).inverse
@@ -36,7 +36,7 @@ class Spread:
 
 
 def spread(values: Sequence[float]) -> Spread:
-    """Median and quartiles of ``values``.
+    """Compute the median and quartiles of ``values``.
 
     Example:
         >>> spread([1.0, 2.0, 3.0, 4.0, 5.0])
@@ -50,15 +50,15 @@ def spread(values: Sequence[float]) -> Spread:
 
 @dataclass(frozen=True)
 class Row:
-    """One way of doing something, against others in the same run.
+    """Measurement of one variant, relative to others in the same run.
 
     Attributes:
-        name: of the way.
-        ratios: its time over that of each reference, by the reference's name; empty for one that failed.
-        milliseconds: a call; ``None`` where absolute times mean nothing.
-        per_second: samples; likewise.
-        peak_mib: GPU memory at the most, beyond what was there before.
-        note: what a reader must know, such as why it failed.
+        name: name of the variant.
+        ratios: time relative to each reference, by the reference's name; empty if the variant failed.
+        milliseconds: time of a call; ``None`` if absolute times are not meaningful.
+        per_second: samples per second; ``None`` likewise.
+        peak_mib: peak GPU memory beyond the memory in use before.
+        note: remark for the reader, such as the reason of a failure.
     """
 
     name: str
@@ -71,12 +71,12 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """Ways of doing one thing.
+    """Comparison of variants of one task.
 
     Attributes:
-        title: what is done, and on what.
-        reading: how its ratios are shown; they are kept as times over times.
-        rows: the ways.
+        title: task and subject.
+        reading: presentation of the ratios, which are stored as ratios of times.
+        rows: measurements of the variants.
     """
 
     title: str
@@ -86,12 +86,12 @@ class Table:
 
 @dataclass(frozen=True)
 class Point:
-    """One size of a curve.
+    """Point of a curve.
 
     Attributes:
-        size: along the curve.
-        growth: time there over the time at the curve's first size.
-        ratio: time there over the reference's at the same size, where there is one.
+        size: size on the horizontal axis.
+        growth: cost relative to the cost at the curve's first size.
+        ratio: cost relative to the reference's at the same size, if there is a reference.
     """
 
     size: float
@@ -101,14 +101,14 @@ class Point:
 
 @dataclass(frozen=True)
 class Curve:
-    """How a time, or a memory, grows.
+    """Time or memory as a function of a size.
 
     Attributes:
-        title: what grows, and on what.
-        along: with what.
-        of: what it is that grows.
-        lines: by the name of the way of doing it.
-        reference: the line that the others are compared with, where there is one.
+        title: measured quantity and subject.
+        along: name of the size that varies.
+        of: name of the measured quantity.
+        lines: points by name of the variant.
+        reference: name of the line that the others are compared with; empty if there is none.
     """
 
     title: str
@@ -120,13 +120,13 @@ class Curve:
 
 @dataclass(frozen=True)
 class Shares:
-    """Where the time of something goes.
+    """Breakdown of a time by kind of work.
 
     Attributes:
-        title: of what.
-        parts: share of each kind of work; they sum to 1.
-        largest: the single largest kernels: name, kind and share.
-        busy: share of the time in which the device worked at all; ``None`` where that was not measured.
+        title: name of the profiled step.
+        parts: share of each kind of work; the shares sum to 1.
+        largest: name, kind and share of the largest kernels.
+        busy: utilisation of the device; ``None`` if not measured.
     """
 
     title: str
@@ -137,16 +137,16 @@ class Shares:
 
 @dataclass(frozen=True)
 class Score:
-    """What came of a stream adapted in one precision, over several source models.
+    """Score of adaptation in one precision, over several source models.
 
     Attributes:
         setting: data and shift.
-        precision: of the arithmetic.
-        r_squared: offline R², one a source model; empty where something was not finite.
-        difference: of R² to float32's: mean, and lower and upper end of its interval; ``None`` likewise.
-        moved: root mean square of the difference of predictions to float32's, in standard deviations of the labels.
-        case: whose table has the speed of such steps.
-        row: of that table.
+        precision: precision of the arithmetic.
+        r_squared: offline R² of each source model; empty if a value was not finite.
+        difference: difference of R² to float32's: mean and the bounds of its confidence interval; ``None`` likewise.
+        moved: root mean square difference of the predictions to float32's, in standard deviations of the labels.
+        case: case whose table has the speed of such steps.
+        row: name of the row of that table.
     """
 
     setting: str
@@ -160,7 +160,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Fact:
-    """One number with its unit."""
+    """Named number with its unit."""
 
     name: str
     value: float
@@ -169,11 +169,11 @@ class Fact:
 
 @dataclass(frozen=True)
 class Findings:
-    """All that one case found.
+    """Results of one case.
 
     Attributes:
-        title: of the case.
-        about: how it was measured, in a sentence or two.
+        title: title of the case.
+        about: description of the measurement in one or two sentences.
     """
 
     title: str
@@ -185,12 +185,12 @@ class Findings:
     facts: tuple[Fact, ...] = ()
 
     def plain(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return the findings as a dictionary for JSON."""
         return asdict(self)
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> "Findings":
-        """What :meth:`plain` gave, also after JSON has turned its tuples into lists."""
+        """Create findings from the result of :meth:`plain`, also with lists in place of tuples as JSON returns."""
         return cls(
             title=plain["title"],
             about=plain["about"],

@@ -1,7 +1,7 @@
-"""Kernels and operators by the kind of work they do, told by their names."""
+"""Classification of kernels and operators into kinds of work by their names."""
 
 KINDS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    # In the order in which they are asked: a fused kernel of BatchNorm and additions is BatchNorm's.
+    # The first match counts: a fused kernel of BatchNorm and additions is classified as BatchNorm.
     ("optimizer", ("adam", "multi_tensor", "foreach")),
     ("BatchNorm", ("batch_norm", "batchnorm", "bn_fw", "bn_bw", "::bn", "native_batch")),
     ("convolution", ("conv", "fprop", "dgrad", "wgrad", "winograd", "cudnn", "implicit")),
@@ -17,7 +17,7 @@ OTHER = "other"
 
 
 def kind_of(name: str) -> str:
-    """The kind of the kernel or operator called ``name``.
+    """Return the kind of the kernel or operator ``name``.
 
     Example:
         >>> kind_of("sm90_xmma_dgrad_implicit_gemm_bf16"), kind_of("triton_red_fused__native_batch_norm_legit_relu_3")

@@ -1,4 +1,4 @@
-"""What has been measured, kept as one JSON file that is whole at any moment."""
+"""Record of all findings, stored as one JSON file that is written atomically."""
 
 import json
 import os
@@ -21,28 +21,28 @@ FILE = "speed.json"
 
 @dataclass(frozen=True)
 class Record:
-    """The findings of one machine.
+    """Findings of one machine.
 
     Attributes:
         made_with: device and versions, the same for all findings.
-        findings: by case.
+        findings: findings by case.
     """
 
     made_with: Mapping[str, Any]
     findings: Mapping[str, Findings] = field(default_factory=dict)
 
     def plain(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return the record as a dictionary for JSON."""
         cases = {name: found.plain() for name, found in self.findings.items()}
         return {"format": FORMAT, "made_with": dict(self.made_with), "cases": cases}
 
     def adding(self, name: str, found: Findings) -> "Record":
-        """With the findings of one case more."""
+        """Return a copy with the findings of one more case."""
         return Record(self.made_with, {**self.findings, name: found})
 
 
 def made_with(bench: Bench) -> dict[str, Any]:
-    """What the numbers of a run depend on."""
+    """Return the device, versions and options that the results of a run depend on."""
     own = {"device": device_name(bench.device), "quick": bench.quick, **software_versions()}
     if bench.on_gpu:
         return own | {"cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version()}  # type: ignore[no-untyped-call]
@@ -50,7 +50,7 @@ def made_with(bench: Bench) -> dict[str, Any]:
 
 
 def read(path: Path) -> Record:
-    """The record in a file."""
+    """Read the record from a file."""
     try:
         plain = json.loads(path.read_text(encoding="utf-8"))
         found = {name: Findings.from_plain(case) for name, case in plain["cases"].items()}
@@ -63,14 +63,17 @@ def read(path: Path) -> Record:
 
 
 def write(record: Record, path: Path) -> None:
-    """Keep ``record`` in a file, in one move."""
+    """Write ``record`` to a file atomically."""
     text = json.dumps(record.plain(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     with atomic_write(path) as draft:
         draft.write_text(text, encoding="utf-8")
 
 
 def resume_record(bench: Bench, *, force: bool) -> Record:
-    """What an earlier run left in the bench's folder, as long as it was made with the same; else an empty record."""
+    """Return the record in the bench's folder, or an empty one if there is none.
+
+    A record of another device, version or option raises an error, or is discarded with ``force``.
+    """
     path, now = bench.out / FILE, made_with(bench)
     if not path.exists():
         return Record(now)

@@ -1,4 +1,4 @@
-"""A record as a page of Markdown: made from ``speed.json`` alone, so that the two can be compared byte for byte."""
+"""Markdown page of a record, rendered from ``speed.json`` alone, so that tests can compare it byte for byte."""
 
 from collections.abc import Sequence
 
@@ -20,7 +20,7 @@ CAPTIONS = {
 
 
 def page(record: Record) -> str:
-    """The whole page."""
+    """Render the whole page."""
     about = record.made_with
     parts = [f"# Speed on {'a CPU' if about['device'] == 'cpu' else about['device']}"]
     parts += [QUICK] if about["quick"] else []
@@ -30,7 +30,7 @@ def page(record: Record) -> str:
 
 
 def made_with(record: Record) -> str:
-    """Versions and device in one line."""
+    """Format versions and device in one line."""
     about = record.made_with
     names = {"python": "Python", "cuda": "CUDA", "cudnn": "cuDNN"}
     found = [
@@ -42,7 +42,7 @@ def made_with(record: Record) -> str:
 
 
 def section(name: str, record: Record) -> str:
-    """What one case found."""
+    """Render the findings of one case."""
     found = record.findings[name]
     parts = [f"## {found.title}", found.about]
     parts += [_table(entry, several=len(found.tables) > 1) for entry in found.tables]
@@ -92,7 +92,7 @@ def _curve(found: Curve) -> str:
 
 
 def shares_table(found: tuple[Shares, ...]) -> str:
-    """Kinds of work against steps."""
+    """Render the shares of the kinds of work, one column per step."""
     kinds = list(dict.fromkeys(kind for entry in found for kind in entry.parts))
     rows = [[kind, *(share(entry.parts[kind]) if kind in entry.parts else "" for entry in found)] for kind in kinds]
     if any(entry.busy is not None for entry in found):
@@ -110,7 +110,7 @@ def _shares(found: tuple[Shares, ...]) -> str:
 
 
 def scores_table(found: tuple[Score, ...], record: Record) -> str:
-    """Scores in each precision, and beside them the speed of such steps where ``record`` has it."""
+    """Render the scores in each precision, with the speed of such steps if ``record`` has it."""
     heads = ["", "R²", "R² less float32's", "predictions moved by", "times as fast as the straightforward step"]
     rows = []
     for entry in found:
@@ -134,7 +134,7 @@ def scores_table(found: tuple[Score, ...], record: Record) -> str:
 
 
 def _speed(entry: Score, record: Record) -> str:
-    """How fast such steps are, where that was measured: against the first reference of their table."""
+    """Format the speed-up of such steps over the first reference of their table, if measured."""
     rows = (
         [row for found in record.findings[entry.case].tables for row in found.rows]
         if entry.case in record.findings
@@ -145,6 +145,6 @@ def _speed(entry: Score, record: Record) -> str:
 
 
 def facts_table(found: Sequence[Fact], further: Sequence[tuple[str, str]] = ()) -> str:
-    """Numbers with their units, and ``further`` lines."""
+    """Render numbers with their units, followed by ``further`` rows."""
     rows = [(fact.name, f"{number(fact.value)} {fact.unit}".strip()) for fact in found]
     return table(["", "value"], [*rows, *further])

@@ -23,10 +23,10 @@ def run(bench: Bench, *, chosen: Sequence[str] = (), force: bool = False, limit:
     """Run cases and save their findings; return the names of those that failed or were not reached.
 
     Args:
-        bench: how to measure.
-        chosen: names of cases, or the beginnings of names up to a slash; all where there are none.
-        force: run those as well that the record already has.
-        limit: seconds after which no case begins.
+        bench: configuration of the run.
+        chosen: names of cases, or prefixes of names up to a slash; all cases if empty.
+        force: run cases again that the record already has.
+        limit: time in seconds after which no further case is started.
     """
     bench.out.mkdir(parents=True, exist_ok=True)
     record = resume_record(bench, force=force)
@@ -44,7 +44,7 @@ def run(bench: Bench, *, chosen: Sequence[str] = (), force: bool = False, limit:
         try:
             with _threads(bench):
                 record = _kept(record, name, case, bench.out)
-        except Exception:  # the other cases have their numbers to give
+        except Exception:  # a failure must not prevent the other cases
             traceback.print_exc()
             missed.append(name)
     show(record, bench.out)

@@ -1,7 +1,7 @@
-"""SSA's step written down from the paper, as one would at first: what regtta's step is measured against.
+"""Straightforward implementation of SSA's step from the paper, the reference for regtta's step.
 
 Float32, every parameter with gradients, the model in training mode, torch's Adam on the affine parameters of the
-normalisation layers, and the loss as the paper's equations have it. No copies to go back to, no guards, no numbers read
+normalisation layers, and the loss of the paper's equations. There are no backup copies, no guards and no transfers
 from the device.
 """
 
@@ -16,13 +16,13 @@ NORMALISATIONS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.LayerNorm, nn.GroupNorm)
 
 
 class StraightforwardSSA:
-    """Adapts a copy of ``model`` batch by batch.
+    """SSA on a copy of ``model``, batch by batch.
 
     Args:
-        model: ends in the linear layer ``head``.
-        source: mean, variances and directions of the source's features.
+        model: model that ends in the linear layer ``head``.
+        source: mean, variances and directions of the source features.
         head: name of the last layer.
-        k: how many directions, at most as many as the source's features have.
+        k: number of directions, limited to the rank of the source features.
         lr: Adam's learning rate.
     """
 
@@ -51,7 +51,7 @@ class StraightforwardSSA:
         self.last_loss = torch.empty(0)
 
     def adapt(self, x: Tensor) -> Tensor:
-        """Predictions for the batch, which is then learned from."""
+        """Return predictions for the batch, and update the model on it."""
         predictions: Tensor = self.model(x)
         self.last_loss = self._loss(self.features)
         self.model.zero_grad()
@@ -73,7 +73,7 @@ class StraightforwardSSA:
 
 
 def gaussian_kl(mean: Tensor, variance: Tensor, mean0: Tensor, variance0: Tensor) -> Tensor:
-    """KL(N(mean, variance) ‖ N(mean0, variance0)) of every dimension.
+    """Compute KL(N(mean, variance) ‖ N(mean0, variance0)) of every dimension.
 
     Example:
         >>> from torch import tensor

@@ -1,4 +1,4 @@
-"""What is measured: models with their source statistics, and streams with and without a shift.
+"""Subjects of the benchmarks: models with source statistics, and streams with and without a shift.
 
 Weights are random, since no time depends on them. BatchNorm's statistics are those of the inputs, and the inputs vary
 along few directions, so that features do too: 99 % of their variance lies in 60 to 80 directions. Those of trained
@@ -19,28 +19,28 @@ from regtta_bench.demo.demo_model import digit_regressor
 from regtta_bench.sweep.log_levels import quiet_loggers
 from regtta_bench.training import HEADS, resnet26, resnet50, tabular_mlp
 
-FACTORS, NOISE = 2, 0.01  # that inputs vary by
+FACTORS, NOISE = 2, 0.01  # number of patterns in the inputs
 SHIFT, STRETCH = 0.5, 1.3
 COLUMNS = 8
 _MEANT = (
     "regtta.statistics.source",
     "regtta_bench.training.models",
-)  # who warn that k is cut and that weights are random
+)  # warn that k is truncated and that weights are random
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A model and the batches it is given.
+    """Specification of a model and its batches.
 
     Attributes:
-        name: of the model, in tables.
-        architecture: which model.
-        batch: samples a step.
-        shape: of one sample.
-        source_batches: how many the statistics are made of.
-        outputs: numbers that the model predicts.
-        width: of the features, where the architecture leaves that open.
-        k: directions that SSA aligns.
+        name: name of the model in tables.
+        architecture: name of the architecture.
+        batch: batch size.
+        shape: shape of one sample.
+        source_batches: number of batches for the source statistics.
+        outputs: number of outputs of the model.
+        width: number of features, if the architecture does not determine it.
+        k: number of directions that SSA aligns.
     """
 
     name: str
@@ -65,13 +65,13 @@ class Subject:
 
 @dataclass(frozen=True, eq=False)
 class Testbed:
-    """A subject on its device.
+    """Subject on its device.
 
     Attributes:
-        model: in eval mode.
-        source: statistics of its features.
-        shifted: batches (B, ...) that differ from the source's.
-        steady: batches that do not.
+        model: model in eval mode.
+        source: source statistics of its features.
+        shifted: batches (B, ...) with a shift.
+        steady: batches without a shift.
     """
 
     subject: Subject
@@ -146,7 +146,7 @@ def set_batch_norm_statistics(model: nn.Module, batches: list[Tensor]) -> None:
     momenta = [norm.momentum for norm in norms]
     for norm in norms:
         norm.reset_running_stats()
-        norm.momentum = None  # a plain mean
+        norm.momentum = None  # cumulative average
     model.train()
     for batch in batches:
         model(batch)

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-TIMEOUT = 300  # seconds, for a process that waits for one that has failed
+TIMEOUT = 300  # seconds; a process may wait for another that has failed
 
 
 def run_python(arguments: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""What a record comes to, in a few tables: for docs/speed.md, which ``make docs`` writes."""
+"""Summary tables of a record for docs/speed.md, which ``make docs`` writes."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,7 +17,7 @@ FAST_ROWS = (regtta_row(FAST), regtta_row(replace(FAST, channels_last=False)))
 
 
 def steps(record: Record) -> str:
-    """A line a model: how much faster regtta's step is, and how many samples a second that is."""
+    """Summarise the speed-up and samples per second of regtta's step, one row per model."""
     heads = [
         "one step",
         "regtta as it is",
@@ -33,7 +33,7 @@ def steps(record: Record) -> str:
 
 
 def serving(record: Record) -> str:
-    """A line a way of running a model: predictions and gated steps over a bare forward pass."""
+    """Summarise predictions and gated steps relative to a bare forward pass, one row per model and execution."""
     rows = []
     for found in _tables(record, "serving/"):
         forward, *others = found.rows
@@ -43,7 +43,7 @@ def serving(record: Record) -> str:
 
 
 def collecting(record: Record) -> str:
-    """A line a model: collecting over inference."""
+    """Summarise the cost of collecting relative to inference, one row per model."""
     rows = []
     for found in _tables(record, "collect/"):
         reference, collect, *parts = found.rows
@@ -55,12 +55,12 @@ def collecting(record: Record) -> str:
 
 
 def where_the_time_goes(record: Record) -> str:
-    """Shares by kind of work, a table a model."""
+    """Summarise the shares by kind of work, one table per model."""
     return "\n\n".join(shares_table(found.shares) for found in record.findings.values() if found.shares)
 
 
 def floor(record: Record) -> str:
-    """What must be moved and computed, and how far above that the measured steps are."""
+    """Summarise the lower bounds, and the measured steps relative to them."""
     parts = []
     for name, found in record.findings.items():
         if not name.startswith("floor/"):
@@ -73,7 +73,7 @@ def floor(record: Record) -> str:
 
 
 def precision(record: Record) -> str:
-    """R² in each precision beside its speed, a table a setting."""
+    """Summarise R² and speed in each precision, one table per setting."""
     return "\n\n".join(
         f"**{found.scores[0].setting}**\n\n{scores_table(found.scores, record)}"
         for found in record.findings.values()
@@ -92,7 +92,7 @@ SECTIONS: dict[str, Callable[[Record], str]] = {
 
 
 def device_of(record: Record) -> str:
-    """What the numbers were measured on, and with."""
+    """Describe the device and the versions of the measurement."""
     return f"{record.made_with['device']} with {made_with(record)}"
 
 
@@ -129,7 +129,7 @@ def _peak(row: Row | None) -> str:
 
 
 def _above(found: Table, floor_ms: float) -> list[tuple[str, str]]:
-    """Every measured step over the floor."""
+    """Return every measured step relative to the lower bound."""
     return [
         (f"{row.name}, over the floor", f"{number(row.milliseconds.median / floor_ms)} ×")
         for row in found.rows

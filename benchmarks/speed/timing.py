@@ -1,4 +1,4 @@
-"""Timing of calls that take turns, so that other load of the machine affects all of them alike."""
+"""Alternating timing of calls, so that other load of the machine affects all of them alike."""
 
 import gc
 import random
@@ -81,7 +81,7 @@ def seconds_of(timed: TimedCall, device: torch.device, calls: int) -> float:
 
 
 def ratio(times: Times, name: str, reference: str) -> Spread:
-    """The time of one over that of another, pair by pair of the same round.
+    """Compute the ratio of two calls' times, paired by round.
 
     Example:
         >>> ratio({"a": [2.0, 3.0, 8.0], "b": [1.0, 1.0, 2.0]}, "a", "b").median
@@ -91,7 +91,7 @@ def ratio(times: Times, name: str, reference: str) -> Spread:
 
 
 def synchronize(device: torch.device) -> None:
-    """Wait until ``device`` has done everything."""
+    """Wait until ``device`` has finished all queued work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
@@ -105,7 +105,7 @@ def _calls_a_sample(timed: TimedCall, device: torch.device, effort: Effort) -> i
 
 @contextmanager
 def _no_collector() -> Iterator[None]:
-    """Disable garbage collection within the block, as it would be charged to a random call."""
+    """Disable garbage collection within the block, which would distort the time of a random call."""
     gc.collect()
     gc.disable()
     try:

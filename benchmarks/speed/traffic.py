@@ -1,4 +1,4 @@
-"""Lower bounds of the bytes and operations of a step, with everything fused that can be.
+"""Lower bounds of the bytes and operations of a step with maximal fusion.
 
 Counted on a forward pass with hooks, for a network of convolutions with BatchNorm by the batch, of which the affine
 parameters alone are trained:
@@ -10,7 +10,7 @@ parameters alone are trained:
   by its shortcut, read once backward for ReLU's mask, and its gradient is written and read twice likewise.
 * The input is read, and the weights are read forward and backward. No gradients of weights are formed.
 
-Nothing is taken to stay in a cache, so that it is a floor of memory traffic for tensors larger than that. A product
+No cache is assumed, so this is a lower bound of memory traffic for tensors larger than the cache. A product
 with the weights is formed forward, and one backward for the gradient of its input.
 """
 
@@ -30,11 +30,11 @@ class Traffic:
     """Lower bounds of a step.
 
     Attributes:
-        convolved: numbers in the outputs of convolutions.
-        joined: numbers where branches meet.
-        inputs: numbers in the batch.
-        weights: numbers in the weights.
-        multiplications: with additions, of one forward pass.
+        convolved: number of elements in the outputs of convolutions.
+        joined: number of elements in the outputs of junctions of branches.
+        inputs: number of elements in the batch.
+        weights: number of elements in the weights.
+        multiplications: multiply-add operations of one forward pass.
     """
 
     convolved: int
@@ -44,19 +44,19 @@ class Traffic:
     multiplications: int
 
     def bytes_moved(self, width: int = 2) -> int:
-        """Of a step whose numbers are ``width`` bytes wide; the input comes in float32."""
+        """Return the bytes that a step moves with elements of ``width`` bytes; the input is float32."""
         trips = CONVOLUTION_TRIPS * self.convolved + JUNCTION_TRIPS * self.joined + 2 * self.weights
         return width * trips + 4 * self.inputs
 
     @property
     def operations(self) -> int:
-        """Floating-point operations of a step: two a multiplication with its addition, forward and backward."""
+        """Floating-point operations of a step: two per multiply-add, forward and backward."""
         return 2 * 2 * self.multiplications
 
 
 @torch.no_grad()
 def traffic(model: nn.Module, batch: Tensor) -> Traffic:
-    """Count on one forward pass of ``model``, which is left as it was."""
+    """Count the traffic of one forward pass of ``model``, which is not modified."""
     counts = {"convolved": 0, "joined": 0, "multiplications": 0}
 
     def count(module: nn.Module, _: Any, output: Tensor) -> None:

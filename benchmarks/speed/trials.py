@@ -1,4 +1,4 @@
-"""Source models with labelled streams to adapt them to: the demo's digits, or the paper's data where it is at hand."""
+"""Source models with labelled streams for adaptation: the demo's digits, or the paper's data if available."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from regtta_bench.training import HEADS, eval_transform
 DEMO = "demo"
 REAL = ("svhn-subset", "california")
 SCENE = "darkened"
-# Where the speed of such steps stands: the case, and whether its model sees images.
+# The case with the speed of such steps, and True if its model takes images.
 STEPS: Mapping[str, tuple[str, bool]] = MappingProxyType(
     {DEMO: ("step/digits", True), "svhn-subset": ("step/resnet26", True), "california": ("step/mlp", False)}
 )
@@ -30,16 +30,16 @@ STEPS: Mapping[str, tuple[str, bool]] = MappingProxyType(
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """A source model and a labelled stream.
+    """Source model and labelled stream.
 
     Attributes:
-        model: on its device.
-        statistics: of its source.
-        head: name of its head.
-        method: to adapt it by.
+        model: source model on its device.
+        statistics: source statistics of the model.
+        head: name of the head.
+        method: adaptation method.
         target: samples in the order of the stream, on the same device.
-        batch: samples a step.
-        view: from the inputs of the target to those of the model.
+        batch: batch size.
+        view: conversion of the target's inputs to those of the model.
     """
 
     model: nn.Module
@@ -52,17 +52,17 @@ class Trial:
 
 
 def title_of_setting(name: str) -> str:
-    """For people."""
+    """Return the title of a setting."""
     return f"digits, {SCENE}" if name == DEMO else SETTINGS[name].title
 
 
 def trials(name: str, bench: Bench) -> Iterator[Trial]:
-    """One trial for each source model of the setting called ``name``."""
+    """Return one trial per source model of the setting ``name``."""
     return digits(bench) if name == DEMO else published(name, bench)
 
 
 def digits(bench: Bench) -> Iterator[Trial]:
-    """The demo's network, trained anew, and its darkened digits."""
+    """Yield trials of newly trained networks of the demo on its darkened digits."""
     recipe = DemoRecipe(training=DigitTraining(epochs=15))
     if bench.quick:
         recipe = DemoRecipe(source_digits=200, target_digits=128, training=DigitTraining(epochs=1))
@@ -81,7 +81,7 @@ def digits(bench: Bench) -> Iterator[Trial]:
 
 
 def published(name: str, bench: Bench) -> Iterator[Trial]:
-    """One of the paper's settings; source models are those of the bench's folder, or trained and kept there."""
+    """Yield trials of one of the paper's settings; missing source models are trained and saved."""
     setting = SETTINGS[name]
     place = DataLocation(bench.require_data(name))
     check_available(setting.data, place)

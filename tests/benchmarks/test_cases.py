@@ -1,4 +1,4 @@
-"""Every case runs at its smallest size; the tests check what is compared, not the times."""
+"""Tests of every case at its smallest size; times are not checked."""
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -50,13 +50,13 @@ def _preloaded_processes(monkeypatch):
 
 
 @pytest.mark.usefixtures("_preloaded_processes")
-def test_a_quick_run_measures_every_case_and_writes_everything(bench):
+def test_quick_run_measures_every_case_and_writes_all_files(bench):
     assert run(bench) == []
     record = read(bench.out / FILE)
     assert list(record.findings) == list(cases_for(bench))
     assert (bench.out / PAGE).read_text() == page(record)
     rows = [row for found in record.findings.values() for table in found.tables for row in table.rows]
-    assert all(row.ratios for row in rows), "a way failed"
+    assert all(row.ratios for row in rows), "a variant failed"
     assert not any(row.note for row in rows if row.name.startswith("regtta")), "steps were refused"
     assert all(row.milliseconds is row.per_second is row.peak_mib is None for row in rows), "absolute numbers of a CPU"
     curves = [curve for found in record.findings.values() for curve in found.curves]
@@ -64,13 +64,13 @@ def test_a_quick_run_measures_every_case_and_writes_everything(bench):
     assert run(bench) == []
 
 
-def test_the_cases_of_a_run_cover_what_those_of_a_quick_one_do(bench):
+def test_full_run_has_the_same_kinds_of_cases_as_a_quick_run(bench):
     kinds = {name.partition("/")[0] for name in cases_for(bench)}
     assert kinds == {name.partition("/")[0] for name in cases_for(replace(bench, quick=False))}
     assert {"precision/svhn-subset", "precision/california"} < set(cases_for(replace(bench, data=bench.out)))
 
 
-def test_cases_of_a_gpu_add_its_models(bench):
+def test_gpu_cases_include_the_large_models(bench):
     on_gpu = set(cases_for(replace(bench, quick=False, device=torch.device("cuda"))))
     assert {
         "step/resnet50",
@@ -81,7 +81,7 @@ def test_cases_of_a_gpu_add_its_models(bench):
     } <= on_gpu
 
 
-def test_the_step_is_compared_in_every_way_of_the_device(bench):
+def test_step_is_compared_in_every_execution_of_the_device(bench):
     (table,) = step(TINY_IMAGES, bench).tables
     assert [row.name for row in table.rows][:3] == [
         "straightforward",
@@ -95,7 +95,7 @@ def test_the_step_is_compared_in_every_way_of_the_device(bench):
 
 
 class PretendedGpu(Bench):
-    """Bench on a CPU that behaves as on a GPU: its executions are run, and absolute times are kept."""
+    """Bench on a CPU that behaves as on a GPU: it runs the same executions and reports absolute times."""
 
     @property
     def on_gpu(self):
@@ -109,7 +109,7 @@ def pretended_gpu(tmp_path, monkeypatch):
     return PretendedGpu(CPU, tmp_path, quick=True, effort=QUICK)
 
 
-def test_a_gpus_step_is_compared_with_float32_throughout_and_with_torchs_defaults(pretended_gpu):
+def test_gpu_step_is_compared_with_strict_float32_and_torch_defaults(pretended_gpu):
     (table,) = step(TINY_MLP, pretended_gpu).tables
     assert [row.name for row in table.rows][:4] == [STRICT, DEFAULTS, THROUGHOUT, "regtta, float32"]
     assert all(row.ratios.keys() == {STRICT, DEFAULTS} for row in table.rows)
@@ -117,7 +117,7 @@ def test_a_gpus_step_is_compared_with_float32_throughout_and_with_torchs_default
         assert row.per_second == pytest.approx(1000 * TINY_MLP.batch / row.milliseconds.median)
 
 
-def test_a_gpus_floor_is_what_takes_longer(pretended_gpu):
+def test_gpu_floor_is_the_maximum_of_memory_and_compute_time(pretended_gpu):
     facts = {fact.name: fact.value for fact in floor(TINY_IMAGES, pretended_gpu).facts}
     moving, computing = facts["time to move the bytes"], facts["time to do the operations"]
     assert moving == pytest.approx(facts[BYTES] / facts[COPY])
@@ -125,13 +125,13 @@ def test_a_gpus_floor_is_what_takes_longer(pretended_gpu):
     assert facts[FLOOR] == max(moving, computing)
 
 
-def test_every_precision_stands_beside_a_row_of_the_steps_table(pretended_gpu):
+def test_every_precision_has_a_row_in_the_step_table(pretended_gpu):
     for images in (True, False):
         rows = {regtta_row(execution) for execution in executions(torch.device("cuda"), images=images)} | {THROUGHOUT}
         assert {row_of(name, pretended_gpu, images=images) for name in PRECISIONS} <= rows
 
 
-def test_gated_steps_are_of_a_closed_gate(bench):
+def test_serving_compares_gated_steps_that_refuse_every_batch(bench):
     (table,) = serving(TINY_MLP, bench).tables
     assert [row.name for row in table.rows] == [
         "bare forward, float32",
@@ -144,7 +144,7 @@ def test_gated_steps_are_of_a_closed_gate(bench):
 
 @pytest.mark.parametrize("subject", [MLP, DIGITS], ids=lambda subject: subject.name)
 @pytest.mark.parametrize("guards", [GATED, regtta.SAFE], ids=["gate", "SAFE"])
-def test_streams_do_what_they_are_made_for(subject, guards):
+def test_steady_streams_are_refused_and_shifted_streams_are_learned(subject, guards):
     testbed = make_testbed(subject, CPU)
     steady = Stream(adapter_on(testbed, guards=guards), testbed.steady, learning=False)
     shifted = Stream(adapter_on(testbed), testbed.shifted, learning=True)
@@ -155,7 +155,7 @@ def test_streams_do_what_they_are_made_for(subject, guards):
     assert (shifted.learned, shifted.remark()) == (16, "")
 
 
-def test_a_stream_that_does_something_else_is_remarked_on():
+def test_unexpected_stream_behaviour_is_remarked():
     testbed = make_testbed(MLP, CPU)
     stream = Stream(adapter_on(testbed, guards=GATED), testbed.steady, learning=True)
     stream()
@@ -166,7 +166,7 @@ def test_a_stream_that_does_something_else_is_remarked_on():
     assert stream.remark() == "1 of 1 batches were learned from"
 
 
-def test_the_bare_model_is_the_model_and_is_left_alone():
+def test_bare_forward_matches_the_model_and_does_not_modify_it():
     testbed = make_testbed(TINY_IMAGES, CPU)
     (batch, *_) = testbed.steady
     with torch.no_grad():
@@ -181,7 +181,7 @@ def test_the_bare_model_is_the_model_and_is_left_alone():
     assert set_layout(torch.zeros(2, 3), Execution(channels_last=True)).is_contiguous()
 
 
-def test_batches_of_another_size_hold_the_same_samples():
+def test_rebatched_streams_hold_the_same_samples():
     testbed = make_testbed(TINY_MLP, CPU)
     rows = torch.cat(testbed.shifted)
     for size in (8, 16, 100):
@@ -192,14 +192,14 @@ def test_batches_of_another_size_hold_the_same_samples():
         torch.testing.assert_close(torch.cat(again.shifted)[:32], rows[:32])
 
 
-def test_shares_sum_to_one(bench):
+def test_profile_shares_sum_to_one(bench):
     for shares in profiling(TINY_IMAGES, bench).shares:
         assert sum(shares.parts.values()) == pytest.approx(1)
         assert shares.parts["convolution"] > 0
         assert shares.busy is None
 
 
-def test_real_data_is_adapted_to_from_kept_source_models(bench, tmp_path, monkeypatch):
+def test_precision_on_real_data_reuses_saved_source_models(bench, tmp_path, monkeypatch):
     (tmp_path / "data").mkdir()
     write_california(tmp_path / "data")
     bench = replace(bench, data=tmp_path / "data", models=tmp_path / "models")
@@ -212,14 +212,14 @@ def test_real_data_is_adapted_to_from_kept_source_models(bench, tmp_path, monkey
     assert precision("california", bench).scores[0] == first.scores[0]
 
 
-def test_data_that_is_not_there_is_a_clear_error(bench, tmp_path):
+def test_missing_data_raises_an_error(bench, tmp_path):
     with pytest.raises(OptionError, match="Pass --data"):
         precision("california", bench)
     with pytest.raises(MissingFileError):
         precision("california", replace(bench, data=tmp_path))
 
 
-def test_a_score_is_paired_over_source_models():
+def test_score_is_paired_over_source_models():
     labels = {0: torch.tensor([0.0, 1.0, 2.0, 3.0]), 1: torch.tensor([0.0, 2.0, 4.0, 6.0])}
     exact = dict(labels)
     off = {0: labels[0] + 1.0, 1: labels[1] + 1.0}
@@ -232,5 +232,5 @@ def test_a_score_is_paired_over_source_models():
     assert score("s", "p", broken, exact, labels).difference is None
 
 
-def test_a_network_for_images_keeps_its_name_apart_from_its_batch():
+def test_image_subject_title_is_name_and_batch_size():
     assert (RESNET26.name, RESNET26.title) == ("ResNet-26, 32×32", "ResNet-26, 32×32, batch 64")

@@ -11,7 +11,7 @@ from benchmarks.speed.timing import TimedCall
 BENCH = Bench(torch.device("cpu"), Path(), quick=True, effort=QUICK)
 
 
-def test_a_way_that_fails_costs_the_others_nothing():
+def test_failing_variant_does_not_affect_the_others():
     def broken():
         raise RuntimeError("no such kernel\nand a long story")
 
@@ -24,7 +24,7 @@ def test_a_way_that_fails_costs_the_others_nothing():
     assert fine.ratios.keys() == {"base"}
 
 
-def test_a_reference_that_fails_leaves_the_others_without_ratios():
+def test_failing_reference_leaves_the_others_without_ratios():
     def broken():
         raise RuntimeError("out of memory")
 
@@ -33,7 +33,7 @@ def test_a_reference_that_fails_leaves_the_others_without_ratios():
     assert [row.ratios for row in table.rows] == [{}, {}]
 
 
-def test_what_regtta_logs_and_what_a_call_remarks_are_noted_once():
+def test_log_messages_and_remarks_are_noted_once():
     def say():
         logging.getLogger("regtta.engine.learner").info("cannot be captured: a hook")
         logging.getLogger("regtta.statistics.source").warning("k=100 is beyond the rank")
@@ -44,7 +44,7 @@ def test_what_regtta_logs_and_what_a_call_remarks_are_noted_once():
     assert logging.getLogger("regtta").level == logging.NOTSET
 
 
-def test_calls_are_warmed_up_within_their_settings():
+def test_warm_up_makes_the_configured_number_of_calls():
     calls = []
     effort = replace(QUICK, warm_calls=5)
     field = warm_up({"a": lambda: TimedCall(lambda: calls.append(None))}, BENCH, effort)
@@ -52,7 +52,7 @@ def test_calls_are_warmed_up_within_their_settings():
     assert field.calls_by_name.keys() == {"a"}
 
 
-def test_absolute_numbers_are_for_gpus_alone():
+def test_absolute_times_are_not_reported_on_a_cpu():
     table = compare("w", {"a": lambda: TimedCall(lambda: None)}, ("a",), BENCH, samples=4, reading="times the time")
     (row,) = table.rows
     assert (row.milliseconds, row.per_second, row.peak_mib) == (None, None, None)

@@ -27,5 +27,5 @@ NAMES = {
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_kernels_are_told_by_their_names(name):
+def test_kernels_are_classified_by_name(name):
     assert kind_of(name) == NAMES[name]

@@ -22,13 +22,13 @@ def kept(bench, value=1.0):
     return record
 
 
-def test_what_was_written_is_read_back(bench):
+def test_written_record_is_read_back(bench):
     record = kept(bench)
     assert read(bench.out / FILE) == record
     assert [path.name for path in bench.out.iterdir()] == [FILE]
 
 
-def test_a_run_goes_on_with_what_the_same_machine_left(bench):
+def test_record_of_the_same_machine_is_resumed(bench):
     assert resume_record(bench, force=False).findings == {}
     assert resume_record(bench, force=False) == Record(made_with(bench))
     record = kept(bench)
@@ -36,7 +36,7 @@ def test_a_run_goes_on_with_what_the_same_machine_left(bench):
     assert resume_record(bench, force=True) == record
 
 
-def test_times_of_two_machines_are_not_mixed(bench, monkeypatch):
+def test_record_of_another_configuration_is_rejected(bench, monkeypatch):
     kept(bench)
     other = replace(bench, quick=False)
     with pytest.raises(MismatchError, match="another quick"):
@@ -50,13 +50,13 @@ def test_times_of_two_machines_are_not_mixed(bench, monkeypatch):
 @pytest.mark.parametrize(
     "text", ["", "{}", "[]", '{"format": 0, "cases": {}, "made_with": {}}', '{"cases": {"a": {}}}']
 )
-def test_a_file_that_is_no_record_is_a_clear_error(bench, text):
+def test_invalid_file_raises_an_error(bench, text):
     (bench.out / FILE).write_text(text)
     with pytest.raises(InvalidFileError, match="not a record"):
         read(bench.out / FILE)
 
 
-def test_what_json_has_no_word_for_is_refused_and_the_old_record_stays(bench):
+def test_nan_is_rejected_and_the_old_record_is_kept(bench):
     record = kept(bench)
     with pytest.raises(ValueError, match="JSON"):
         write(record.adding("b", Findings("B", facts=(Fact("x", float("nan")),))), bench.out / FILE)

@@ -18,7 +18,7 @@ def rows(text):
     return [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("|")]
 
 
-def test_a_table_shows_ratios_as_it_is_read_and_drops_empty_columns():
+def test_table_shows_speed_ups_and_omits_empty_columns():
     text = page(record(case=EVERYTHING))
     found = rows(text)
     assert found[0] == ["", "times as fast as base", "milliseconds", "samples a second", "peak GPU memory, MiB", "note"]
@@ -27,7 +27,7 @@ def test_a_table_shows_ratios_as_it_is_read_and_drops_empty_columns():
     assert found[4] == ["broken", "", "", "", "", "failed: RuntimeError: no"]
 
 
-def test_times_the_time_is_not_turned_around():
+def test_times_the_time_is_not_inverted():
     from dataclasses import replace
 
     (table,) = EVERYTHING.tables
@@ -37,7 +37,7 @@ def test_times_the_time_is_not_turned_around():
     assert found[3][1] == "0.500 [0.400, 0.800]"
 
 
-def test_curves_scores_shares_and_facts_are_shown():
+def test_curves_scores_shares_and_facts_are_rendered():
     text = page(record(case=EVERYTHING))
     assert ["k", "growth, base", "growth, other", "other over base"] in rows(text)
     assert ["1", "1.50 [1.25, 2.00]", "1.50 [1.25, 2.00]", "1.50 [1.25, 2.00]"] in rows(text)
@@ -47,14 +47,14 @@ def test_curves_scores_shares_and_facts_are_shown():
     assert ["bfloat16", "not finite", "", "", ""] in rows(text)
 
 
-def test_the_speed_stands_beside_the_score_of_the_same_precision():
+def test_speed_is_shown_with_the_score_of_the_same_precision():
     text = page(record(case=EVERYTHING))
     assert ["float32", "0.6000", "+0.0000 [+0.0000, +0.0000]", "0.00 σ", "2.00 [1.25, 2.50]"] in rows(text)
     elsewhere = page(record(another=EVERYTHING))
     assert ["float32", "0.6000", "+0.0000 [+0.0000, +0.0000]", "0.00 σ"] in rows(elsewhere)
 
 
-def test_the_page_names_what_it_was_made_with():
+def test_page_names_device_and_versions():
     text = page(record(case=EVERYTHING))
     assert text.startswith("# Speed on NVIDIA H200\n")
     assert "regtta 0.1.0, torch 2.11, Python 3.12, CUDA 13.0." in text
@@ -62,13 +62,13 @@ def test_the_page_names_what_it_was_made_with():
     assert "smoke run" in page(Record({**ABOUT, "quick": True}, {}))
 
 
-def test_the_page_depends_on_the_json_alone():
+def test_page_depends_only_on_the_json():
     plain = json.loads(json.dumps(record(case=EVERYTHING).plain()))
     again = Record(plain["made_with"], {name: Findings.from_plain(case) for name, case in plain["cases"].items()})
     assert page(again) == page(record(case=EVERYTHING))
 
 
-def test_the_figures_that_the_page_shows_are_drawn(tmp_path):
+def test_figures_on_the_page_are_drawn(tmp_path):
     whole = record(**{"step/all": EVERYTHING})
     draw(whole, tmp_path)
     shown = re.findall(r"!\[.*?\]\((.*?)\)", page(whole))
@@ -77,5 +77,5 @@ def test_the_figures_that_the_page_shows_are_drawn(tmp_path):
     assert len(shown) == 3
 
 
-def test_nothing_to_draw_is_no_figure():
+def test_empty_findings_have_no_figures():
     assert figures_of(record(case=Findings("nothing"))) == {}

@@ -10,7 +10,7 @@ from regtta.errors import OptionError
 
 
 class Cases:
-    """Cases that count how often they run; ``b/two`` fails when told to."""
+    """Cases that record their runs and fail if listed in ``broken``."""
 
     def __init__(self):
         self.ran = []
@@ -41,7 +41,7 @@ def bench(tmp_path):
     return Bench(torch.device("cpu"), tmp_path / "new" / "folder", quick=True, effort=QUICK)
 
 
-def test_what_the_record_has_is_not_run_again_unless_forced(cases, bench):
+def test_recorded_cases_are_not_run_again_unless_forced(cases, bench):
     assert run(bench) == []
     assert run(bench) == []
     assert cases.ran == ["a", "b/one", "b/two"]
@@ -50,7 +50,7 @@ def test_what_the_record_has_is_not_run_again_unless_forced(cases, bench):
     assert list(read(bench.out / FILE).findings) == ["a", "b/one", "b/two"]
 
 
-def test_a_case_that_fails_costs_the_others_nothing_and_is_run_next_time(cases, bench, capsys):
+def test_failing_case_does_not_stop_the_others_and_is_retried(cases, bench, capsys):
     cases.broken = {"b/one"}
     assert run(bench) == ["b/one"]
     assert "it broke" in capsys.readouterr().err
@@ -60,7 +60,7 @@ def test_a_case_that_fails_costs_the_others_nothing_and_is_run_next_time(cases, 
     assert cases.ran[3:] == ["b/one"]
 
 
-def test_what_is_found_is_on_disk_before_the_next_case_begins(cases, bench, monkeypatch):
+def test_findings_are_saved_before_the_next_case_starts(cases, bench, monkeypatch):
     found = []
     whole = cases("bench")
     seen = {
@@ -72,13 +72,13 @@ def test_what_is_found_is_on_disk_before_the_next_case_begins(cases, bench, monk
     assert found == ["a"]
 
 
-def test_no_case_begins_after_the_limit(cases, bench, capsys):
+def test_no_case_starts_after_the_time_limit(cases, bench, capsys):
     assert run(bench, limit=-1) == ["a", "b/one", "b/two"]
     assert cases.ran == []
     assert "not reached" in capsys.readouterr().out
 
 
-def test_cases_are_chosen_by_name_or_by_what_comes_before_the_slash(cases):
+def test_cases_are_selected_by_name_or_prefix(cases):
     every = cases("bench")
     assert list(select_cases(every, [])) == ["a", "b/one", "b/two"]
     assert list(select_cases(every, ["b"])) == ["b/one", "b/two"]

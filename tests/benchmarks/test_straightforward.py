@@ -1,4 +1,4 @@
-"""The reference computes what regtta computes, or the comparison would not be fair."""
+"""Tests that the reference computes the same as regtta, as a fair comparison requires."""
 
 import pytest
 import torch
@@ -12,7 +12,7 @@ CPU = torch.device("cpu")
 
 
 @pytest.mark.parametrize("subject", [TINY_MLP, TINY_IMAGES], ids=lambda subject: subject.architecture)
-def test_losses_and_predictions_are_those_of_ssa_step_after_step(subject):
+def test_losses_and_predictions_match_ssa_at_every_step(subject):
     testbed = make_testbed(subject, CPU)
     straightforward = StraightforwardSSA(testbed.model, testbed.source, subject.head, k=20)
     adapter = regtta.Adapter(testbed.model, regtta.SSA(k=20), testbed.source)
@@ -23,7 +23,7 @@ def test_losses_and_predictions_are_those_of_ssa_step_after_step(subject):
         assert step.diagnostics.verdict.learned
 
 
-def test_several_outputs_are_weighed_alike():
+def test_loss_with_several_outputs_matches_ssa():
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 12), nn.BatchNorm1d(12), nn.ReLU(), nn.Linear(12, 3)).eval()
     source = regtta.collect(model, torch.randn(200, 4).split(50))
@@ -34,7 +34,7 @@ def test_several_outputs_are_weighed_alike():
     assert straightforward.last_loss.item() == pytest.approx(step.diagnostics.loss, rel=1e-5)
 
 
-def test_every_parameter_gets_gradients_and_the_affine_ones_alone_move():
+def test_parameters_have_gradients_and_only_affine_ones_change():
     testbed = make_testbed(TINY_MLP, CPU)
     straightforward = StraightforwardSSA(testbed.model, testbed.source, TINY_MLP.head)
     straightforward.adapt(testbed.shifted[0])
@@ -46,18 +46,18 @@ def test_every_parameter_gets_gradients_and_the_affine_ones_alone_move():
         for part in ("weight", "bias")
     }
     for name, parameter in straightforward.model.named_parameters():
-        at_head = name.startswith(f"{TINY_MLP.head}.")  # the loss is on what enters the head
+        at_head = name.startswith(f"{TINY_MLP.head}.")  # the loss depends on the inputs of the head only
         assert (parameter.grad is None) == at_head
         assert torch.equal(parameter, before[name]) == (name not in affine)
 
 
-def test_a_head_that_is_none_is_an_error():
+def test_nonlinear_head_raises_an_error():
     testbed = make_testbed(TINY_MLP, CPU)
     with pytest.raises(TypeError, match="found BatchNorm1d"):
         StraightforwardSSA(testbed.model, testbed.source, "1")
 
 
-def test_the_divergence_is_that_of_torch():
+def test_gaussian_kl_matches_torch():
     mean, mean0 = torch.randn(2, 5)
     variance, variance0 = torch.rand(2, 5) + 0.1
     ours = gaussian_kl(mean, variance, mean0, variance0)

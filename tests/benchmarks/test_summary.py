@@ -1,4 +1,4 @@
-"""The page of the docs, from made-up records of a GPU."""
+"""Tests of the page in the documentation, from synthetic records of a GPU."""
 
 import runpy
 from dataclasses import replace
@@ -86,38 +86,38 @@ def rows(text):
     return [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("|")]
 
 
-def test_a_step_is_compared_with_torchs_defaults_and_with_float32_throughout():
+def test_step_is_compared_with_torch_defaults_and_strict_float32():
     assert rows(summary.steps(RECORD))[2] == [
         "ResNet-50, batch 64", "0.800 ×", "4.00 ×", "10.0 ×", "1,600", "6,400", "1,040 MiB", "1,010 MiB"
     ]  # fmt: skip
 
 
-def test_a_model_without_channels_is_fast_without_them():
+def test_fast_row_without_channels_last_is_used_for_tables():
     (table,) = STEP.tables
     flat = replace(table, rows=(*table.rows[:3], replace(table.rows[3], name="regtta, bfloat16, compiled, captured")))
     record = Record(ABOUT, {"step/mlp": replace(STEP, tables=(flat,))})
     assert rows(summary.steps(record))[2][2] == "4.00 ×"
 
 
-def test_serving_and_collecting_are_over_what_they_are_compared_with():
+def test_serving_and_collecting_are_relative_to_their_references():
     found = rows(summary.serving(RECORD))
     assert found[0] == ["", "predict", "adapt behind a gate"]
     assert found[2] == ["ResNet-50, adapter in float32", "1.25", "1.50"]
     assert rows(summary.collecting(RECORD))[2] == ["ResNet-50, 640 samples", "1.75", "0.250", "2.50"]
 
 
-def test_every_measured_step_stands_over_the_floor():
+def test_measured_steps_are_shown_relative_to_the_floor():
     found = dict(rows(summary.floor(RECORD)))
     assert found[f"{DEFAULTS}, over the floor"] == "8.00 ×"
     assert found["regtta, bfloat16, channels last, compiled, captured, over the floor"] == "2.00 ×"
 
 
-def test_counts_alone_are_shown_where_nothing_was_timed():
+def test_only_counts_are_shown_without_times():
     alone = Record(ABOUT, {"floor/resnet50": replace(FLOORS, facts=FLOORS.facts[:1])})
     assert rows(summary.floor(alone))[2:] == [["bytes", "20.0 GB"]]
 
 
-def test_the_page_has_a_section_for_everything_that_was_measured(tmp_path):
+def test_page_has_a_section_for_every_measurement(tmp_path):
     folder = tmp_path / MAKER["FOLDERS"]["On a GPU"]
     folder.mkdir(parents=True)
     write(RECORD, folder / FILE)
@@ -131,10 +131,10 @@ def test_the_page_has_a_section_for_everything_that_was_measured(tmp_path):
     assert text.count("Nothing has been measured here yet") == 1
 
 
-def test_the_page_says_so_where_nothing_was_measured(tmp_path):
+def test_page_states_missing_measurements(tmp_path):
     assert MAKER["page"](tmp_path).count("Nothing has been measured here yet") == 2
 
 
 @pytest.mark.parametrize("section", summary.SECTIONS)
-def test_an_empty_record_has_no_sections(section):
+def test_empty_record_has_no_sections(section):
     assert summary.SECTIONS[section](Record(ABOUT)) == ""

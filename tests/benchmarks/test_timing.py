@@ -1,4 +1,4 @@
-"""Turns and ratios, on a clock that the calls themselves move: nothing here depends on how fast the machine is."""
+"""Tests of timing and ratios with a simulated clock, independent of the speed of the machine."""
 
 from contextlib import contextmanager
 
@@ -30,7 +30,7 @@ def clock(monkeypatch):
     return Clock(monkeypatch)
 
 
-def test_times_are_those_of_one_call_and_ratios_those_of_pairs(clock):
+def test_times_are_per_call_and_ratios_are_paired(clock):
     calls_by_name = {"slow": clock.takes("slow", 0.04), "quick": clock.takes("quick", 0.01)}
     times = time_in_turns(calls_by_name, CPU, Effort(rounds=5, seconds=100, sample_seconds=0.1))
     assert times["slow"] == pytest.approx([0.04] * 5)
@@ -38,7 +38,7 @@ def test_times_are_those_of_one_call_and_ratios_those_of_pairs(clock):
     assert (found.median, found.low, found.high, found.count) == pytest.approx((4, 4, 4, 5))
 
 
-def test_a_drift_of_the_machine_cancels_in_pairs(clock):
+def test_drift_of_the_machine_cancels_in_paired_ratios(clock):
     def drifting(share):
         def call():
             clock.now += share * (1 + clock.now)
@@ -52,7 +52,7 @@ def test_a_drift_of_the_machine_cancels_in_pairs(clock):
     assert found.high - found.low < 0.02
 
 
-def test_everyone_has_a_turn_each_round_and_not_always_the_same_one(clock):
+def test_every_call_is_timed_once_per_round_in_varying_order(clock):
     calls_by_name = {name: clock.takes(name, 1.0) for name in "abc"}
     time_in_turns(calls_by_name, CPU, Effort(rounds=8, seconds=1000, max_calls=1))
     rounds = ["".join(clock.calls[start : start + 3]) for start in range(0, 24, 3)]
@@ -60,24 +60,24 @@ def test_everyone_has_a_turn_each_round_and_not_always_the_same_one(clock):
     assert len(set(rounds)) > 2
 
 
-def test_short_calls_are_made_often_enough_and_long_ones_once(clock):
+def test_short_calls_are_repeated_and_long_calls_are_made_once(clock):
     time_in_turns(
         {"short": clock.takes("short", 0.01), "long": clock.takes("long", 5.0)},
         CPU,
         Effort(rounds=1, seconds=100, sample_seconds=0.1),
     )
-    assert clock.calls.count("short") == 1 + 10  # one to see how long it takes
+    assert clock.calls.count("short") == 1 + 10  # one call to estimate the duration
     assert clock.calls.count("long") == 1 + 1
 
 
-def test_no_round_begins_after_the_time_is_over_but_there_are_a_few(clock):
+def test_no_round_starts_after_the_time_limit_beyond_the_minimum(clock):
     times = time_in_turns({"a": clock.takes("a", 10.0)}, CPU, Effort(rounds=50, seconds=15, max_calls=1))
     assert len(times["a"]) == timing.MIN_ROUNDS
     times = time_in_turns({"a": clock.takes("a", 1.0)}, CPU, Effort(rounds=50, seconds=15, max_calls=1))
     assert len(times["a"]) == 16
 
 
-def test_calls_are_made_within_their_settings(clock):
+def test_calls_run_inside_their_context_manager(clock):
     inside = []
 
     @contextmanager
@@ -93,7 +93,7 @@ def test_calls_are_made_within_their_settings(clock):
     assert inside[-1] is False
 
 
-def test_the_collector_is_off_while_timing_and_on_after_it(clock):
+def test_garbage_collection_is_disabled_only_while_timing(clock):
     import gc
 
     seen = []

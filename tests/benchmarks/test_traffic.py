@@ -5,7 +5,7 @@ from benchmarks.speed.traffic import CONVOLUTION_TRIPS, JUNCTION_TRIPS, traffic
 
 
 class Bottleneck(nn.Module):
-    """Called as ResNet's blocks are."""
+    """Residual block with the name of ResNet's blocks."""
 
     def __init__(self):
         super().__init__()
@@ -21,17 +21,17 @@ def network():
     )
 
 
-def test_the_counts_are_those_by_hand():
+def test_counts_match_a_manual_calculation():
     found = traffic(network(), torch.zeros(2, 3, 8, 8))
     first, second = 2 * 4 * 8 * 8, 2 * 4 * 4 * 4
     assert found.convolved == first + second
-    assert found.joined == 2 * second  # the pooling and the block
+    assert found.joined == 2 * second  # outputs of the pooling and of the block
     assert found.inputs == 2 * 3 * 8 * 8
     assert found.weights == 4 * 3 * 9 + 4 * 4 * 9 + 64 + 1
     assert found.multiplications == first * 27 + second * 36
 
 
-def test_bytes_and_operations_follow():
+def test_bytes_and_operations_are_derived_from_the_counts():
     found = traffic(network(), torch.zeros(2, 3, 8, 8))
     numbers = CONVOLUTION_TRIPS * found.convolved + JUNCTION_TRIPS * found.joined + 2 * found.weights
     assert found.bytes_moved() == 2 * numbers + 4 * found.inputs
@@ -39,14 +39,14 @@ def test_bytes_and_operations_follow():
     assert found.operations == 4 * found.multiplications
 
 
-def test_multiplications_of_resnet50_are_the_known_4_1_billion_an_image():
+def test_resnet50_has_4_1_billion_multiplications_per_image():
     from regtta_bench.training.models import resnet50
 
     found = traffic(resnet50().eval(), torch.zeros(1, 3, 224, 224))
     assert round(found.multiplications / 1e9, 1) == 4.1
 
 
-def test_the_model_keeps_no_hooks():
+def test_hooks_are_removed_from_the_model():
     model = network()
     traffic(model, torch.zeros(1, 3, 8, 8))
     assert not any(module._forward_hooks for module in model.modules())

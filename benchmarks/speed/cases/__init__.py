@@ -1,1 +1,1 @@
-"""One question a module: each measures and gives back what it found."""
+"""Benchmark cases, one per module: each returns its findings."""

@@ -1,4 +1,4 @@
-"""Collecting source statistics, against inference over the same batches."""
+"""Cost of collecting source statistics, relative to inference over the same batches."""
 
 from dataclasses import replace
 from itertools import cycle, islice
@@ -39,7 +39,7 @@ def collecting(subject: Subject, samples: int, bench: Bench) -> Findings:
 
 
 def spectrum(testbed: Testbed) -> TimedCall:
-    """What ends every collection: the eigenvalues and eigenvectors of the covariance."""
+    """Return the eigendecomposition of the covariance, the last part of every collection."""
     batches = islice(cycle(testbed.steady), 4)
     running = RunningMoments()
     forward = FeatureModel(testbed.model, testbed.subject.head)
@@ -56,13 +56,13 @@ def spectrum(testbed: Testbed) -> TimedCall:
 
 
 def whole_passes(bench: Bench) -> Effort:
-    """A call is long enough by itself."""
+    """Return an effort with one call per sample, since one pass is long enough."""
     rounds = bench.effort.rounds if bench.quick else 7
     return replace(bench.effort, rounds=rounds, sample_seconds=0.0, max_calls=1, warm_calls=1)
 
 
 def inference(testbed: Testbed, samples: int, bench: Bench) -> TimedCall:
-    """The model over the batches, and nothing else."""
+    """Return a pass of the bare model over the batches."""
     forward = bare_forward(testbed.model, PLAIN, bench.device)
 
     def infer() -> None:
@@ -73,7 +73,7 @@ def inference(testbed: Testbed, samples: int, bench: Bench) -> TimedCall:
 
 
 def collection(testbed: Testbed, samples: int) -> TimedCall:
-    """``collect`` over the batches."""
+    """Return a pass of ``regtta.collect`` over the batches."""
 
     def collect() -> None:
         batches = islice(cycle(testbed.steady), samples // testbed.subject.batch)

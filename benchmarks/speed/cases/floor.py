@@ -1,4 +1,4 @@
-"""The floor of a step: what must be moved and computed, over how fast this device moves and computes."""
+"""Lower bound of the time of a step: minimum bytes and operations over the rates of this device."""
 
 import torch
 from torch import Tensor
@@ -10,7 +10,7 @@ from benchmarks.speed.timing import TimedCall, time_in_turns
 from benchmarks.speed.traffic import Traffic, traffic
 
 COPIED = 2**30  # bytes
-SIDE = 8192  # of the matrices
+SIDE = 8192  # side length of the matrices
 BYTES, OPERATIONS, FLOOR = "bytes a step must move", "operations a step must do", "floor of a step"
 COPY, PRODUCT = "copy, read and written", "matrix product"
 ABOUT = """\
@@ -20,7 +20,7 @@ measured here."""
 
 
 def floor(subject: Subject, bench: Bench) -> Findings:
-    """Count, and on a GPU measure the rates that the counts are divided by."""
+    """Count bytes and operations; on a GPU, measure the rates and compute the lower bound of the time."""
     testbed = make_testbed(subject, bench.device)
     least = traffic(testbed.model, testbed.steady[0])
     facts = [
@@ -45,7 +45,7 @@ def _times(least: Traffic, bench: Bench) -> list[Fact]:
 
 
 def _rates(bench: Bench) -> tuple[float, float]:
-    """Bytes read and written, and floating-point operations, a second."""
+    """Measure the bytes read and written per second, and the floating-point operations per second."""
     numbers = torch.randn(COPIED // 2, device=bench.device, dtype=torch.bfloat16)
     left, right = (torch.randn(SIDE, SIDE, device=bench.device, dtype=torch.bfloat16) for _ in range(2))
     there = torch.empty_like(numbers)

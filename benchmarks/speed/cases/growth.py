@@ -1,4 +1,4 @@
-"""How the time of a step grows with the batch, with k, with the width of the features and with the outputs."""
+"""Scaling of the time of a step with batch size, k, feature width and number of outputs."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -23,34 +23,34 @@ Growth is relative to the first size of the same line; all sizes and lines take 
 
 
 def along_batches(subject: Subject, sizes: tuple[int, ...], bench: Bench) -> Curve:
-    """The step over the size of the batch."""
+    """Measure the step as a function of the batch size."""
     return _step_curve(
         subject, "batch size", sizes, lambda size: rebatch(make_testbed(subject, bench.device), size), bench
     )
 
 
 def along_k(subject: Subject, sizes: tuple[int, ...], bench: Bench) -> Curve:
-    """The step over the number of directions that are aligned."""
+    """Measure the step as a function of the number of aligned directions."""
     testbed = make_testbed(subject, bench.device)
     return _step_curve(subject, "k", sizes, lambda k: replace(testbed, subject=replace(subject, k=k)), bench)
 
 
 def along_width(subject: Subject, sizes: tuple[int, ...], bench: Bench) -> Curve:
-    """The step over the width of the features."""
+    """Measure the step as a function of the feature width."""
     return _step_curve(
         subject, "features", sizes, lambda width: make_testbed(replace(subject, width=width), bench.device), bench
     )
 
 
 def along_outputs(subject: Subject, sizes: tuple[int, ...], bench: Bench) -> Curve:
-    """The step over the number of outputs."""
+    """Measure the step as a function of the number of outputs."""
     return _step_curve(
         subject, "outputs", sizes, lambda count: make_testbed(replace(subject, outputs=count), bench.device), bench
     )
 
 
 def along_samples(subject: Subject, sizes: tuple[int, ...], bench: Bench) -> Curve:
-    """Collecting over the number of samples."""
+    """Measure the collection as a function of the number of samples."""
     testbed = make_testbed(subject, bench.device)
     lines: Mapping[str, Callable[[int], TimedCall]] = {
         INFERENCE: lambda samples: inference(testbed, samples, bench),
@@ -68,13 +68,13 @@ def along_samples(subject: Subject, sizes: tuple[int, ...], bench: Bench) -> Cur
 
 
 def measure_growth(along: Along, subject: Subject, sizes: tuple[int, ...], bench: Bench) -> Findings:
-    """One curve as the findings of a case."""
+    """Measure one curve and return it as the findings of a case."""
     curve = along(subject, sizes, bench)
     return Findings(f"How cost grows with {curve.along}: {curve.title}", ABOUT, curves=(curve,))
 
 
 def rebatch(testbed: Testbed, size: int) -> Testbed:
-    """The same model with a stream in batches of ``size``."""
+    """Return the same model with its stream in batches of ``size``."""
     rows = torch.cat(testbed.shifted)
     count = max(2, len(rows) // size)
     repeated = rows.repeat(-(-count * size // len(rows)), *(1 for _ in rows.shape[1:]))
@@ -117,7 +117,7 @@ def _curve(
 
 
 def _points(name: str, sizes: tuple[int, ...], times: Times, reference: str) -> tuple[Point, ...]:
-    """The sizes that could be run."""
+    """Return the points of the sizes that could be run."""
     there = [size for size in sizes if _place(name, size) in times]
     return tuple(
         Point(

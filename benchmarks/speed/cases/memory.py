@@ -1,4 +1,4 @@
-"""Peak memory of ``regtta.collect`` against the number of samples: it must not grow."""
+"""Peak memory of ``regtta.collect`` as a function of the number of samples; it must stay constant."""
 
 import json
 
@@ -12,7 +12,7 @@ ABOUT = "Rows made on the fly, in a process of its own for each size: `benchmark
 
 
 def memory(bench: Bench) -> Findings:
-    """Peaks over that of the smallest size, and the first in MiB."""
+    """Measure the peaks relative to the smallest size, and the first peak in MiB."""
     sizes = QUICK_SIZES if bench.quick else SIZES
     found = {size: _peaks(size, bench) for size in sizes}
     first = found[sizes[0]]
@@ -23,7 +23,7 @@ def memory(bench: Bench) -> Findings:
 
 
 def _peaks(samples: int, bench: Bench) -> dict[str, float]:
-    """Peaks in MiB, by what was measured, of a process that collects over ``samples`` rows."""
+    """Return the peaks in MiB, by kind of memory, of a process that collects over ``samples`` rows."""
     printed = run_python([str(PROGRAM), "--samples", str(samples), "--device", str(bench.device)])
     found: dict[str, float] = json.loads(printed)
     return found

@@ -1,4 +1,4 @@
-"""What precision changes: the same streams adapted in each, and R² on their labels, paired over source models."""
+"""Effect of precision: R² after adaptation to the same streams in each, paired over source models."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -21,7 +21,7 @@ from regtta_bench.tables import paired_difference
 Within = Callable[[], AbstractContextManager[object]]
 
 REFERENCE, AGAIN = "float32 throughout", "float32 throughout, once more"
-# By name: how the adapter runs, and under which of torch's settings.
+# By name: the execution of the adapter, and the torch settings it runs under.
 PRECISIONS: Mapping[str, tuple[Execution, Within]] = {
     REFERENCE: (PLAIN, strict_float32),
     AGAIN: (PLAIN, strict_float32),
@@ -30,7 +30,7 @@ PRECISIONS: Mapping[str, tuple[Execution, Within]] = {
     "bfloat16": (Execution(precision="bfloat16", channels_last=True), nullcontext),
     "bfloat16, compiled, captured": (FAST, nullcontext),
 }
-ON_CPU = (REFERENCE, AGAIN, "bfloat16")  # which has no TF32
+ON_CPU = (REFERENCE, AGAIN, "bfloat16")  # a CPU has no TF32
 ABOUT = """\
 Offline R² of SSA after one pass over the stream, in the same order in every precision. Differences are to float32
 throughout, paired over source models, with 95 % intervals; the second float32 shows by how much one run differs
@@ -60,7 +60,7 @@ def precision(setting: str, bench: Bench) -> Findings:
 
 
 def row_of(name: str, bench: Bench, *, images: bool) -> str:
-    """The row of the step's table that runs in the precision called ``name``."""
+    """Return the row of the step's table with the precision ``name``."""
     execution, within = PRECISIONS[name]
     if bench.on_gpu and within is strict_float32:
         return THROUGHOUT
@@ -68,7 +68,7 @@ def row_of(name: str, bench: Bench, *, images: bool) -> str:
 
 
 def predictions_after(trial: Trial, execution: Execution, within: Within) -> Tensor:
-    """Predictions (N,) for the whole stream after one pass of adapting to it."""
+    """Return predictions (N,) for the whole stream after one pass of adaptation."""
     with within():
         adapter = Adapter(trial.model, trial.method, trial.statistics, head=trial.head, execution=execution)
         batches = [trial.view(inputs) for inputs in torch.split(trial.target.inputs, trial.batch)]
@@ -84,7 +84,7 @@ def score(
     reference: Mapping[int, Tensor],
     labels: Mapping[int, Tensor],
 ) -> Score:
-    """What predictions by source model are worth, and what the reference's are worth more."""
+    """Score predictions by source model, and compute their difference to the reference's."""
     if not all(bool(values.isfinite().all()) for values in (*found.values(), *reference.values())):
         return Score(setting, name, (), None, None)
     own, other = ({seed: r_squared(values, labels[seed]) for seed, values in way.items()} for way in (found, reference))
@@ -94,7 +94,7 @@ def score(
 
 
 def r_squared(predictions: Tensor, targets: Tensor) -> float:
-    """R² of predictions (N,)."""
+    """Return R² of predictions (N,)."""
     metrics = RegressionMetrics()
     metrics.update(predictions.unsqueeze(1), targets.unsqueeze(1))
     return metrics.compute().r2

@@ -1,4 +1,4 @@
-"""Several processes on one machine: how much faster they collect together than one does."""
+"""Speed-up of collecting with several processes on one machine."""
 
 import json
 import tempfile
@@ -17,7 +17,7 @@ the start of the first to the end of the last. On a machine with other work to d
 
 
 def processes(bench: Bench) -> Findings:
-    """Time passes of one process and of two, in turns."""
+    """Time passes of one process and of two, alternately."""
     samples, repeats, rounds = (2_000, 1, 1) if bench.quick else (200_000, 3, 3)
     times: dict[str, list[float]] = {_name(size): [] for size in SIZES}
     for _ in range(rounds):
@@ -29,7 +29,7 @@ def processes(bench: Bench) -> Findings:
 
 
 def _passes(size: int, samples: int, repeats: int) -> list[float]:
-    """The seconds of each pass of ``size`` processes."""
+    """Return the duration in seconds of each pass of ``size`` processes."""
     with tempfile.TemporaryDirectory() as folder:
         common = ["--size", str(size), "--store", str(Path(folder) / "store")]
         common += ["--samples", str(samples), "--repeats", str(repeats)]

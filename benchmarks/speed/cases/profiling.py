@@ -1,4 +1,4 @@
-"""Where the time of a step goes, by torch's profiler."""
+"""Breakdown of the time of a step by kind of work, from torch's profiler."""
 
 import time
 from collections import Counter
@@ -25,7 +25,7 @@ the addition after it."""
 
 
 def profiling(subject: Subject, bench: Bench) -> Findings:
-    """Profile the straightforward step, and regtta's in the ways that matter most."""
+    """Profile the straightforward step, and regtta's in the most important executions."""
     steps = 2 if bench.quick else 10 if bench.on_gpu else 3
     testbed = make_testbed(subject, bench.device)
     makers: dict[str, Callable[[], TimedCall]] = {"straightforward": partial(straightforward_step, testbed)}
@@ -36,7 +36,7 @@ def profiling(subject: Subject, bench: Bench) -> Findings:
 
 
 def shares_of(title: str, timed: TimedCall, steps: int, bench: Bench) -> Shares:
-    """Profile so many steps once the call is warm."""
+    """Profile the steps of a call after its warm-up."""
     for _ in range(bench.effort.warm_calls):
         timed.call()
     synchronize(bench.device)
@@ -58,16 +58,16 @@ def shares_of(title: str, timed: TimedCall, steps: int, bench: Bench) -> Shares:
 
 
 def _on_gpu(found: profile) -> Counter[str]:
-    """Microseconds of each kernel; copies and memsets are kernels here."""
+    """Return the microseconds of each kernel, including copies and memsets."""
     spent: Counter[str] = Counter()
     for event in found.key_averages():
-        if event.device_type == DeviceType.CUDA and not event.is_user_annotation:  # which spans kernels of its own
+        if event.device_type == DeviceType.CUDA and not event.is_user_annotation:  # an annotation spans other kernels
             spent[event.key] += event.self_device_time_total
     return spent
 
 
 def _on_cpu(found: profile) -> Counter[str]:
-    """Microseconds of each operator by itself, without those that it calls."""
+    """Return the microseconds of each operator, excluding the operators it calls."""
     spent: Counter[str] = Counter()
     for event in found.key_averages():
         spent[event.key] += event.self_cpu_time_total

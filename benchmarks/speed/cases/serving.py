@@ -1,4 +1,4 @@
-"""What being ready to adapt costs where there is no shift: predictions and gated steps over a bare forward pass."""
+"""Cost of serving without a shift: predictions and gated steps relative to a bare forward pass."""
 
 from functools import cache, partial
 

@@ -1,4 +1,4 @@
-"""Start-up: what importing regtta adds to importing torch."""
+"""Start-up time: import of regtta relative to import of torch."""
 
 from dataclasses import replace
 from functools import partial
@@ -22,10 +22,10 @@ ABOUT = "Whole processes, from their start to their end. regtta's names are impo
 
 
 def startup(bench: Bench) -> Findings:
-    """Time processes that import and end."""
+    """Time processes that only import a package."""
     makers: dict[str, Maker] = {name: _maker(program) for name, program in PROGRAMS.items()}
     effort = replace(bench.effort, rounds=1 if bench.quick else 7, max_calls=1, warm_calls=0 if bench.quick else 1)
-    here = replace(bench, device=torch.device("cpu"))  # no absolute times of what the CPU does
+    here = replace(bench, device=torch.device("cpu"))  # absolute times of a CPU are not reported
     table = compare("Importing", makers, (TORCH, PYTHON), here, samples=1, reading="times the time", effort=effort)
     return Findings("Start-up", ABOUT, tables=(table,))
 

@@ -1,4 +1,4 @@
-"""One step of SSA: regtta's in every way it can be run, against the straightforward one."""
+"""Speed of one step of SSA: regtta's in every execution, relative to the straightforward implementation."""
 
 from collections.abc import Callable
 from functools import partial
@@ -26,7 +26,7 @@ ON_GPU = (
 
 
 def step(subject: Subject, bench: Bench) -> Findings:
-    """Time the step of ``subject`` in every way."""
+    """Time the step of ``subject`` in every execution."""
     testbed = make_testbed(subject, bench.device)
     makers, references = _makers(testbed, bench)
     table = compare(subject.title, makers, references, bench, samples=subject.batch, reading="times as fast")
@@ -34,19 +34,19 @@ def step(subject: Subject, bench: Bench) -> Findings:
 
 
 def regtta_row(execution: Execution) -> str:
-    """The row of regtta's step run in this way."""
+    """Return the name of the row of regtta's step in ``execution``."""
     return f"regtta, {describe_execution(execution)}"
 
 
 def straightforward_step(testbed: Testbed) -> TimedCall:
-    """The straightforward step on the shifted stream."""
+    """Return the straightforward step on the shifted stream."""
     subject = testbed.subject
     adapter = StraightforwardSSA(testbed.model, testbed.source, subject.head, k=subject.k)
     return TimedCall(cycle_over(adapter.adapt, testbed.shifted))
 
 
 def regtta_step(testbed: Testbed, execution: Execution = PLAIN) -> TimedCall:
-    """The step of regtta on the shifted stream."""
+    """Return regtta's step on the shifted stream."""
     stream = Stream(adapter_on(testbed, execution), testbed.shifted, learning=True)
     return TimedCall(stream, remark=stream.remark)
 
@@ -68,7 +68,7 @@ def _makers(testbed: Testbed, bench: Bench) -> tuple[dict[str, Maker], tuple[str
 
 
 def _strictly(make: Callable[[], TimedCall]) -> Maker:
-    """What ``make`` makes, without TF32 in convolutions."""
+    """Return a maker of the same call without TF32 in convolutions."""
 
     def made() -> TimedCall:
         found = make()
