@@ -29,12 +29,12 @@ def make(method=None, model=None, stream=None, **options):
     return regtta.Adapter(model, method or regtta.SSA(k=4), source, **options)
 
 
-def shifted(batches=6, size=16, seed=2):
+def make_stream(batches=6, size=16, seed=2):
     return small_models.table(batches * size, shift=1.0, scale=1.5, seed=seed).split(size)
 
 
-def test_adapting_is_adam_on_the_affine_parameters_written_out():
-    """The whole loop again in plain torch, from the paper's algorithm."""
+def test_adapting_matches_a_plain_torch_implementation():
+    """Compares with the algorithm of the paper, written in plain torch."""
     model = small_models.mlp()
     source = regtta.collect(model, small_models.table(400).split(50))
     adapter = regtta.Adapter(model, regtta.SSA(k=4), source)
@@ -46,7 +46,7 @@ def test_adapting_is_adam_on_the_affine_parameters_written_out():
     optimizer = torch.optim.Adam([p for n in norms for p in n.parameters()], lr=1e-3)
     basis, lam = source.basis[:, :4].float(), source.variances[:4].float()
     alpha = 1 + (plain[6].weight.detach() @ basis).abs().squeeze(0)
-    for x in shifted():
+    for x in make_stream():
         features = plain[:6](x)
         outputs = plain[6](features)
         projected = (features - source.mean.float()) @ basis
@@ -65,13 +65,13 @@ def test_adapting_is_adam_on_the_affine_parameters_written_out():
 
 
 @pytest.mark.parametrize("mode", [True, False])
-def test_the_users_model_is_untouched_by_everything(mode):
+def test_the_users_model_is_never_modified(mode):
     model = small_models.mlp().train(mode)
     model[0].weight.requires_grad_(False)
     model[3].register_forward_hook(lambda *_: None)
     before = small_models.model_snapshot(model)
     adapter = make(model=model)
-    list(adapter.run(shifted()))
+    list(adapter.run(make_stream()))
     adapter.predict(small_models.table(4))
     adapter.load_state_dict(adapter.state_dict())
     adapter.reset()
@@ -80,9 +80,9 @@ def test_the_users_model_is_untouched_by_everything(mode):
     small_models.assert_unchanged(before, model)
 
 
-def test_predictions_are_made_before_learning_and_predict_changes_nothing():
+def test_predictions_precede_the_update_and_predict_changes_nothing():
     adapter = make()
-    x = shifted(1)[0]
+    x = make_stream(1)[0]
     expected = copy.deepcopy(adapter.export()).train()
     with torch.no_grad():
         before = expected(x)
@@ -95,8 +95,8 @@ def test_predictions_are_made_before_learning_and_predict_changes_nothing():
     assert not torch.equal(first, before)
 
 
-def test_steps_are_numbered_and_their_loss_falls_on_a_stationary_stream():
-    steps = list(make(lr=1e-2).run(shifted(60)))
+def test_steps_are_numbered_and_the_loss_decreases_on_a_stationary_stream():
+    steps = list(make(lr=1e-2).run(make_stream(60)))
     assert [step.index for step in steps] == list(range(60))
     losses = [step.diagnostics.loss for step in steps]
     assert sum(losses[-10:]) < 0.5 * sum(losses[:10])
@@ -106,10 +106,10 @@ def test_steps_are_numbered_and_their_loss_falls_on_a_stationary_stream():
     assert not steps[0].predictions.requires_grad
 
 
-def test_only_what_moves_has_gradients_and_moves():
+def test_only_affine_parameters_and_running_statistics_change():
     adapter = make()
-    begun = adapter.export().state_dict()
-    list(adapter.run(shifted()))
+    initial = adapter.export().state_dict()
+    list(adapter.run(make_stream()))
     live = adapter.model
     assert {n for n, p in live.named_parameters() if p.requires_grad} == {
         "1.weight",
@@ -118,7 +118,7 @@ def test_only_what_moves_has_gradients_and_moves():
         "4.bias",
     }
     assert all(p.grad is None for p in live.parameters() if not p.requires_grad)
-    moved = {n for n, v in adapter.export().state_dict().items() if not torch.equal(v, begun[n])}
+    moved = {n for n, v in adapter.export().state_dict().items() if not torch.equal(v, initial[n])}
     assert moved == {
         f"{layer}.{part}"
         for layer in (1, 4)
@@ -126,30 +126,30 @@ def test_only_what_moves_has_gradients_and_moves():
     }
 
 
-def test_the_whole_extractor_moves_and_the_head_does_not():
+def test_training_the_extractor_leaves_the_head_unchanged():
     adapter = make(trainable="extractor", batch_norm="source")
-    begun = adapter.export().state_dict()
-    list(adapter.run(shifted()))
-    moved = {n for n, v in adapter.export().state_dict().items() if not torch.equal(v, begun[n])}
+    initial = adapter.export().state_dict()
+    list(adapter.run(make_stream()))
+    moved = {n for n, v in adapter.export().state_dict().items() if not torch.equal(v, initial[n])}
     assert {"0.weight", "3.weight", "1.weight"} <= moved
     assert not {n for n in moved if n.startswith("6.") or "running" in n}
 
 
-def test_batch_norm_as_trained_predicts_like_the_model():
+def test_source_batch_norm_predicts_like_the_model():
     model = small_models.mlp()
     adapter = make(model=model, batch_norm="source")
-    x = shifted(1)[0]
+    x = make_stream(1)[0]
     with torch.no_grad():
         expected = model(x)
     torch.testing.assert_close(adapter.adapt(x).predictions, expected, rtol=1e-6, atol=1e-7)
 
 
-def test_debiased_counts_the_streams_updates_alone():
+def test_debiased_batch_norm_counts_only_updates_of_the_stream():
     model = small_models.mlp()
     adapter = make(model=model, batch_norm="debiased", lr=1e-12)
-    x, y = shifted(2)
+    x, y = make_stream(2)
     adapter.adapt(x)
-    adapter.adapt(x[:1])  # refused: must not count as an update
+    adapter.adapt(x[:1])  # rejected: must not count as an update
     adapter.adapt(y)
     with torch.no_grad():
         means = [model[0](batch).mean(0) for batch in (x, y)]
@@ -157,8 +157,8 @@ def test_debiased_counts_the_streams_updates_alone():
     torch.testing.assert_close(adapter.export()[1].running_mean, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_several_steps_a_batch_are_that_many_updates_of_the_same_batch():
-    x = shifted(1)[0]
+def test_several_steps_per_batch_match_repeated_updates_on_the_batch():
+    x = make_stream(1)[0]
     thrice, once = make(steps=3), make()
     reported = thrice.adapt(x)
     first = once.adapt(x)
@@ -174,21 +174,21 @@ def test_several_steps_a_batch_are_that_many_updates_of_the_same_batch():
     "optimizer",
     ["sgd", "adamw", "rmsprop", torch.optim.Adagrad, functools.partial(torch.optim.SGD, momentum=0.9)],
 )
-def test_any_optimizer(optimizer):
+def test_every_kind_of_optimizer_is_accepted(optimizer):
     adapters = make(optimizer=optimizer), make()
     for adapter in adapters:
-        list(adapter.run(shifted()))
+        list(adapter.run(make_stream()))
     x = small_models.table(5)
     assert not torch.equal(adapters[0].predict(x), adapters[1].predict(x))
 
 
-def test_sgd_is_the_gradient_times_the_learning_rate():
+def test_an_sgd_update_is_the_gradient_times_the_learning_rate():
     adapter = make(optimizer="sgd", lr=0.01)
-    begun = adapter.state_dict()["learner"]["tensors"]
-    norm = adapter.adapt(shifted(1)[0]).diagnostics.gradient_norm
+    initial = adapter.state_dict()["learner"]["tensors"]
+    norm = adapter.adapt(make_stream(1)[0]).diagnostics.gradient_norm
     now = adapter.state_dict()["learner"]["tensors"]
     names = ["1.weight", "1.bias", "4.weight", "4.bias"]
-    moved = torch.cat([now[n] - begun[n] for n in names]).norm().item()
+    moved = torch.cat([now[n] - initial[n] for n in names]).norm().item()
     assert moved == pytest.approx(0.01 * norm, rel=1e-3)
 
 
@@ -196,7 +196,7 @@ def test_sgd_is_the_gradient_times_the_learning_rate():
 
 
 def nan_rows():
-    x = shifted(1)[0].clone()
+    x = make_stream(1)[0].clone()
     x[3] = torch.nan
     x[7, 0] = torch.inf
     return x
@@ -204,20 +204,20 @@ def nan_rows():
 
 BAD = {
     "nan": (lambda: torch.full((16, 5), torch.nan), "16 of 16 samples are not finite"),
-    "single": (lambda: shifted(1)[0][:1], "a batch of 1 has no variance"),
-    "constant": (lambda: shifted(1)[0][:1].repeat(9, 1), "all samples are the same"),
-    "empty": (lambda: shifted(1)[0][:0], "a batch of 0 has no variance"),
+    "single": (lambda: make_stream(1)[0][:1], "a batch of 1 has no variance"),
+    "constant": (lambda: make_stream(1)[0][:1].repeat(9, 1), "all samples are the same"),
+    "empty": (lambda: make_stream(1)[0][:0], "a batch of 0 has no variance"),
 }
 
 
 @pytest.mark.parametrize("kind", BAD)
 @pytest.mark.parametrize("method", [regtta.SSA(k=4), regtta.SSA(k=4, batch_norm="debiased"), regtta.BNAdapt()])
-def test_a_bad_batch_is_predicted_and_costs_nothing(kind, method):
+def test_a_bad_batch_is_predicted_and_changes_nothing(kind, method):
     bad, reason = BAD[kind][0](), BAD[kind][1]
-    adapter, spared = make(method), make(method)
-    for x in shifted(3):
+    adapter, reference = make(method), make(method)
+    for x in make_stream(3):
         adapter.adapt(x)
-        spared.adapt(x)
+        reference.adapt(x)
     state = adapter.state_dict()
     expected = adapter.predict(bad)
     step = adapter.adapt(bad)
@@ -225,34 +225,34 @@ def test_a_bad_batch_is_predicted_and_costs_nothing(kind, method):
     assert step.diagnostics.loss is None
     assert torch.equal(step.predictions.nan_to_num(), expected.nan_to_num())
     assert_same_state(state | {"index": 4}, adapter.state_dict())
-    for x in shifted(3, seed=9):
-        assert torch.equal(adapter.adapt(x).predictions, spared.adapt(x).predictions)
+    for x in make_stream(3, seed=9):
+        assert torch.equal(adapter.adapt(x).predictions, reference.adapt(x).predictions)
 
 
-def test_a_batch_that_breaks_the_forward_costs_nothing():
-    adapter, spared = make(), make()
-    x, y = shifted(2)
+def test_an_error_in_the_forward_pass_changes_nothing():
+    adapter, reference = make(), make()
+    x, y = make_stream(2)
     state = adapter.state_dict()
     seen = []
 
-    def burst(module, args, out):
+    def raise_error(module, args, out):
         seen.append(1)
         raise RuntimeError("out of memory")
 
-    handle = adapter.model[5].register_forward_hook(burst)
+    handle = adapter.model[5].register_forward_hook(raise_error)
     with pytest.raises(RuntimeError, match="out of memory"):
         adapter.adapt(x)
     handle.remove()
     assert seen
     assert_same_state(state, adapter.state_dict())
     assert not any(module.training for module in adapter.model.modules())
-    assert torch.equal(adapter.adapt(y).predictions, spared.adapt(y).predictions)
+    assert torch.equal(adapter.adapt(y).predictions, reference.adapt(y).predictions)
 
 
-def test_a_loss_that_is_not_finite_is_taken_back_and_predicted_as_ever():
+def test_a_step_with_a_non_finite_loss_is_undone_and_its_batch_predicted():
     adapter = make(guards=regtta.guards.DEFAULT)
-    x = shifted(1)[0]
-    x = torch.cat([x[:1].repeat(8, 1), x[:1] * (1 + 1e-30)])  # differs nowhere in float32 features
+    x = make_stream(1)[0]
+    x = torch.cat([x[:1].repeat(8, 1), x[:1] * (1 + 1e-30)])  # identical features in float32
     x[0, 0] += 1e-7
     state = adapter.state_dict()
     expected = adapter.predict(x)
@@ -264,26 +264,26 @@ def test_a_loss_that_is_not_finite_is_taken_back_and_predicted_as_ever():
     assert_same_state(state | {"index": 1}, adapter.state_dict())
 
 
-def test_guards_are_the_users_to_choose():
-    class Never(Guard):
+def test_guards_can_be_chosen_by_the_user():
+    class RejectAll(Guard):
         def before_step(self, inputs):
             return "not today"
 
-    step = make(guards=[Never()]).adapt(shifted(1)[0])
+    step = make(guards=[RejectAll()]).adapt(make_stream(1)[0])
     assert step.diagnostics.verdict.reason == "not today"
-    assert make(guards=[]).adapt(shifted(1)[0][:1].repeat(9, 1)).diagnostics.verdict.learned
+    assert make(guards=[]).adapt(make_stream(1)[0][:1].repeat(9, 1)).diagnostics.verdict.learned
 
 
-def test_a_later_step_of_several_that_is_refused_is_taken_back_alone():
+def test_rejecting_a_later_step_undoes_only_that_step():
     calls = []
 
-    class Twice(Guard):
+    class RejectThird(Guard):
         def after_step(self, outcome):
             calls.append(outcome)
             return "enough" if len(calls) == 3 else None
 
-    x = shifted(1)[0]
-    adapter, twice = make(guards=[Twice()], steps=5), make(steps=2)
+    x = make_stream(1)[0]
+    adapter, twice = make(guards=[RejectThird()], steps=5), make(steps=2)
     step = adapter.adapt(x)
     twice.adapt(x)
     assert len(calls) == 3
@@ -308,13 +308,13 @@ def assert_same_state(a, b):
 @pytest.mark.parametrize(
     "method", [regtta.SSA(k=4), regtta.SSA(k=4, batch_norm="debiased"), regtta.BNAdapt(), regtta.NoAdaptation()]
 )
-def test_reset_is_a_new_adapter(method):
+def test_a_reset_adapter_matches_a_new_one(method):
     used, new = make(method), make(method)
-    list(used.run(shifted(5)))
+    list(used.run(make_stream(5)))
     used.reset()
-    when = {"begun": "whenever"}
-    assert_same_state(used.state_dict() | when, new.state_dict() | when)
-    for x in shifted(5, seed=4):
+    start_time = {"begun": "whenever"}
+    assert_same_state(used.state_dict() | start_time, new.state_dict() | start_time)
+    for x in make_stream(5, seed=4):
         a, b = used.adapt(x), new.adapt(x)
         assert a.index == b.index
         assert a.diagnostics == b.diagnostics
@@ -322,13 +322,13 @@ def test_reset_is_a_new_adapter(method):
 
 
 @pytest.mark.parametrize("method", [regtta.SSA(k=4), regtta.SSA(k=4, batch_norm="debiased", optimizer="sgd")])
-def test_a_stopped_stream_goes_on_as_if_never_stopped(method, tmp_path):
-    whole, first, second = make(method), make(method), make(method)
-    stream = shifted(8)
-    steps = list(whole.run(stream))
+def test_a_resumed_stream_matches_an_uninterrupted_one(method, tmp_path):
+    uninterrupted, first, second = make(method), make(method), make(method)
+    stream = make_stream(8)
+    steps = list(uninterrupted.run(stream))
     list(first.run(stream[:3]))
     torch.save(first.state_dict(), tmp_path / "state.pt")
-    list(second.run(shifted(2, seed=7)))  # whatever it did before does not matter
+    list(second.run(make_stream(2, seed=7)))  # its earlier state must not matter
     second.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
     for step, x in zip(steps[3:], stream[3:], strict=True):
         again = second.adapt(x)
@@ -339,17 +339,17 @@ def test_a_stopped_stream_goes_on_as_if_never_stopped(method, tmp_path):
 
 def test_a_state_is_a_copy():
     adapter = make()
-    adapter.adapt(shifted(1)[0])
+    adapter.adapt(make_stream(1)[0])
     state = adapter.state_dict()
     kept = copy.deepcopy(state)
-    list(adapter.run(shifted(3)))
+    list(adapter.run(make_stream(3)))
     assert_same_state(state, kept)
     adapter.load_state_dict(state)
-    list(adapter.run(shifted(3)))
+    list(adapter.run(make_stream(3)))
     assert_same_state(state, kept)
 
 
-def test_states_that_do_not_belong():
+def test_states_of_another_stream_are_rejected():
     adapter = make()
     state = adapter.state_dict()
     with pytest.raises(MismatchError, match="method of the state"):
@@ -361,11 +361,11 @@ def test_states_that_do_not_belong():
         adapter.load_state_dict(state)
 
 
-def test_export_is_a_plain_independent_model():
+def test_export_returns_a_plain_independent_model():
     model = small_models.mlp()
     model[0].weight.requires_grad_(False)
     adapter = make(model=model, batch_norm="debiased")
-    list(adapter.run(shifted(2)))
+    list(adapter.run(make_stream(2)))
     x = small_models.table(9)
     expected = adapter.predict(x)
     exported = adapter.export()
@@ -374,16 +374,16 @@ def test_export_is_a_plain_independent_model():
     assert all(p.grad is None for p in exported.parameters())
     assert not any(m._forward_pre_hooks or m.training for m in exported.modules())
     assert [getattr(m, "momentum", None) for m in exported] == [getattr(m, "momentum", None) for m in model]
-    list(adapter.run(shifted(2)))
+    list(adapter.run(make_stream(2)))
     with torch.no_grad():
         assert torch.equal(exported(x), expected)
 
 
-# --- what goes in --------------------------------------------------------------------------------
+# --- inputs and options --------------------------------------------------------------------------
 
 
-def test_every_kind_of_batch():
-    x = shifted(1)[0]
+def test_supported_kinds_of_batches():
+    x = make_stream(1)[0]
     expected = make().adapt(x).predictions
     assert torch.equal(make().adapt((x, torch.ones(16))).predictions, expected)
     assert torch.equal(make(inputs="x").adapt({"x": x, "y": 1}).predictions, expected)
@@ -393,12 +393,12 @@ def test_every_kind_of_batch():
 
 
 @pytest.mark.parametrize("mode", [torch.inference_mode, torch.no_grad])
-def test_it_learns_inside_a_server_that_switches_gradients_off(mode):
+def test_adapting_works_with_gradients_disabled_by_the_caller(mode):
     plain, served = make(), make()
-    for x in shifted(3):
+    for x in make_stream(3):
         expected = plain.adapt(x)
         with mode():
-            step = served.adapt(x + 0)  # made inside, as a request would be
+            step = served.adapt(x + 0)  # created inside, like the tensors of a request
         assert torch.equal(step.predictions, expected.predictions)
         assert step.diagnostics == expected.diagnostics
     with mode():
@@ -406,24 +406,24 @@ def test_it_learns_inside_a_server_that_switches_gradients_off(mode):
     assert torch.equal(predicted, plain.predict(x))
 
 
-def test_targets_are_for_the_oracle_alone():
+def test_targets_are_rejected_by_unsupervised_methods():
     with pytest.raises(BatchError, match="ssa adapts without labels"):
-        make().adapt(shifted(1)[0], targets=torch.ones(16))
+        make().adapt(make_stream(1)[0], targets=torch.ones(16))
 
 
-def test_overrides_reach_the_method_and_unknown_ones_are_errors():
+def test_options_override_the_method_and_unknown_options_are_rejected():
     assert make(lr=0.5, k=2).method == regtta.SSA(k=2, lr=0.5)
     with pytest.raises(OptionError, match="no option 'leraning_rate'"):
         make(leraning_rate=1)
 
 
 @pytest.mark.parametrize("method", [regtta.SSA, None, 3])
-def test_what_is_no_method(method):
+def test_values_that_are_not_methods_are_rejected(method):
     with pytest.raises(OptionError, match=r"Expected a method such as regtta.SSA\(\), found"):
         regtta.Adapter(small_models.mlp(), method)
 
 
-def test_statistics_that_do_not_belong():
+def test_missing_or_mismatched_statistics_are_rejected():
     model, other = small_models.mlp(), small_models.mlp(seed=4)
     source = regtta.collect(model, small_models.table(400).split(50))
     with pytest.raises(StatisticsError, match=r"SSA needs source statistics.*regtta.collect"):
@@ -441,20 +441,20 @@ def test_statistics_that_do_not_belong():
         regtta.Adapter(model, regtta.SSA(k=4), source, head="3", allow_mismatch=True),
         regtta.Adapter(model, regtta.SSA(k=4), source, head="6"),
     ):
-        assert adapter.adapt(shifted(1)[0]).diagnostics.verdict.learned
+        assert adapter.adapt(make_stream(1)[0]).diagnostics.verdict.learned
 
 
-def test_a_model_without_norm_layers():
+def test_a_model_without_normalisation_layers_needs_another_trainable_set():
     model = nn.Sequential(nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 1))
     source = regtta.collect(model, small_models.table(100).split(50))
     with pytest.raises(ModelError, match=r'no normalisation layer.*trainable="extractor"'):
         regtta.Adapter(model, regtta.SSA(k=2), source)
-    step = regtta.Adapter(model, regtta.SSA(k=2), source, trainable="extractor").adapt(shifted(1)[0])
+    step = regtta.Adapter(model, regtta.SSA(k=2), source, trainable="extractor").adapt(make_stream(1)[0])
     assert step.diagnostics.verdict.learned
 
 
-def test_source_predicts_as_the_model_and_says_that_it_learned_nothing():
-    model, x = small_models.mlp(), shifted(1)[0]
+def test_no_adaptation_predicts_like_the_model_and_reports_no_learning():
+    model, x = small_models.mlp(), make_stream(1)[0]
     adapter = regtta.Adapter(model, regtta.NoAdaptation())
     step = adapter.adapt(x)
     with torch.no_grad():
@@ -464,7 +464,7 @@ def test_source_predicts_as_the_model_and_says_that_it_learned_nothing():
     )
 
 
-class Halved(Rule):
+class HalvingRule(Rule):
     """Halves the head at every batch."""
 
     def __init__(self, head):
@@ -493,17 +493,17 @@ class Halving(Method):
         return Schedule()
 
     def start(self, stage):
-        return Halved(stage.require_head())
+        return HalvingRule(stage.require_head())
 
 
 @pytest.mark.parametrize("bias", [True, False])
-def test_a_rule_may_give_a_new_head_and_remember_things(bias):
+def test_a_rule_may_return_a_new_head_and_keep_state(bias):
     model = nn.Sequential(nn.Linear(5, 4), nn.Linear(4, 1, bias=bias))
     adapter = regtta.Adapter(model, Halving())
     with pytest.raises(MismatchError, match="has not found the head of the model yet"):
         adapter.state_dict()
     x = small_models.table(8)
-    adapter.reset()  # nothing to forget yet
+    adapter.reset()  # nothing to reset yet
     step = adapter.adapt(x)
     with torch.no_grad():
         assert torch.equal(step.predictions, model(x))
@@ -520,7 +520,7 @@ def test_a_rule_may_give_a_new_head_and_remember_things(bias):
     assert torch.equal(adapter.export()[1].weight, model[1].weight)
 
 
-def test_a_rule_that_gives_a_new_head_has_no_optimizer():
+def test_a_rule_that_returns_a_new_head_must_not_have_an_optimizer():
     class Both(Halving):
         @property
         def schedule(self):
@@ -533,12 +533,12 @@ def test_a_rule_that_gives_a_new_head_has_no_optimizer():
     assert torch.equal(adapter.export()[2].weight, model[2].weight)
 
 
-def test_what_a_refused_step_taught_the_rule_is_forgotten():
-    class No(Guard):
+def test_a_rejected_step_does_not_change_the_state_of_the_rule():
+    class RejectSteps(Guard):
         def after_step(self, outcome):
             return "no"
 
-    adapter = regtta.Adapter(nn.Sequential(nn.Linear(5, 4), nn.Linear(4, 1)), Halving(), guards=[No()])
+    adapter = regtta.Adapter(nn.Sequential(nn.Linear(5, 4), nn.Linear(4, 1)), Halving(), guards=[RejectSteps()])
     adapter.adapt(small_models.table(8))
     assert adapter.state_dict()["learner"]["rule"] == {"seen": 0}
 
@@ -547,13 +547,13 @@ def test_half_precision_models_adapt_with_a_float32_loss():
     model = small_models.mlp().bfloat16()
     source = regtta.collect(model, small_models.table(400).bfloat16().split(50))
     adapter = regtta.Adapter(model, regtta.SSA(k=3), source)
-    step = adapter.adapt(shifted(1)[0].bfloat16())
+    step = adapter.adapt(make_stream(1)[0].bfloat16())
     assert step.predictions.dtype == torch.bfloat16
     assert math.isfinite(step.diagnostics.loss)
     assert adapter._session.stream.learner.rule.alpha.dtype == torch.float32
 
 
-def test_dropout_stays_off_while_adapting():
+def test_dropout_is_disabled_while_adapting():
     model = small_models.cnn()
     source = regtta.collect(model, small_models.images(100).split(25))
     runs = [regtta.Adapter(model, regtta.SSA(k=3), source) for _ in range(2)]
@@ -561,7 +561,7 @@ def test_dropout_stays_off_while_adapting():
         assert torch.equal(runs[0].adapt(x).predictions, runs[1].adapt(x).predictions)
 
 
-def test_features_are_those_of_the_model_as_it_stands_and_change_nothing():
+def test_features_come_from_the_current_model_and_change_nothing():
     model, x = small_models.mlp(), small_models.table(40, shift=1.0)
     source = regtta.collect(model, small_models.table(200).split(50))
     adapter = regtta.Adapter(model, regtta.SSA(k=3, lr=0.05), source)

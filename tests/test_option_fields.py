@@ -1,4 +1,4 @@
-"""Every field of every options class rejects values of another type."""
+"""Every field of every options class rejects values of a wrong type."""
 
 import inspect
 import math
@@ -46,7 +46,7 @@ def alternatives(kind):
 
 
 def allowed(value, kind):
-    """Return True if one of the types in ``kind`` is that of ``value``."""
+    """Return True if ``value`` has one of the types in ``kind``."""
     return any(
         (value is None and option is type(None)) or (type(value) is int and option in (int, float))
         for option in alternatives(kind)
@@ -72,7 +72,7 @@ def test_every_kind_of_class_and_field_is_covered():
 @pytest.mark.parametrize(
     ("cls", "name", "value"), CASES, ids=[f"{cls.__name__}.{name}={value!r}" for cls, name, value in CASES]
 )
-def test_a_value_of_another_type_is_rejected_by_name(cls, name, value):
+def test_a_value_of_a_wrong_type_raises_an_error_naming_the_option(cls, name, value):
     cls()  # the defaults are accepted
     with pytest.raises(OptionError, match=rf"\b{name}\b"):
         cls(**{name: value})
@@ -87,7 +87,7 @@ def test_the_monitor_rejects_invalid_numbers(name, value):
         attach(regtta.Monitor(**{name: value}), adapter)
 
 
-def test_options_that_are_neither_numbers_nor_choices():
+def test_invalid_values_of_other_options_are_rejected():
     with pytest.raises(OptionError, match=r"branch to be the nn.Linear"):
         regtta.TTT(branch=nn.Conv2d(1, 1, 1))
     with pytest.raises(OptionError, match="terms and weights as tuples"):
@@ -105,7 +105,7 @@ def test_checkpoints_reject_a_string_for_overwrite(tmp_path):
         attach(regtta.Checkpoint(tmp_path / "stream.safetensors", overwrite="no"), adapter)
 
 
-def test_values_of_the_right_type_are_accepted():
+def test_values_of_the_correct_type_are_accepted():
     assert regtta.SSA(lr=1, clip=False, k="auto", optimizer=torch.optim.SGD).lr == 1
     assert regtta.TTT(branch=nn.Linear(8, 4), seed=7).seed == 7
     assert guards.MinBatchSize(None).least is None

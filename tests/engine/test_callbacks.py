@@ -12,7 +12,7 @@ from helpers.attaching import Views
 from regtta.errors import OptionError, StatisticsError
 from regtta.guards import DEFAULT, Guard, GuardState, Rollback
 
-PATIENCE = 60  # seconds after which a thread counts as stuck
+TIMEOUT = 60  # seconds after which a thread counts as stuck
 BATCHES = small_models.table(16 * 6, shift=1.0, scale=1.5, seed=2).split(16)
 
 
@@ -69,7 +69,7 @@ def in_thread(work):
 
     thread = threading.Thread(target=call, daemon=True)
     thread.start()
-    thread.join(PATIENCE)
+    thread.join(TIMEOUT)
     assert not thread.is_alive(), "deadlock"
     if errors:
         raise errors[0]
@@ -150,7 +150,7 @@ def test_rejected_batches_are_reported_too():
     assert names(calls, "step") == [("", "step", index) for index in range(3)]
 
 
-def test_a_batch_that_raises_was_announced_and_not_reported():
+def test_a_failed_batch_calls_before_step_but_not_on_step():
     calls = []
     adapter = bn_adapter(Log(calls))
     with pytest.raises(RuntimeError, match="shapes"):
@@ -196,7 +196,7 @@ def test_a_rollback_by_a_guard_is_reported_before_its_step(to):
     ]  # fmt: skip
 
 
-def test_a_rollback_by_the_user_is_reported_with_the_model_already_back():
+def test_a_rollback_by_the_user_is_reported_after_the_model_is_restored():
     predictions, model = [], small_models.mlp()
 
     class Predict(regtta.Callback):
@@ -247,7 +247,7 @@ def test_the_context_manager_closes_after_an_error_which_it_raises():
     assert names(calls, "end") == [("", "end")]
 
 
-def test_an_error_at_the_end_of_one_callback_does_not_keep_the_others_from_ending():
+def test_an_error_in_on_end_does_not_prevent_the_other_on_end_calls():
     calls = []
 
     class Fails(regtta.Callback):
@@ -383,14 +383,14 @@ def test_other_threads_change_the_stream_only_after_the_callbacks_of_a_batch(nam
             act = {"adapt": lambda: adapter.adapt(BATCHES[1])}.get(name) or (lambda: ACTS[name](adapter))
             threads.append(threading.Thread(target=lambda: (asked.set(), act()), daemon=True))
             threads[0].start()
-            asked.wait(PATIENCE)
-            threads[0].join(0.2)  # time enough to interrupt
+            asked.wait(TIMEOUT)
+            threads[0].join(0.2)  # long enough to interrupt
             calls.append(("slow", "done"))
 
     adapter = bn_adapter(Slow(), Log(calls, "log", views=(0,)))
     calls.clear()
     adapter.adapt(BATCHES[0])
-    threads[0].join(PATIENCE)
+    threads[0].join(TIMEOUT)
     assert not threads[0].is_alive(), "deadlock"
     found = names(calls, "done", "step", "view", "rollback", "start")
     later = {"rollback": ("log", "rollback", "source"), "reset": ("log", "start"), "adapt": ("log", "step", 1)}
@@ -427,7 +427,7 @@ def test_threads_that_adapt_have_their_callbacks_called_one_batch_at_a_time():
 
         def on_view(self, adapter, view):
             super().on_view(adapter, view)
-            threading.Event().wait(0.001)  # let others in, if nothing keeps them out
+            threading.Event().wait(0.001)  # give other threads a chance to run
             assert len(inside) == 1
             assert inside.pop() == threading.get_ident()
 
@@ -435,7 +435,7 @@ def test_threads_that_adapt_have_their_callbacks_called_one_batch_at_a_time():
     calls.clear()
 
     def work():
-        gate.wait(PATIENCE)
+        gate.wait(TIMEOUT)
         try:
             for step in adapter.run(BATCHES[:5] * 3):
                 assert step.adapted
@@ -446,14 +446,14 @@ def test_threads_that_adapt_have_their_callbacks_called_one_batch_at_a_time():
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(PATIENCE)
+        thread.join(TIMEOUT)
     assert not any(thread.is_alive() for thread in threads), "deadlock"
     assert not errors
     assert [call[1] for call in calls] == ["before", "wants", "step", "view"] * 60
     assert [call[2] for call in calls if call[1] == "view"] == list(range(60))
 
 
-def test_others_predict_while_a_callback_runs():
+def test_other_threads_can_predict_while_a_callback_runs():
     predicted = []
 
     class Slow(regtta.Callback):
@@ -476,15 +476,15 @@ def test_inside_paused_no_other_thread_adapts_and_predictions_continue():
         assert not done.wait(0.2)
         assert adapter.state_dict()["index"] == before["index"] == 0
         assert adapter.adapt(BATCHES[1]).index == 0  # by this thread
-    thread.join(PATIENCE)
+    thread.join(TIMEOUT)
     assert done.is_set()
     assert adapter.state_dict()["index"] == 2
 
 
-# --- adding and refusing -------------------------------------------------------------------------
+# --- adding and rejecting ------------------------------------------------------------------------
 
 
-def test_an_added_callback_follows_from_there_on():
+def test_an_added_callback_receives_later_batches():
     calls = []
     adapter = bn_adapter(Log(calls, "a"))
     adapter.adapt(BATCHES[0])
@@ -494,7 +494,7 @@ def test_an_added_callback_follows_from_there_on():
     assert names(calls, "start", "step") == [("b", "start"), ("a", "step", 1), ("b", "step", 1)]
 
 
-def test_an_added_callback_that_cannot_start_leaves_the_adapter_as_it_was():
+def test_an_added_callback_that_fails_to_start_leaves_the_adapter_unchanged():
     calls = []
 
     class Fails(Log):
@@ -529,7 +529,7 @@ def test_an_added_callback_that_cannot_start_leaves_the_adapter_as_it_was():
         ("monitor", "found 'monitor'"),
     ],
 )
-def test_only_instances_are_callbacks(wrong, words):
+def test_callbacks_must_be_instances(wrong, words):
     with pytest.raises(OptionError, match=f"Expected callbacks to be a tuple of instances of Callback, {words}"):
         bn_adapter(regtta.Callback(), wrong)
     adapter = bn_adapter()
@@ -540,13 +540,13 @@ def test_only_instances_are_callbacks(wrong, words):
 
 
 @pytest.mark.parametrize("wrong", [regtta.Callback(), "monitor", 3])
-def test_callbacks_are_a_sequence(wrong):
+def test_callbacks_must_be_a_sequence(wrong):
     with pytest.raises(OptionError, match="Expected callbacks to be a tuple"):
         regtta.Adapter(small_models.mlp(), regtta.BNAdapt(), callbacks=wrong)
 
 
 @pytest.mark.parametrize("kind", ["monitor", "checkpoint"])
-def test_a_callback_of_another_adapter_is_refused(kind, tmp_path):
+def test_a_callback_of_another_adapter_is_rejected(kind, tmp_path):
     callback = {"monitor": regtta.Monitor(), "checkpoint": regtta.Checkpoint(tmp_path / "a.safetensors", every=1)}[kind]
     first, second = monitored_stream.adapter(), monitored_stream.adapter()
     first.add_callback(callback)
@@ -561,7 +561,7 @@ def test_a_callback_of_another_adapter_is_refused(kind, tmp_path):
     assert callback.adapter is first
 
 
-def test_two_callbacks_with_one_name_in_a_checkpoint_are_refused(tmp_path):
+def test_two_callbacks_with_the_same_state_key_are_rejected(tmp_path):
     checkpoint = regtta.Checkpoint(tmp_path / "a.safetensors")
     adapter = monitored_stream.adapter()
     adapter.add_callback(regtta.Monitor())

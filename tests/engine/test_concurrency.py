@@ -1,4 +1,4 @@
-"""One adapter behind several threads: predictions stay whole, updates serial."""
+"""One adapter shared by several threads: predictions are consistent and updates are serialized."""
 
 import copy
 import threading
@@ -10,7 +10,7 @@ import regtta
 from helpers import faults, small_models
 from regtta import guards
 
-PATIENCE = 120  # seconds after which a thread counts as stuck
+TIMEOUT = 120  # seconds after which a thread counts as stuck
 PROBE = small_models.table(8, shift=0.7, seed=5)
 UPDATES = faults.ADAPTING_THREADS * faults.UPDATES_A_THREAD
 STREAM = small_models.table(UPDATES * 16, shift=1.0, scale=1.5, seed=2).split(16)
@@ -23,28 +23,28 @@ METHODS = {
 
 
 def adapter(name="ssa"):
-    method, watched_by = METHODS[name]
+    method, adapter_guards = METHODS[name]
     model = small_models.mlp()
     source = regtta.collect(model, small_models.table(400).split(50))
-    return regtta.Adapter(model, method, source, guards=watched_by)
+    return regtta.Adapter(model, method, source, guards=adapter_guards)
 
 
-def together(*works):
-    """Run all at once; what one of them raises is raised here."""
-    gate, errors = threading.Barrier(len(works)), []
+def run_concurrently(*functions):
+    """Run all functions concurrently, and raise the first error of any of them."""
+    barrier, errors = threading.Barrier(len(functions)), []
 
-    def begin(work):
-        gate.wait(PATIENCE)
+    def run(function):
+        barrier.wait(TIMEOUT)
         try:
-            work()
+            function()
         except BaseException as error:
             errors.append(error)
 
-    threads = [threading.Thread(target=begin, args=(work,), daemon=True) for work in works]
+    threads = [threading.Thread(target=run, args=(function,), daemon=True) for function in functions]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(PATIENCE)
+        thread.join(TIMEOUT)
     assert not any(thread.is_alive() for thread in threads), "stuck"
     if errors:
         raise errors[0]
@@ -66,7 +66,7 @@ def assert_same(a, b):
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_every_prediction_is_that_of_a_model_between_two_updates(name):
+def test_every_prediction_comes_from_a_model_between_two_updates(name):
     shared, probes, steps = adapter(name), [], {}
 
     def predict():
@@ -79,7 +79,7 @@ def test_every_prediction_is_that_of_a_model_between_two_updates(name):
             assert step.index not in steps
             steps[step.index] = number, step
 
-    together(
+    run_concurrently(
         *[predict] * faults.PREDICTING_THREADS,
         *(lambda s=s: adapt(range(s, UPDATES, faults.ADAPTING_THREADS)) for s in range(faults.ADAPTING_THREADS)),
     )
@@ -93,22 +93,22 @@ def test_every_prediction_is_that_of_a_model_between_two_updates(name):
         assert bits(again.predictions) == bits(step.predictions)
         assert again.diagnostics == step.diagnostics
         possible.add(bits(serial.predict(PROBE)))
-    assert len(possible) > 20  # the model moved
+    assert len(possible) > 20  # the model changed
     assert set(probes) <= possible
     assert_same(serial.state_dict(), shared.state_dict())
 
 
-def test_everything_else_under_load():
-    """No exception, no deadlock, and what is handed out is whole: each can be used by itself."""
+def test_all_other_methods_under_concurrent_load():
+    """No exception and no deadlock occurs, and every returned object is consistent."""
     shared, finished = adapter("safe"), threading.Event()
     expected = adapter().state_dict().keys()
 
-    def often(act, times=30):
-        def work():
+    def repeat(act, times=30):
+        def function():
             for _ in range(times):
                 act()
 
-        return work
+        return function
 
     def export():
         model = shared.export()
@@ -129,18 +129,18 @@ def test_everything_else_under_load():
         shared.unfreeze()
         return before
 
-    together(
-        often(lambda: shared.adapt(STREAM[0]), 60),
-        often(lambda: shared.adapt(STREAM[1]), 60),
-        often(lambda: shared.predict(PROBE), 100),
-        often(lambda: shared.features(PROBE), 60),
-        often(shared.reset),
-        often(shared.rollback),
-        often(freeze),
-        often(export),
-        often(state, 10),
-        often(lambda: shared.provenance().batches),
-        often(lambda: shared.head),
+    run_concurrently(
+        repeat(lambda: shared.adapt(STREAM[0]), 60),
+        repeat(lambda: shared.adapt(STREAM[1]), 60),
+        repeat(lambda: shared.predict(PROBE), 100),
+        repeat(lambda: shared.features(PROBE), 60),
+        repeat(shared.reset),
+        repeat(shared.rollback),
+        repeat(freeze),
+        repeat(export),
+        repeat(state, 10),
+        repeat(lambda: shared.provenance().batches),
+        repeat(lambda: shared.head),
     )
     shared.reset()
     new = adapter("safe")
@@ -149,7 +149,7 @@ def test_everything_else_under_load():
 
 
 @pytest.mark.parametrize("act", ["freeze", "unfreeze"])
-def test_freezing_waits_for_an_update_under_way(act):
+def test_freezing_waits_for_an_update_in_progress(act):
     shared, done = adapter(), threading.Event()
 
     def call():
@@ -157,16 +157,16 @@ def test_freezing_waits_for_an_update_under_way(act):
         done.set()
 
     thread = threading.Thread(target=call, daemon=True)
-    with shared._lock.writing():  # as an update does
+    with shared._lock.writing():  # as during an update
         thread.start()
         while not shared._lock._queue:
-            pass  # until it stands in line
+            pass  # until the thread is queued
         assert not done.is_set()
-    thread.join(PATIENCE)
+    thread.join(TIMEOUT)
     assert done.is_set()
 
 
-def test_a_head_found_in_the_first_batch_is_found_once():
+def test_the_head_is_detected_once_under_concurrent_first_batches():
     model, indices = small_models.mlp(3), []
     shared = regtta.Adapter(model, regtta.Tent())
     assert shared.head is None
@@ -179,12 +179,12 @@ def test_a_head_found_in_the_first_batch_is_found_once():
             assert shared.predict(PROBE).isfinite().all()
             assert shared.head in (None, "6")
 
-    together(adapt, adapt, adapt, predict, predict)
+    run_concurrently(adapt, adapt, adapt, predict, predict)
     assert sorted(indices) == list(range(15))
     assert shared.head == "6"
 
 
-def test_a_first_batch_that_fails_leaves_nothing_half_begun():
+def test_a_failed_first_batch_leaves_the_adapter_unstarted():
     shared = regtta.Adapter(small_models.mlp(1), regtta.Tent())
     for _ in range(2):
         with pytest.raises(regtta.RegttaError, match="no classification head"):
@@ -202,21 +202,21 @@ def test_an_adapter_frozen_before_its_first_batch_stays_frozen():
 
 
 @pytest.mark.parametrize("many", ["adapt", "predict"])
-def test_both_kinds_come_to_their_turn(many):
-    """Four threads that never pause, until another has had its calls of the other kind."""
+def test_neither_adapt_nor_predict_starves(many):
+    """Four threads call one method in a loop until a fifth has finished its calls of the other method."""
     shared, done = adapter(), threading.Event()
     calls = {"adapt": lambda: shared.adapt(STREAM[0]), "predict": lambda: shared.predict(PROBE)}
     few = next(kind for kind in calls if kind != many)
 
-    def keep_on():
+    def call_in_a_loop():
         while not done.is_set():
             calls[many]()
 
-    def take_turns():
+    def call_repeatedly():
         try:
             for _ in range(50):
                 calls[few]()
         finally:
             done.set()
 
-    together(*[keep_on] * 4, take_turns)
+    run_concurrently(*[call_in_a_loop] * 4, call_repeatedly)

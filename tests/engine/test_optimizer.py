@@ -8,7 +8,7 @@ from torch import nn
 from regtta.engine.optimizer import fused_step
 from regtta.methods.base import OPTIMIZERS
 
-MADE = {name: functools.partial(factory, lr=0.01) for name, factory in OPTIMIZERS.items()} | {
+FACTORIES = {name: functools.partial(factory, lr=0.01) for name, factory in OPTIMIZERS.items()} | {
     "adam, other options": functools.partial(
         torch.optim.Adam, lr=0.02, betas=(0.5, 0.9), eps=1e-3, weight_decay=0.1, maximize=True, fused=True
     ),
@@ -29,10 +29,10 @@ def gradients(step):
     return torch.randn(7, generator=generator), torch.randn(3, generator=generator, dtype=torch.float64)
 
 
-@pytest.mark.parametrize("name", MADE)
-def test_it_does_what_the_optimizers_own_step_does(name):
+@pytest.mark.parametrize("name", FACTORIES)
+def test_the_fused_step_matches_the_optimizers_own_step(name):
     own, bare = parameters(), parameters()
-    first, second = MADE[name](own), MADE[name](bare)
+    first, second = FACTORIES[name](own), FACTORIES[name](bare)
     step = fused_step(second)
     for number in range(5):
         for ours, theirs, gradient in zip(bare, own, gradients(number), strict=True):
@@ -48,22 +48,22 @@ def test_it_does_what_the_optimizers_own_step_does(name):
             assert torch.equal(torch.as_tensor(second.state[ours][key]), torch.as_tensor(value)), key
 
 
-def test_it_goes_on_from_a_state_that_was_loaded():
+def test_the_fused_step_continues_from_a_loaded_state():
     before, after = parameters(), parameters()
-    first, second = MADE["adam"](before), MADE["adam"](after)
+    first, second = FACTORIES["adam"](before), FACTORIES["adam"](after)
     steps = fused_step(first), fused_step(second)
 
-    def go(number, which, chosen):
-        for parameter, gradient in zip(chosen, gradients(number), strict=True):
+    def take_step(number, index, params):
+        for parameter, gradient in zip(params, gradients(number), strict=True):
             parameter.grad = gradient
-        steps[which]()
+        steps[index]()
 
     for number in range(3):
-        go(number, 0, before)
+        take_step(number, 0, before)
     second.load_state_dict(copy.deepcopy(first.state_dict()))
     with torch.no_grad():
         for ours, theirs in zip(after, before, strict=True):
             ours.copy_(theirs)
-    go(3, 0, before)
-    go(3, 1, after)
+    take_step(3, 0, before)
+    take_step(3, 1, after)
     assert all(torch.equal(ours, theirs) for ours, theirs in zip(after, before, strict=True))

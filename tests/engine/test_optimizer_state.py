@@ -1,4 +1,4 @@
-"""The optimizer's state is kept by parameter: any execution goes on from any other, with any optimizer."""
+"""Optimizer state is stored per parameter: a stream can be resumed under any execution, with any optimizer."""
 
 import copy
 import functools
@@ -15,7 +15,7 @@ from regtta.errors import StateError
 from regtta.execution.modes import PLAIN, Execution
 from regtta.persistence.state_files import read_state, write_state
 
-LAST = Execution(channels_last=True)
+CHANNELS_LAST = Execution(channels_last=True)
 STREAM = small_models.images(12 * 16, shift=0.5, scale=1.5, seed=2).double().split(16)
 OPTIMIZERS = {
     "adam": "adam",
@@ -32,7 +32,7 @@ OPTIMIZERS = {
 
 @functools.cache
 def cnn():
-    """A model in float64 whose every gradient is more than rounding: no bias before BatchNorm takes it away again."""
+    """Return a float64 model without biases before BatchNorm, whose gradients would be rounding error."""
     torch.manual_seed(0)
     model = nn.Sequential(
         nn.Conv2d(3, 6, 3, stride=2, bias=False), nn.BatchNorm2d(6), nn.ReLU(),
@@ -54,7 +54,7 @@ def weights(adapter):
 
 
 def update(adapter, x):
-    """What one step adds to the weights, as one vector in logical order."""
+    """Return the change of the weights in one step, as one vector in logical order."""
     before = weights(adapter)
     adapter.adapt(x)
     after = weights(adapter)
@@ -62,39 +62,43 @@ def update(adapter, x):
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-@pytest.mark.parametrize(("first", "second"), [(LAST, PLAIN), (PLAIN, LAST), (LAST, LAST)])
-def test_the_update_after_resuming_in_another_execution_is_the_uninterrupted_one(optimizer, first, second, tmp_path):
-    whole, begun, resumed = adapter(optimizer), adapter(optimizer, first), adapter(optimizer, second)
+@pytest.mark.parametrize(
+    ("first", "second"), [(CHANNELS_LAST, PLAIN), (PLAIN, CHANNELS_LAST), (CHANNELS_LAST, CHANNELS_LAST)]
+)
+def test_the_update_after_resuming_under_another_execution_matches_the_uninterrupted_one(
+    optimizer, first, second, tmp_path
+):
+    uninterrupted, interrupted, resumed = adapter(optimizer), adapter(optimizer, first), adapter(optimizer, second)
     for x in STREAM[:6]:
-        whole.adapt(x)
-        begun.adapt(x)
-    write_state(tmp_path / "s", begun.state_dict())
+        uninterrupted.adapt(x)
+        interrupted.adapt(x)
+    write_state(tmp_path / "s", interrupted.state_dict())
     resumed.load_state_dict(read_state(tmp_path / "s"))
-    expected, found = update(whole, STREAM[6]), update(resumed, STREAM[6])
+    expected, found = update(uninterrupted, STREAM[6]), update(resumed, STREAM[6])
     assert nn.functional.cosine_similarity(expected, found, dim=0) > 0.9999
     torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-9)
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-@pytest.mark.parametrize("execution", [PLAIN, LAST])
-def test_the_same_execution_goes_on_bit_for_bit(optimizer, execution, tmp_path):
-    whole = adapter(optimizer, execution)
+@pytest.mark.parametrize("execution", [PLAIN, CHANNELS_LAST])
+def test_resuming_under_the_same_execution_is_bit_identical(optimizer, execution, tmp_path):
+    uninterrupted = adapter(optimizer, execution)
     for x in STREAM[:3]:
-        whole.adapt(x)
+        uninterrupted.adapt(x)
     for x in STREAM[3:7]:
-        write_state(tmp_path / "s", whole.state_dict(), overwrite=True)
+        write_state(tmp_path / "s", uninterrupted.state_dict(), overwrite=True)
         resumed = adapter(optimizer, execution)
         resumed.load_state_dict(read_state(tmp_path / "s"))
-        assert torch.equal(resumed.adapt(x).predictions, whole.adapt(x).predictions)
-        assert torch.equal(resumed.predict(STREAM[0]), whole.predict(STREAM[0]))
+        assert torch.equal(resumed.adapt(x).predictions, uninterrupted.adapt(x).predictions)
+        assert torch.equal(resumed.predict(STREAM[0]), uninterrupted.predict(STREAM[0]))
 
 
-def test_moments_lie_in_the_order_of_their_parameter():
-    """Against torch's own Adam on the parameters themselves."""
-    to_memory_format = adapter("adam", LAST)
+def test_moments_are_stored_in_the_order_of_their_parameter():
+    """Compares with torch's Adam on the same parameters."""
+    channels_last = adapter("adam", CHANNELS_LAST)
     for x in STREAM[:3]:
-        to_memory_format.adapt(x)
-    state = to_memory_format.state_dict()["learner"]["optimizer"]["state"]
+        channels_last.adapt(x)
+    state = channels_last.state_dict()["learner"]["optimizer"]["state"]
     plain = adapter("own adam")
     for x in STREAM[:3]:
         plain.adapt(x)
@@ -108,18 +112,18 @@ def test_moments_lie_in_the_order_of_their_parameter():
         assert state[name]["step"] == 3
 
 
-def test_the_good_model_is_kept_by_parameter_as_well(tmp_path):
+def test_the_optimizer_state_of_the_good_model_is_stored_per_parameter(tmp_path):
     guards = (regtta.guards.HealthCheck(every=1),)
     model, source = cnn()
     method = regtta.SSA(k=4, trainable="extractor", lr=1e-3)
-    begun = regtta.Adapter(model, method, source, guards=guards, execution=LAST)
+    interrupted = regtta.Adapter(model, method, source, guards=guards, execution=CHANNELS_LAST)
     for x in STREAM:
-        begun.adapt(x)
-        if begun.state_dict()["good"]:
+        interrupted.adapt(x)
+        if interrupted.state_dict()["good"]:
             break
-    good = begun.state_dict()["good"]["optimizer"]["state"]
+    good = interrupted.state_dict()["good"]["optimizer"]["state"]
     resumed = regtta.Adapter(model, method, source, guards=guards)
-    write_state(tmp_path / "s", begun.state_dict())
+    write_state(tmp_path / "s", interrupted.state_dict())
     resumed.load_state_dict(read_state(tmp_path / "s"))
     assert resumed.rollback() == "good"
     now = resumed.state_dict()["learner"]["optimizer"]["state"]
@@ -130,7 +134,7 @@ def test_the_good_model_is_kept_by_parameter_as_well(tmp_path):
 # --- states of version 0.1.0 -----------------------------------------------------------------------
 
 
-def test_a_state_of_0_1_0_that_does_not_say_its_layout_is_refused():
+def test_a_0_1_0_state_with_ambiguous_layout_is_rejected():
     golden = STREAMS["cnn_ssa_adam_extractor"]
     fresh, used = golden.adapter(), golden.adapter()
     path = FOLDER / "cnn_ssa_adam_extractor_checkpoint.safetensors"
@@ -140,22 +144,22 @@ def test_a_state_of_0_1_0_that_does_not_say_its_layout_is_refused():
     assert torch.equal(used.adapt(x).predictions, fresh.adapt(x).predictions)
 
 
-def test_where_both_layouts_are_one_a_state_of_0_1_0_goes_on():
-    """Kernels of 1 × 1 lie in memory the same way in either layout."""
+def test_a_0_1_0_state_is_resumed_where_both_layouts_coincide():
+    """1 × 1 kernels have the same memory order in both layouts."""
     model = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(64, 1)).eval()
     images = torch.randn(64, 3, 4, 4, generator=torch.Generator().manual_seed(0))
     source = regtta.collect(model, images.split(16))
     method = regtta.SSA(k=4, trainable="extractor")
-    whole, resumed = (regtta.Adapter(model, method, source) for _ in range(2))
+    uninterrupted, resumed = (regtta.Adapter(model, method, source) for _ in range(2))
     for x in (images + 1).split(16):
-        whole.adapt(x)
-    state = whole.state_dict()
-    optimizer = whole._session.started.learner._optimizer.optimizer
+        uninterrupted.adapt(x)
+    state = uninterrupted.state_dict()
+    optimizer = uninterrupted._session.started.learner._optimizer.optimizer
     old = {**state["learner"], "optimizer": copy.deepcopy(optimizer.state_dict())}
     del old["format"]
     resumed.load_state_dict(state | {"learner": old})
     for x in (images + 2).split(16):
-        assert torch.equal(resumed.adapt(x).predictions, whole.adapt(x).predictions)
+        assert torch.equal(resumed.adapt(x).predictions, uninterrupted.adapt(x).predictions)
 
 
 @pytest.mark.parametrize(
@@ -169,7 +173,7 @@ def test_where_both_layouts_are_one_a_state_of_0_1_0_goes_on():
         (lambda old: old.update(param_groups=[]), "param_groups"),
     ],
 )
-def test_hostile_states_of_the_old_format_are_refused_too(change, words):
+def test_invalid_states_of_the_old_format_are_rejected(change, words):
     golden = STREAMS["mlp_ssa_default"]
     state = read_state(FOLDER / "mlp_ssa_default_checkpoint.safetensors")["adapter"]
     change(state["learner"]["optimizer"])
@@ -177,11 +181,11 @@ def test_hostile_states_of_the_old_format_are_refused_too(change, words):
         golden.adapter().load_state_dict(state)
 
 
-# --- optimizers of the user's own ------------------------------------------------------------------
+# --- user-defined optimizers -----------------------------------------------------------------------
 
 
 class Lion(torch.optim.Optimizer):
-    """Keeps what torch knows nothing of: a count by itself, a history that grows, and a value for all."""
+    """Keeps custom state: a global counter, a growing history, and an extra value per group."""
 
     def __init__(self, params, lr):
         super().__init__(params, {"lr": lr})
@@ -202,7 +206,7 @@ class Lion(torch.optim.Optimizer):
 
 
 class CountingAdam(torch.optim.Adam):
-    """One of torch's, with more in its state."""
+    """Adam with an extra entry in its state."""
 
     def step(self):
         super().step()
@@ -211,7 +215,7 @@ class CountingAdam(torch.optim.Adam):
 
 
 class Wrapped(torch.optim.SGD):
-    """Writes its state in a form of its own."""
+    """Writes its state in a custom format."""
 
     def state_dict(self):
         return {"inner": super().state_dict(), "kind": "wrapped"}
@@ -221,7 +225,7 @@ class Wrapped(torch.optim.SGD):
 
 
 class Grouped:
-    """Two groups of parameters, with rates of their own."""
+    """Two parameter groups with different learning rates."""
 
     def __call__(self, parameters, lr):
         parameters = list(parameters)
@@ -230,7 +234,7 @@ class Grouped:
 
 
 class Decaying:
-    """Torch's own, with a schedule that a hook moves on."""
+    """SGD with a learning rate schedule in a hook."""
 
     def __call__(self, parameters, lr):
         optimizer = torch.optim.SGD(parameters, lr=lr, momentum=0.9)
@@ -245,31 +249,31 @@ class Decaying:
     [Lion, CountingAdam, Wrapped, Grouped(), Decaying()],
     ids=["Lion", "CountingAdam", "Wrapped", "Grouped", "Decaying"],
 )
-def test_optimizers_of_the_users_own_are_resumed_exactly(factory, tmp_path):
+def test_user_defined_optimizers_are_resumed_exactly(factory, tmp_path):
     model, source = cnn()
     method = regtta.SSA(k=4, optimizer=factory, lr=1e-2)
-    whole = regtta.Adapter(model, method, source)
+    uninterrupted = regtta.Adapter(model, method, source)
     for x in STREAM[:3]:
-        whole.adapt(x)
+        uninterrupted.adapt(x)
     for x in STREAM[3:7]:
-        write_state(tmp_path / "s", whole.state_dict(), overwrite=True)
+        write_state(tmp_path / "s", uninterrupted.state_dict(), overwrite=True)
         resumed = regtta.Adapter(model, method, source)
         resumed.load_state_dict(read_state(tmp_path / "s"))
-        assert torch.equal(resumed.adapt(x).predictions, whole.adapt(x).predictions)
-        assert torch.equal(resumed.predict(STREAM[0]), whole.predict(STREAM[0]))
+        assert torch.equal(resumed.adapt(x).predictions, uninterrupted.adapt(x).predictions)
+        assert torch.equal(resumed.predict(STREAM[0]), uninterrupted.predict(STREAM[0]))
 
 
-def test_a_state_of_torchs_own_is_checked_in_a_subclass_as_well():
+def test_the_state_of_a_torch_optimizer_subclass_is_validated():
     model, source = cnn()
-    begun = regtta.Adapter(model, regtta.SSA(k=4, optimizer=CountingAdam), source)
-    begun.adapt(STREAM[0])
-    state = begun.state_dict()
+    interrupted = regtta.Adapter(model, regtta.SSA(k=4, optimizer=CountingAdam), source)
+    interrupted.adapt(STREAM[0])
+    state = interrupted.state_dict()
     state["learner"]["optimizer"]["state"]["1.weight"]["exp_avg"] = torch.ones(1)
     with pytest.raises(StateError, match="state/1.weight/exp_avg"):
-        begun.load_state_dict(state)
+        interrupted.load_state_dict(state)
 
 
-def test_a_newer_format_says_so():
+def test_a_newer_format_is_rejected_with_a_hint_to_upgrade():
     fresh = adapter("adam")
     state = fresh.state_dict()
     state["learner"]["format"] += 1
@@ -289,15 +293,15 @@ def test_captured_channels_last_and_plain_streams_resume_each_other(optimizer, t
     model, stream = copy.deepcopy(model).cuda(), [x.cuda() for x in STREAM]
     method = regtta.SSA(k=4, optimizer=optimizer, trainable=trainable)
     for number, (first, second) in enumerate([(fast, PLAIN), (PLAIN, fast), (fast, fast)]):
-        whole, begun, resumed = (
+        uninterrupted, interrupted, resumed = (
             regtta.Adapter(model, method, source, execution=execution) for execution in (PLAIN, first, second)
         )
         for x in stream[:6]:
-            whole.adapt(x)
-            begun.adapt(x)
-        write_state(tmp_path / f"{number}", begun.state_dict())
+            uninterrupted.adapt(x)
+            interrupted.adapt(x)
+        write_state(tmp_path / f"{number}", interrupted.state_dict())
         resumed.load_state_dict(read_state(tmp_path / f"{number}"))
         for x in stream[6:11]:
-            expected, found = update(whole, x), update(resumed, x)
+            expected, found = update(uninterrupted, x), update(resumed, x)
             assert nn.functional.cosine_similarity(expected, found, dim=0) > 0.9999
             torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-8)

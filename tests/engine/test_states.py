@@ -1,4 +1,4 @@
-"""States of adapters: copies on the way in and out, parts of users' own, values that were never finite."""
+"""Adapter states: copying on save and load, user-defined rules and guards, and non-finite values."""
 
 import copy
 from dataclasses import dataclass
@@ -18,8 +18,8 @@ STREAM = small_models.table(20 * 16, shift=1.0, scale=1.5, seed=2).split(16)
 
 
 @dataclass(frozen=True)
-class KeepEvery(Guard):
-    """Marks every step as worth returning to."""
+class AlwaysGood(Guard):
+    """Marks the model as good after every step."""
 
     def after_step(self, outcome):
         return MarkGood()
@@ -30,50 +30,50 @@ def make(**options):
     return regtta.Adapter(model, regtta.SSA(k=4), regtta.collect(model, small_models.table(400).split(50)), **options)
 
 
-def spoil(state):
-    """Write into every tensor of a state, and take its dicts apart."""
+def overwrite_state(state):
+    """Overwrite every tensor of a state, and empty its dicts."""
     for value in list(state.values()):
         if isinstance(value, dict):
-            spoil(value)
+            overwrite_state(value)
         elif isinstance(value, torch.Tensor) and value.numel():
             value.fill_(7)
     state.clear()
 
 
 @pytest.fixture
-def kept():
-    adapter = make(guards=[KeepEvery()])
+def adapter_with_good_model():
+    adapter = make(guards=[AlwaysGood()])
     for x in STREAM[:3]:
         adapter.adapt(x)
     good = adapter.export().state_dict()
     return adapter, good
 
 
-def assert_returns_to(adapter, good):
+def assert_rolls_back_to(adapter, good):
     assert adapter.rollback() == "good"
     now = adapter.export().state_dict()
     assert all(torch.equal(now[name], value) for name, value in good.items())
     assert adapter.adapt(STREAM[5]).predictions.isfinite().all()
 
 
-def test_what_is_done_to_a_state_that_was_given_out_does_not_reach_the_good_model(kept):
-    adapter, good = kept
-    spoil(adapter.state_dict()["good"])
-    assert_returns_to(adapter, good)
+def test_modifying_a_returned_state_does_not_change_the_good_model(adapter_with_good_model):
+    adapter, good = adapter_with_good_model
+    overwrite_state(adapter.state_dict()["good"])
+    assert_rolls_back_to(adapter, good)
 
 
-def test_what_is_done_to_a_state_that_was_loaded_does_not_reach_the_good_model(kept):
-    adapter, good = kept
-    resumed, state = make(guards=[KeepEvery()]), adapter.state_dict()
+def test_modifying_a_loaded_state_does_not_change_the_good_model(adapter_with_good_model):
+    adapter, good = adapter_with_good_model
+    resumed, state = make(guards=[AlwaysGood()]), adapter.state_dict()
     resumed.load_state_dict(state)
-    spoil(state)
-    assert_returns_to(resumed, good)
+    overwrite_state(state)
+    assert_rolls_back_to(resumed, good)
 
 
-def test_a_state_in_memory_may_be_loaded_twice_and_stays_as_it_is(kept):
-    state = kept[0].state_dict()
+def test_a_state_can_be_loaded_twice_and_is_not_modified(adapter_with_good_model):
+    state = adapter_with_good_model[0].state_dict()
     before = copy.deepcopy(state)
-    first, second = make(guards=[KeepEvery()]), make(guards=[KeepEvery()])
+    first, second = make(guards=[AlwaysGood()]), make(guards=[AlwaysGood()])
     first.load_state_dict(state)
     for x in STREAM[3:6]:
         first.adapt(x)
@@ -82,11 +82,11 @@ def test_a_state_in_memory_may_be_loaded_twice_and_stays_as_it_is(kept):
     assert torch.equal(state["good"]["tensors"]["1.weight"], before["good"]["tensors"]["1.weight"])
 
 
-# --- values that are not finite --------------------------------------------------------------------
+# --- non-finite values -----------------------------------------------------------------------------
 
 
 class Masked(nn.Module):
-    """Holds a mask of −∞ and one NaN that it never uses, as trained models do."""
+    """Has a buffer with −∞ and an unused NaN, such as the masks of trained models."""
 
     def __init__(self):
         super().__init__()
@@ -97,7 +97,7 @@ class Masked(nn.Module):
         return self.net(x) + self.mask.exp()[1]
 
 
-def test_infinities_of_the_model_itself_are_allowed_where_they_were(tmp_path):
+def test_non_finite_values_of_the_model_are_accepted_in_place(tmp_path):
     model = Masked()
     adapter = regtta.Adapter(model, regtta.BNAdapt(), guards=())
     adapter.adapt(STREAM[0])
@@ -113,12 +113,12 @@ def test_infinities_of_the_model_itself_are_allowed_where_they_were(tmp_path):
     adapter.load_state_dict(state)
 
 
-# --- rules and guards of users' own ----------------------------------------------------------------
+# --- user-defined rules and guards -----------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
 class Hoarding(GradientMethod):
-    """A method of the user's, whose rule keeps what it likes."""
+    """User-defined method whose rule keeps arbitrary state."""
 
     name = "hoarding"
     paper = ""
@@ -151,13 +151,13 @@ class Hoarder(Rule):
 
 @dataclass(frozen=True)
 class Diary(Guard):
-    """A guard of the user's, whose watch keeps a list that grows."""
+    """User-defined guard whose state is a growing list."""
 
     def start(self, post):
-        return DiaryWatch()
+        return DiaryState()
 
 
-class DiaryWatch(GuardState):
+class DiaryState(GuardState):
     def __init__(self):
         self.lines = []
 
@@ -171,28 +171,28 @@ class DiaryWatch(GuardState):
         self.lines = list(state["lines"])
 
 
-def own_adapter(fail=False):
-    return regtta.Adapter(small_models.mlp(), Hoarding(fail=fail), head="6", guards=[Diary(), HealthCheckless()])
+def make_custom_adapter(fail=False):
+    return regtta.Adapter(small_models.mlp(), Hoarding(fail=fail), head="6", guards=[Diary(), Stateless()])
 
 
 @dataclass(frozen=True)
-class HealthCheckless(Guard):
-    """A guard that remembers nothing."""
+class Stateless(Guard):
+    """Guard without state."""
 
 
-def test_rules_and_guards_of_users_own_keep_what_they_like(tmp_path):
-    whole = own_adapter()
+def test_user_defined_rules_and_guards_can_keep_arbitrary_state(tmp_path):
+    uninterrupted = make_custom_adapter()
     for x in STREAM[:3]:
-        whole.adapt(x)
+        uninterrupted.adapt(x)
     for x in STREAM[3:6]:
-        write_state(tmp_path / "s", whole.state_dict(), overwrite=True)
-        resumed = own_adapter()
+        write_state(tmp_path / "s", uninterrupted.state_dict(), overwrite=True)
+        resumed = make_custom_adapter()
         resumed.load_state_dict(read_state(tmp_path / "s"))
-        assert torch.equal(resumed.adapt(x).predictions, whole.adapt(x).predictions)
+        assert torch.equal(resumed.adapt(x).predictions, uninterrupted.adapt(x).predictions)
 
 
-def test_a_rule_of_the_users_own_that_refuses_its_state_leaves_all_as_it_was():
-    adapter, other = own_adapter(fail=True), own_adapter(fail=True)
+def test_a_user_defined_rule_that_rejects_its_state_leaves_the_adapter_unchanged():
+    adapter, other = make_custom_adapter(fail=True), make_custom_adapter(fail=True)
     for x in STREAM[:3]:
         adapter.adapt(x)
     for x in STREAM[3:5]:
@@ -209,7 +209,7 @@ def test_a_rule_of_the_users_own_that_refuses_its_state_leaves_all_as_it_was():
     assert all(torch.equal(after["learner"]["tensors"][name], value) for name, value in tensors.items())
 
 
-def test_a_subclass_that_writes_more_is_not_judged_by_its_base():
+def test_a_subclass_may_extend_the_state_of_its_base_class():
     class More(type(HealthCheck().start(regtta.guards.GuardContext(2, *_source())))):
         def state_dict(self):
             return {**super().state_dict(), "more": "of it"}

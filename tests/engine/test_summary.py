@@ -33,17 +33,17 @@ def make(method=None, **options):
     )
 
 
-class Refuse(Guard):
+class Reject(Guard):
     """Guard that rejects batches for the reasons given, one after the other."""
 
     def __init__(self, *reasons):
         self.reasons = reasons
 
     def start(self, context):
-        return _RefuseState(self.reasons)
+        return _RejectState(self.reasons)
 
 
-class _RefuseState(GuardState):
+class _RejectState(GuardState):
     def __init__(self, reasons):
         self.reasons = iter(reasons)
 
@@ -51,7 +51,7 @@ class _RefuseState(GuardState):
         return next(self.reasons, None)
 
 
-def test_the_lines_of_a_new_adapter():
+def test_the_summary_of_a_new_adapter():
     adapter = make()
     model = small_models.mlp()
     total = sum(p.numel() for p in model.parameters())
@@ -84,12 +84,12 @@ def test_the_adapted_parameters_are_those_that_need_a_gradient(trainable):
     assert values(adapter, "adapted") == [f"{sum(moving):,} parameters in {len(moving)} tensors"]
 
 
-def test_without_statistics_guards_and_head():
+def test_the_summary_without_statistics_guards_and_head():
     adapter = regtta.Adapter(small_models.mlp(), regtta.BNAdapt(), guards=())
     assert values(adapter, "statistics") == values(adapter, "guards") == values(adapter, "head") == ["none"]
 
 
-def test_before_the_head_is_known_there_is_no_stream():
+def test_the_summary_has_no_stream_before_the_head_is_known():
     adapter = regtta.Adapter(small_models.mlp(3), regtta.Tent())
     assert [name for name, _ in lines(adapter)] == ["model", "method", "statistics", "guards"]
     adapter.adapt(BATCHES[0])
@@ -124,25 +124,25 @@ def test_large_counts_have_separators():
 
 def test_the_most_frequent_reasons_come_first_and_the_rest_is_one_line():
     reasons = [f"reason {number}" for number in range(8) for _ in range(number + 1)]  # 8 times "reason 7", and so on
-    adapter = make(guards=(Refuse(*reasons),))
+    adapter = make(guards=(Reject(*reasons),))
     for _ in reasons:
         assert not adapter.adapt(BATCHES[0]).adapted
     expected = [f"{number + 1}: reason {number}" for number in (7, 6, 5, 4, 3)]
     assert values(adapter, "rejected") == [*expected, f"{1 + 2 + 3}: for other reasons"]
 
 
-def test_five_reasons_need_no_other_line():
-    adapter = make(guards=(Refuse(*"abcde"),))
+def test_five_reasons_are_listed_without_a_line_for_others():
+    adapter = make(guards=(Reject(*"abcde"),))
     for _ in range(5):
         adapter.adapt(BATCHES[0])
     assert sorted(values(adapter, "rejected")) == [f"1: {reason}" for reason in "abcde"]
 
 
-def test_reasons_without_end_take_no_memory_without_end():
+def test_the_number_of_stored_reasons_is_bounded():
     """A reason may hold a number that differs at every batch."""
     count = _MAX_REASONS + 40
     adapter = regtta.Adapter(
-        small_models.mlp(), regtta.BNAdapt(), guards=(Refuse(*(f"the loss is {number}" for number in range(count))),)
+        small_models.mlp(), regtta.BNAdapt(), guards=(Reject(*(f"the loss is {number}" for number in range(count))),)
     )
     for _ in range(count):
         adapter.adapt(BATCHES[0][:2])
@@ -178,7 +178,7 @@ def test_execution_options_that_have_no_effect_are_among_the_warnings(caplog):
     assert values(adapter, "warning") == caplog.messages
 
 
-def test_no_handler_stays_behind():
+def test_no_logging_handler_is_left_installed():
     before = list(logging.getLogger("regtta").handlers)
     make()
     with pytest.raises(regtta.RegttaError):

@@ -1,4 +1,4 @@
-"""A wrong argument is a RegttaError whose text says what to pass instead."""
+"""A wrong argument raises a RegttaError whose message says what to pass instead."""
 
 import pathlib
 
@@ -126,20 +126,20 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_a_wrong_argument_is_an_error_that_says_what_to_pass(case):
+def test_a_wrong_argument_raises_an_error_that_says_what_to_pass(case):
     call, kind, message = WRONG[case]
     with pytest.raises(kind, match=f"(?s){message}"):
         call()
 
 
-def test_no_device_of_a_kind_that_is_not_there():
+def test_an_unavailable_device_is_rejected():
     if torch.cuda.is_available():
         pytest.skip("there is a GPU here")
     with pytest.raises(OptionError, match=r"device='cuda'.*or leave it out"):
         regtta.collect(MODEL, [X], device="cuda")
 
 
-def test_what_was_right_stays_right():
+def test_valid_arguments_are_accepted():
     assert adapter(guards=(guard for guard in regtta.SAFE)).guards == regtta.SAFE
     assert adapter(guards=[]).guards == ()
     assert adapter(head="6", inputs="x").adapt({"x": X, "y": X}).predictions.shape == (16, 1)
@@ -149,7 +149,7 @@ def test_what_was_right_stays_right():
 
 
 @pytest.mark.parametrize("execution", [Execution(), Execution(compile=True), Execution(precision="bfloat16")])
-def test_errors_inside_the_model_are_the_same_however_it_is_run(execution):
+def test_errors_in_the_model_are_the_same_under_every_execution(execution):
     running = adapter(execution=execution)
     for _ in range(5):  # compiling begins at the third batch of a shape
         with pytest.raises(BatchError, match=r"torch.float64.*torch.float32.*x\.float\(\)"):
@@ -162,7 +162,7 @@ def test_errors_inside_the_model_are_the_same_however_it_is_run(execution):
 
 
 class Filtered(nn.Module):
-    """A filter with complex factors before a network."""
+    """A spectral filter with complex coefficients before a network."""
 
     def __init__(self):
         super().__init__()
@@ -173,7 +173,7 @@ class Filtered(nn.Module):
         return self.model(torch.fft.ifft(torch.fft.fft(x) * self.factors).real)
 
 
-def test_complex_parameters_are_refused_where_the_optimizer_cannot_move_them():
+def test_complex_parameters_are_rejected_if_the_optimizer_cannot_update_them():
     torch.manual_seed(0)
     model = Filtered()
     source = regtta.collect(model, small_models.table(100).split(50))

@@ -28,7 +28,7 @@ def test_tensors_keep_shape_strides_values_and_identity(shapes, seed):
     torch.testing.assert_close(flat.whole.sum(), 2 * sum(value.sum() for *_, value in before), rtol=1e-4, atol=1e-4)
 
 
-def test_channels_last_weights_stay_so():
+def test_channels_last_weights_keep_their_layout():
     weight = nn.Parameter(torch.randn(4, 3, 3, 3).contiguous(memory_format=torch.channels_last))
     value = weight.detach().clone()
     flatten_storage([torch.ones(3), weight])
@@ -36,10 +36,10 @@ def test_channels_last_weights_stay_so():
     assert torch.equal(weight, value)
 
 
-def test_dtypes_lie_apart_and_order_is_kept():
+def test_dtypes_are_stored_separately_and_order_is_kept():
     tensors = [torch.ones(2), torch.ones(3, dtype=torch.int64), torch.zeros(4)]
-    floats, whole_numbers = flatten_storage(tensors)
-    assert (floats.whole.dtype, whole_numbers.whole.dtype) == (torch.float32, torch.int64)
+    floats, integers = flatten_storage(tensors)
+    assert (floats.whole.dtype, integers.whole.dtype) == (torch.float32, torch.int64)
     assert [id(part) for part in floats.parts] == [id(tensors[0]), id(tensors[2])]
     assert floats.first({id(tensors[0])}).whole.numel() == ALIGNED
     assert floats.first({id(tensors[2])}) is None
@@ -51,25 +51,25 @@ def test_dtypes_lie_apart_and_order_is_kept():
     [torch.ones(1).expand(3), torch.ones(4, 4)[:, ::2], torch.ones(2, 2).to_sparse(), torch.ones(0)],
     ids=["expanded", "with gaps", "sparse", "empty"],
 )
-def test_what_cannot_be_moved_stays_where_it_is(tensor):
-    flat, alone = flatten_storage([torch.zeros(2), tensor])
-    assert alone.parts == (tensor,)
+def test_tensors_that_cannot_be_flattened_are_not_moved(tensor):
+    flat, separate = flatten_storage([torch.zeros(2), tensor])
+    assert separate.parts == (tensor,)
     assert len(flat.parts) == 1
 
 
-def test_shared_and_recurrent_weights_stay_where_they_are():
+def test_shared_and_recurrent_weights_are_not_moved():
     model = nn.ModuleDict({"a": nn.Linear(3, 3), "b": nn.Linear(3, 3), "rnn": nn.LSTM(3, 4)})
     model["b"].weight.data = model["a"].weight.data
-    bound = {id(tensor) for tensor in unmovable_tensors(model)}
+    unmovable = {id(tensor) for tensor in unmovable_tensors(model)}
     expected = [model["a"].weight, model["b"].weight, *model["rnn"].parameters()]
-    assert bound == {id(tensor) for tensor in expected}
+    assert unmovable == {id(tensor) for tensor in expected}
     flatten_storage(model.parameters(), unmovable_tensors(model))
     with torch.no_grad():
         model["a"].weight.fill_(7)
     assert (model["b"].weight == 7).all()
 
 
-def test_a_copy_lies_by_itself():
+def test_a_deep_copy_has_its_own_storage():
     layer = nn.Linear(2, 2)
     [flat] = flatten_storage(layer.parameters())
     other = copy.deepcopy(layer)

@@ -9,11 +9,11 @@ import regtta
 from helpers import monitored_stream, small_models
 from regtta.execution.locking import SharedLock
 
-PATIENCE = 30  # seconds after which a thread counts as stuck
+TIMEOUT = 30  # seconds after which a thread counts as stuck
 
 
-def start(*works):
-    threads = [threading.Thread(target=work, daemon=True) for work in works]
+def start(*functions):
+    threads = [threading.Thread(target=function, daemon=True) for function in functions]
     for thread in threads:
         thread.start()
     return threads
@@ -21,57 +21,57 @@ def start(*works):
 
 def join(threads):
     for thread in threads:
-        thread.join(PATIENCE)
+        thread.join(TIMEOUT)
     assert not any(thread.is_alive() for thread in threads), "stuck"
 
 
-def test_readers_share():
-    lock, together = SharedLock(), threading.Barrier(3)
+def test_readers_share_the_lock():
+    lock, barrier = SharedLock(), threading.Barrier(3)
 
     def read():
         with lock.reading():
-            together.wait(PATIENCE)  # passed only with all three inside
+            barrier.wait(TIMEOUT)  # passes only if all three hold the lock
 
     join(start(read, read, read))
-    assert not together.broken
+    assert not barrier.broken
 
 
-def test_a_writer_is_alone():
+def test_a_writer_is_exclusive():
     lock, inside, seen = SharedLock(), [], []
 
-    def enter(name, door):
+    def enter(name, mode):
         for _ in range(200):
-            with door():
+            with mode():
                 inside.append(name)
                 seen.append(tuple(inside))
                 inside.remove(name)
 
-    doors = {"w1": lock.writing, "w2": lock.writing, "r1": lock.reading, "r2": lock.reading}
-    join(start(*(lambda n=name, d=door: enter(n, d) for name, door in doors.items())))
+    modes = {"w1": lock.writing, "w2": lock.writing, "r1": lock.reading, "r2": lock.reading}
+    join(start(*(lambda n=name, d=mode: enter(n, d) for name, mode in modes.items())))
     assert len(seen) == 800
     assert all(len(names) == 1 for names in seen if any(name.startswith("w") for name in names))
 
 
-def queue_up(lock, *doors):
-    """Threads that ask in this order while the lock is held; gives the order in which they get in."""
+def acquisition_order(lock, *modes):
+    """Queue threads in this order while the lock is held, and return the order in which they acquire it."""
     order, threads = [], []
 
-    def enter(number, door):
-        with door():
+    def enter(number, mode):
+        with mode():
             order.append(number)
 
     with lock.writing():
-        for number, door in enumerate(doors):
-            threads += start(lambda n=number, d=door: enter(n, d))
+        for number, mode in enumerate(modes):
+            threads += start(lambda n=number, d=mode: enter(n, d))
             while len(lock._queue) <= number:
-                pass  # until it stands in line
+                pass  # until the thread is queued
     join(threads)
     return order
 
 
-def test_all_are_let_in_by_the_order_in_which_they_came():
+def test_threads_acquire_the_lock_in_the_order_of_their_requests():
     lock = SharedLock()
-    order = queue_up(lock, lock.writing, lock.reading, lock.writing, lock.reading, lock.writing)
+    order = acquisition_order(lock, lock.writing, lock.reading, lock.writing, lock.reading, lock.writing)
     assert order == [0, 1, 2, 3, 4]
 
 
@@ -99,38 +99,38 @@ def test_a_reader_does_not_overtake_a_waiting_writer():
 
 
 @pytest.mark.parametrize(("many", "few"), [("writing", "reading"), ("reading", "writing")])
-def test_nobody_starves(many, few):
-    """Three threads that never pause, until the fourth, of the other kind, has had its turns."""
+def test_neither_readers_nor_writers_starve(many, few):
+    """Three threads acquire the lock in a loop until a fourth, of the other kind, has finished."""
     lock, done = SharedLock(), threading.Event()
 
-    def keep_on():
+    def acquire_in_a_loop():
         while not done.is_set():
             with getattr(lock, many)():
                 pass
 
-    def take_turns():
+    def acquire_repeatedly():
         for _ in range(100):
             with getattr(lock, few)():
                 pass
         done.set()
 
-    threads = start(keep_on, keep_on, keep_on, take_turns)
-    came = done.wait(PATIENCE)
+    threads = start(acquire_in_a_loop, acquire_in_a_loop, acquire_in_a_loop, acquire_repeatedly)
+    finished = done.wait(TIMEOUT)
     done.set()
     join(threads)
-    assert came
+    assert finished
 
 
-@pytest.mark.parametrize("door", ["reading", "writing"])
-def test_an_exception_inside_lets_go(door):
+@pytest.mark.parametrize("mode", ["reading", "writing"])
+def test_an_exception_releases_the_lock(mode):
     lock = SharedLock()
-    with pytest.raises(KeyError), getattr(lock, door)():
+    with pytest.raises(KeyError), getattr(lock, mode)():
         raise KeyError
     with lock.writing():
         pass
 
 
-def test_a_wait_that_is_interrupted_leaves_the_line(monkeypatch):
+def test_an_interrupted_wait_leaves_the_queue(monkeypatch):
     lock = SharedLock()
 
     def interrupted(*_):
@@ -141,13 +141,13 @@ def test_a_wait_that_is_interrupted_leaves_the_line(monkeypatch):
         with pytest.raises(KeyboardInterrupt), lock.writing():
             pass
         monkeypatch.undo()
-        with lock.reading():  # nobody is in line before it
+        with lock.reading():  # the queue is empty
             pass
     with lock.writing():
         pass
 
 
-def test_a_copy_is_free():
+def test_a_copy_is_unlocked():
     lock = SharedLock()
     with lock.writing():
         for other in (copy.deepcopy(lock), pickle.loads(pickle.dumps(lock))):
@@ -155,11 +155,11 @@ def test_a_copy_is_free():
                 pass
 
 
-# --- the owner, as long as nobody else uses the lock ---------------------------------------------
+# --- the owner, while no other thread uses the lock ----------------------------------------------
 
 
 def owner_write(lock, inside):
-    """Write as the owner does; ``inside`` is called meanwhile."""
+    """Call ``inside`` during a write by the owner."""
     with lock.unshared:
         assert lock.owner == threading.get_ident()
         inside()
@@ -167,9 +167,9 @@ def owner_write(lock, inside):
 
 def test_the_owner_is_the_thread_that_created_the_lock_until_another_uses_it():
     lock = SharedLock()
-    for door in (lock.reading, lock.writing):
-        with door():
-            assert lock.owner == threading.get_ident()  # its own use ends nothing
+    for mode in (lock.reading, lock.writing):
+        with mode():
+            assert lock.owner == threading.get_ident()  # its own use does not end ownership
 
     def read():
         with lock.reading():
@@ -179,30 +179,30 @@ def test_the_owner_is_the_thread_that_created_the_lock_until_another_uses_it():
     assert lock.owner is None
 
 
-@pytest.mark.parametrize("door", ["reading", "writing"])
-def test_the_first_use_by_another_thread_waits_for_the_owners_write(door):
+@pytest.mark.parametrize("mode", ["reading", "writing"])
+def test_the_first_use_by_another_thread_waits_for_the_owners_write(mode):
     lock, order, threads = SharedLock(), [], []
     asked = threading.Event()
 
     def use():
         asked.set()
-        with getattr(lock, door)():
-            order.append((door, lock.owner))
+        with getattr(lock, mode)():
+            order.append((mode, lock.owner))
 
     def inside():
         threads.extend(start(use))
-        assert asked.wait(PATIENCE)
-        threads[0].join(0.2)  # time enough to get in
+        assert asked.wait(TIMEOUT)
+        threads[0].join(0.2)  # long enough to acquire the lock
         assert lock.owner == threading.get_ident()
         order.append("written")
 
     owner_write(lock, inside)
     join(threads)
-    assert order == ["written", (door, None)]
+    assert order == ["written", (mode, None)]
 
 
-def test_an_adapter_is_read_by_another_thread_only_before_or_after_a_step_of_its_owner(monkeypatch):
-    """The first prediction of a second thread falls into a step that the owner takes without the shared lock."""
+def test_another_thread_reads_an_adapter_only_before_or_after_a_step_of_its_owner(monkeypatch):
+    """The first prediction of a second thread arrives during a step of the owner without the shared lock."""
     model, batches = small_models.mlp(), small_models.table(64, shift=1.0, scale=1.5).split(16)
     adapter = regtta.Adapter(model, regtta.BNAdapt(), head="6")
     expected = regtta.Adapter(model, regtta.BNAdapt(), head="6")
@@ -214,7 +214,7 @@ def test_an_adapter_is_read_by_another_thread_only_before_or_after_a_step_of_its
             threads.extend(start(lambda: predicted.append(adapter.predict(batches[3]))))
             threads[0].join(0.2)
             assert not predicted
-            with torch.no_grad():  # not a state that anybody may see
+            with torch.no_grad():  # an intermediate state that must not be visible
                 adapter.model[6].bias += 1
             threads[0].join(0.2)
             with torch.no_grad():
@@ -228,11 +228,11 @@ def test_an_adapter_is_read_by_another_thread_only_before_or_after_a_step_of_its
     expected.adapt(batches[0])
     torch.testing.assert_close(predicted[0], expected.predict(batches[3]))
     assert adapter._lock.owner is None
-    for x in batches[1:]:  # the owner goes on with the shared lock
+    for x in batches[1:]:  # the owner continues with the shared lock
         torch.testing.assert_close(adapter.adapt(x).predictions, expected.adapt(x).predictions)
 
 
-def test_an_exception_in_a_step_of_the_owner_lets_go():
+def test_an_exception_in_a_step_of_the_owner_releases_the_lock():
     adapter = regtta.Adapter(small_models.mlp(), regtta.BNAdapt(), head="6")
     with pytest.raises(RuntimeError, match="shapes"):
         adapter.adapt(torch.zeros(4, 9))
@@ -256,7 +256,7 @@ def test_turns_are_reentrant_and_exclusive():
 
 
 @pytest.mark.parametrize("used_by_others", [False, True])
-def test_a_copy_of_an_adapter_continues_by_itself_with_a_monitor_of_its_own(used_by_others):
+def test_a_copy_of_an_adapter_is_independent_and_has_its_own_monitor(used_by_others):
     monitor = regtta.Monitor()
     adapter = monitored_stream.adapter(callbacks=[monitor])
     batches = monitored_stream.stream(8, shift=1.0)
@@ -278,10 +278,10 @@ def test_a_copy_of_an_adapter_continues_by_itself_with_a_monitor_of_its_own(used
     for step, expected in zip(steps, adapter.run(batches[4:]), strict=True):
         assert torch.equal(step.predictions, expected.predictions)
     assert copied.signals == monitor.signals
-    other.reset()  # a monitor refuses to start with another adapter
+    other.reset()  # a monitor cannot start with another adapter
 
 
-def test_a_copy_may_be_made_while_the_adapter_is_paused():
+def test_a_paused_adapter_can_be_copied():
     adapter = monitored_stream.adapter()
     with adapter.paused():
         other = copy.deepcopy(adapter)

@@ -1,10 +1,10 @@
-"""Wrote the files of tests/golden/0.1.0, with version 0.1.0 of regtta and torch 2.
+"""Script that wrote the files in tests/golden/0.1.0, with regtta 0.1.0 and torch 2.
 
     PYTHONPATH=src:tests python tests/golden/make_golden.py
 
-Do not run it again with later versions: the files say what 0.1.0 wrote, and later versions must go on from them. For a
-later version make a new folder. Weights, inputs and predictions are stored, so that the tests do not depend on torch's
-random numbers.
+Do not run it with later versions: the files record the output of 0.1.0, from which later versions must be able to
+resume. For a later version, add a new folder. Weights, inputs and predictions are stored, so that the tests do not
+depend on torch's random numbers.
 """
 
 import torch
@@ -30,7 +30,7 @@ def write_models() -> None:
         torch.manual_seed(seed)
         model = architecture(name).train()
         with torch.no_grad():
-            for _ in range(30):  # gives BatchNorm the statistics of the source
+            for _ in range(30):  # set the running statistics of BatchNorm
                 model(inputs(name, 256, torch.Generator().manual_seed(1)))
         save_file(dict(model.eval().state_dict()), FOLDER / f"{name}_weights.safetensors")
 
@@ -53,10 +53,10 @@ def write_streams() -> None:
             for _ in range(golden.batches + FOLLOWING)
         ]
         adapter = golden.adapter()
-        keeper = attach(regtta.Checkpoint(FOLDER / f"{name}_checkpoint.safetensors", overwrite=True), adapter)
+        checkpoint = attach(regtta.Checkpoint(FOLDER / f"{name}_checkpoint.safetensors", overwrite=True), adapter)
         for x in batches[: golden.batches]:
-            keeper.adapter.adapt(x)
-        keeper.save()
+            checkpoint.adapter.adapt(x)
+        checkpoint.save()
         write_following(name, adapter, batches[golden.batches :])
     write_monitored()
 
@@ -67,15 +67,15 @@ def write_following(name: str, adapter: regtta.Adapter, batches: list[Tensor]) -
 
 
 def write_monitored() -> None:
-    """One stream with a monitor in its checkpoint, and one adapter's state by itself."""
+    """Write a checkpoint with the state of a monitor, and an adapter state without a checkpoint."""
     golden = STREAMS[MONITORED]
     generator = torch.Generator().manual_seed(3)
     adapter = golden.adapter()
     attach(regtta.Monitor(), adapter)
-    keeper = attach(regtta.Checkpoint(FOLDER / "monitored_checkpoint.safetensors", overwrite=True), adapter)
+    checkpoint = attach(regtta.Checkpoint(FOLDER / "monitored_checkpoint.safetensors", overwrite=True), adapter)
     for _ in range(golden.batches):
-        keeper.adapter.adapt(inputs(golden.model, golden.rows, generator, shift=2.5, scale=1.5))
-    keeper.save()
+        checkpoint.adapter.adapt(inputs(golden.model, golden.rows, generator, shift=2.5, scale=1.5))
+    checkpoint.save()
     write_state(FOLDER / "state_alone.safetensors", adapter.state_dict(), overwrite=True)
 
 

@@ -1,4 +1,4 @@
-"""Describes the streams that golden files hold, with explicit guards, so that new defaults do not change them."""
+"""Streams of the golden files, with explicit guards, so that new defaults do not change them."""
 
 import functools
 from collections.abc import Callable
@@ -39,13 +39,13 @@ SAFE_GUARDS_OF_0_1_0 = (
 
 @dataclass(frozen=True)
 class Golden:
-    """Stream that version 0.1.0 has saved to a file.
+    """Stream that version 0.1.0 saved to a file.
 
     Attributes:
         model: ``"mlp"`` or ``"cnn"``.
-        method: makes the method.
+        method: function that creates the method.
         guards: guards of the stream.
-        statistics: stem of the file of source statistics, ``None`` for none.
+        statistics: kind of source statistics in the file name, ``None`` for none.
         batches: number of batches before the checkpoint.
         rows: samples per batch.
     """
@@ -58,7 +58,7 @@ class Golden:
     rows: int = 16
 
     def adapter(self, **options: object) -> regtta.Adapter:
-        """Make the adapter that the stream was begun with, from the golden weights and statistics."""
+        """Create the adapter of the stream from the golden weights and statistics."""
         source = None
         if self.statistics is not None:
             source = regtta.SourceStatistics.load(FOLDER / f"{self.model}_statistics_{self.statistics}.safetensors")

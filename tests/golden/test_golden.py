@@ -1,4 +1,4 @@
-"""Files that version 0.1.0 wrote load, resume, and go on with the predictions that 0.1.0 gave."""
+"""Files written by version 0.1.0 can be loaded and resumed, and give the predictions of 0.1.0."""
 
 import pytest
 import torch
@@ -12,36 +12,36 @@ from regtta.persistence.state_files import read_state
 RESUMABLE = [name for name in STREAMS if name != "cnn_ssa_adam_extractor"]
 
 
-def following(name: str) -> tuple[torch.Tensor, torch.Tensor]:
+def load_following(name: str) -> tuple[torch.Tensor, torch.Tensor]:
     stored = load_file(FOLDER / f"{name}_following.safetensors")
     return stored["batches"], stored["predictions"]
 
 
-def assert_goes_on(name: str, adapter: regtta.Adapter) -> None:
-    batches, predictions = following(name)
+def assert_continues(name: str, adapter: regtta.Adapter) -> None:
+    batches, predictions = load_following(name)
     found = torch.stack([adapter.adapt(x).predictions for x in batches])
     torch.testing.assert_close(found, predictions, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", RESUMABLE)
-def test_a_stream_of_0_1_0_goes_on_with_the_same_predictions(name):
+def test_a_0_1_0_stream_resumes_with_the_same_predictions(name):
     golden = STREAMS[name]
     adapter = golden.adapter()
-    keeper = attach(regtta.Checkpoint(FOLDER / f"{name}_checkpoint.safetensors"), adapter)
-    assert keeper.resume() == golden.batches
-    assert_goes_on(name, adapter)
+    checkpoint = attach(regtta.Checkpoint(FOLDER / f"{name}_checkpoint.safetensors"), adapter)
+    assert checkpoint.resume() == golden.batches
+    assert_continues(name, adapter)
 
 
 @pytest.mark.parametrize("name", ["mlp_ssa_default", "cnn_ssa_default", "mlp_ssa_safe", "cnn_ssa_safe"])
-def test_a_stream_of_0_1_0_goes_on_under_the_presets_of_now(name):
+def test_a_0_1_0_stream_resumes_under_the_current_guard_presets(name):
     golden = STREAMS[name]
     adapter = golden.adapter(guards=regtta.SAFE if name.endswith("safe") else regtta.guards.DEFAULT)
     assert attach(regtta.Checkpoint(FOLDER / f"{name}_checkpoint.safetensors"), adapter).resume() == golden.batches
-    assert_goes_on(name, adapter)
+    assert_continues(name, adapter)
 
 
 @pytest.mark.parametrize("name", ["mlp_ssa_safe", "cnn_ssa_safe"])
-def test_the_good_model_of_a_0_1_0_stream_can_be_returned_to(name):
+def test_a_0_1_0_stream_can_roll_back_to_its_good_model(name):
     adapter = STREAMS[name].adapter()
     attach(regtta.Checkpoint(FOLDER / f"{name}_checkpoint.safetensors"), adapter).resume()
     good = read_state(FOLDER / f"{name}_checkpoint.safetensors")["adapter"]["good"]["tensors"]
@@ -49,34 +49,34 @@ def test_the_good_model_of_a_0_1_0_stream_can_be_returned_to(name):
     now = adapter.export().state_dict()
     for key, value in good.items():
         assert torch.equal(now[key], value), key
-    assert adapter.adapt(following(name)[0][0]).predictions.isfinite().all()
+    assert adapter.adapt(load_following(name)[0][0]).predictions.isfinite().all()
 
 
-def test_a_state_written_by_itself():
+def test_a_0_1_0_state_file_without_a_checkpoint():
     adapter = STREAMS["mlp_ssa_default"].adapter()
     adapter.load_state_dict(read_state(FOLDER / "state_alone.safetensors"))
-    assert_goes_on("mlp_ssa_default", adapter)
+    assert_continues("mlp_ssa_default", adapter)
 
 
-def test_a_monitored_stream():
+def test_a_monitored_0_1_0_stream_resumes_with_its_monitor():
     adapter = STREAMS["mlp_ssa_default"].adapter()
     monitor = attach(regtta.Monitor(), adapter)
-    keeper = attach(regtta.Checkpoint(FOLDER / "monitored_checkpoint.safetensors"), adapter)
-    assert keeper.resume() == 5
-    for x, expected in zip(*following("mlp_ssa_default"), strict=True):
-        torch.testing.assert_close(keeper.adapter.adapt(x).predictions, expected, rtol=1e-6, atol=1e-6)
-    assert monitor.signals.evidence is not None  # it takes 32 samples: those before the checkpoint count
+    checkpoint = attach(regtta.Checkpoint(FOLDER / "monitored_checkpoint.safetensors"), adapter)
+    assert checkpoint.resume() == 5
+    for x, expected in zip(*load_following("mlp_ssa_default"), strict=True):
+        torch.testing.assert_close(checkpoint.adapter.adapt(x).predictions, expected, rtol=1e-6, atol=1e-6)
+    assert monitor.signals.evidence is not None  # evidence needs 32 samples, including those before the checkpoint
 
 
-def test_a_monitored_stream_goes_on_without_its_monitor():
+def test_a_monitored_0_1_0_stream_resumes_without_its_monitor():
     adapter = STREAMS["mlp_ssa_default"].adapter()
     assert attach(regtta.Checkpoint(FOLDER / "monitored_checkpoint.safetensors"), adapter).resume() == 5
-    assert_goes_on("mlp_ssa_default", adapter)
+    assert_continues("mlp_ssa_default", adapter)
 
 
 @pytest.mark.parametrize("model", ["mlp", "cnn"])
 @pytest.mark.parametrize("kind", ["plain", "restoration"])
-def test_statistics(model, kind):
+def test_0_1_0_statistics_can_be_loaded(model, kind):
     source = regtta.SourceStatistics.load(FOLDER / f"{model}_statistics_{kind}.safetensors")
     assert (source.count, source.dimensions) == (400, 4)
     assert bool(source.extras) == (kind == "restoration")

@@ -21,7 +21,7 @@ class Broken(Writer):
         raise OSError("still none")
 
 
-class Kept(Writer):
+class RecordingWriter(Writer):
     def __init__(self):
         self.news = []
 
@@ -29,13 +29,13 @@ class Kept(Writer):
         self.news.append(news)
 
 
-def same(one, other):
+def equal(one, other):
     if isinstance(one, torch.Tensor):
         return torch.equal(one, other)
     if isinstance(one, dict):
-        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+        return one.keys() == other.keys() and all(equal(one[key], other[key]) for key in one)
     if isinstance(one, list | tuple):
-        return len(one) == len(other) and all(map(same, one, other))
+        return len(one) == len(other) and all(map(equal, one, other))
     return one == other
 
 
@@ -49,10 +49,12 @@ METHODS = {
 
 @pytest.mark.parametrize("guards", [(), SAFE], ids=["plain", "safe"])
 @pytest.mark.parametrize("name", METHODS)
-def test_a_monitored_adapter_is_bit_for_bit_one_that_is_not(name, guards):
+def test_a_monitored_adapter_is_bit_identical_to_an_unmonitored_one(name, guards):
     options = {"guards": guards} if guards else {}
-    alone = monitored_stream.adapter(METHODS[name], **options)
-    monitor = attach(regtta.Monitor(writers=[Kept(), Broken()]), monitored_stream.adapter(METHODS[name], **options))
+    unmonitored = monitored_stream.adapter(METHODS[name], **options)
+    monitor = attach(
+        regtta.Monitor(writers=[RecordingWriter(), Broken()]), monitored_stream.adapter(METHODS[name], **options)
+    )
     batches = [
         *monitored_stream.stream(12, shift=1.0),
         torch.full((4, 5), torch.nan),
@@ -60,19 +62,19 @@ def test_a_monitored_adapter_is_bit_for_bit_one_that_is_not(name, guards):
         *monitored_stream.stream(4, seed=3),
     ]
     for x in batches:
-        expected, step = alone.adapt(x), monitor.adapter.adapt(x)
+        expected, step = unmonitored.adapt(x), monitor.adapter.adapt(x)
         assert torch.equal(step.predictions, expected.predictions) or torch.isnan(expected.predictions).all()
-        assert same(step.diagnostics.verdict.__dict__, expected.diagnostics.verdict.__dict__)
+        assert equal(step.diagnostics.verdict.__dict__, expected.diagnostics.verdict.__dict__)
         assert step.diagnostics.loss == expected.diagnostics.loss
-    states = alone.state_dict(), monitor.adapter.state_dict()
+    states = unmonitored.state_dict(), monitor.adapter.state_dict()
     for state in states:
         state.pop("begun")
-    assert same(*states)
+    assert equal(*states)
 
 
 @pytest.fixture
-def counted(monkeypatch):
-    """How many passes the model made."""
+def recorded_passes(monkeypatch):
+    """Record the passes of the model: True for passes of the source model."""
     passes = []
     plain = FeatureModel.__call__
     monkeypatch.setattr(
@@ -81,30 +83,35 @@ def counted(monkeypatch):
     return passes
 
 
-def passes_of(counted, runner, batches=6, **options):
-    counted.clear()
+def run_and_record(recorded_passes, runner, batches=6, **options):
+    recorded_passes.clear()
     adapter = runner.adapter if isinstance(runner, regtta.Monitor) else runner
     list(adapter.run(monitored_stream.stream(batches, **options)))
-    return list(counted)
+    return list(recorded_passes)
 
 
-def test_looking_costs_one_pass_of_the_source_model_and_none_while_nothing_moves(counted):
-    still = attach(regtta.Monitor(), monitored_stream.adapter(regtta.NoAdaptation()))
-    assert passes_of(counted, still) == passes_of(counted, monitored_stream.adapter(regtta.NoAdaptation()))
-    assert passes_of(counted, attach(regtta.Monitor(), monitored_stream.adapter())) == [False, True] * 6
+def test_monitoring_adds_one_source_pass_per_view_and_none_without_adaptation(recorded_passes):
+    frozen = attach(regtta.Monitor(), monitored_stream.adapter(regtta.NoAdaptation()))
+    assert run_and_record(recorded_passes, frozen) == run_and_record(
+        recorded_passes, monitored_stream.adapter(regtta.NoAdaptation())
+    )
+    assert run_and_record(recorded_passes, attach(regtta.Monitor(), monitored_stream.adapter())) == [False, True] * 6
     assert (
-        passes_of(counted, attach(regtta.Monitor(every=3), monitored_stream.adapter()))
+        run_and_record(recorded_passes, attach(regtta.Monitor(every=3), monitored_stream.adapter()))
         == [False, True, False, False] * 2
     )
 
 
-def test_guards_that_asked_for_that_pass_have_paid_for_it(counted):
-    alone = passes_of(counted, monitored_stream.adapter(guards=SAFE), 30, shift=1.0)
-    assert passes_of(counted, attach(regtta.Monitor(), monitored_stream.adapter(guards=SAFE)), 30, shift=1.0) == alone
-    assert True in alone
+def test_the_source_pass_of_guards_is_reused(recorded_passes):
+    unmonitored = run_and_record(recorded_passes, monitored_stream.adapter(guards=SAFE), 30, shift=1.0)
+    assert (
+        run_and_record(recorded_passes, attach(regtta.Monitor(), monitored_stream.adapter(guards=SAFE)), 30, shift=1.0)
+        == unmonitored
+    )
+    assert True in unmonitored
 
 
-def test_the_source_pass_is_the_models_own_and_the_answered_one_gave_the_predictions():
+def test_views_hold_the_source_pass_and_the_pass_of_the_predictions():
     model = small_models.mlp()
     adapter = monitored_stream.adapter(model=model)
     views = attach(Views(), adapter).views
@@ -125,7 +132,7 @@ def test_the_source_pass_is_the_models_own_and_the_answered_one_gave_the_predict
     assert views[-1].answered is views[-1].source
 
 
-def test_the_head_of_the_source_is_known_after_the_adapter_replaced_its_own():
+def test_the_source_head_is_kept_after_the_head_of_the_adapter_changes():
     model = small_models.mlp()
     adapter = monitored_stream.adapter(model=model)
     with torch.no_grad():
@@ -134,20 +141,20 @@ def test_the_head_of_the_source_is_known_after_the_adapter_replaced_its_own():
     assert torch.equal(adapter.source_head().bias, model[6].bias)
 
 
-def test_signals_tell_the_step():
+def test_signals_describe_the_last_step():
     monitor = attach(regtta.Monitor(), monitored_stream.adapter())
     assert monitor.signals is None
     for x in monitored_stream.stream(3, shift=1.0):
         step = monitor.adapter.adapt(x)
-    told = monitor.signals
-    assert (told.index, told.samples, told.learned, told.reason) == (2, 32, True, "")
-    assert (told.loss, told.displacement) == (step.diagnostics.loss, step.diagnostics.displacement)
+    signals = monitor.signals
+    assert (signals.index, signals.samples, signals.learned, signals.reason) == (2, 32, True, "")
+    assert (signals.loss, signals.displacement) == (step.diagnostics.loss, step.diagnostics.displacement)
     monitor.adapter.adapt(torch.full((4, 5), torch.nan))
     assert monitor.signals.reason == "4 of 4 samples are not finite"
     assert not monitor.signals.learned
 
 
-def test_the_risk_is_nought_for_the_source_model_and_a_share_else():
+def test_the_risk_is_zero_for_the_source_model_and_a_fraction_otherwise():
     monitor = attach(regtta.Monitor(), monitored_stream.adapter(regtta.NoAdaptation()))
     list(monitor.adapter.run(monitored_stream.stream(4, shift=1.0)))
     assert monitor.signals.risk == 0.0
@@ -158,7 +165,7 @@ def test_the_risk_is_nought_for_the_source_model_and_a_share_else():
     assert 0 < monitor.signals.risk < 1
 
 
-def test_batches_since_helped_begin_with_those_before_it_ever_did():
+def test_batches_since_helped_counts_from_the_start_of_the_stream():
     monitor = attach(regtta.Monitor(), monitored_stream.adapter())
     monitor.adapter.freeze()
     for number, x in enumerate(monitored_stream.stream(5, shift=1.5), start=1):
@@ -173,28 +180,28 @@ def test_batches_since_helped_begin_with_those_before_it_ever_did():
 ALARMS = (ShiftAlarm(batches=2), RejectionAlarm(batches=3), DriftAlarm(least=3, threshold=0.1))
 
 
-def test_a_resumed_monitor_goes_on_as_if_never_stopped(tmp_path):
+def test_a_resumed_monitor_matches_an_uninterrupted_one(tmp_path):
     batches = [*monitored_stream.stream(9), *monitored_stream.stream(9, shift=1.0, seed=4)]
-    whole, news = attach(regtta.Monitor(alarms=ALARMS), monitored_stream.adapter()), Kept()
-    whole.writers = (news,)
-    list(whole.adapter.run(batches))
+    uninterrupted, news = attach(regtta.Monitor(alarms=ALARMS), monitored_stream.adapter()), RecordingWriter()
+    uninterrupted.writers = (news,)
+    list(uninterrupted.adapter.run(batches))
     for stop in (1, 8, 13):
         first = attach(regtta.Monitor(alarms=ALARMS), monitored_stream.adapter())
         list(first.adapter.run(batches[:stop]))
         torch.save([first.state_dict(), first.adapter.state_dict()], tmp_path / "state.pt")
-        mine, adapters = torch.load(tmp_path / "state.pt", weights_only=True)
-        again, rest = monitored_stream.adapter(), Kept()
-        again.load_state_dict(adapters)
+        monitor_state, adapter_state = torch.load(tmp_path / "state.pt", weights_only=True)
+        again, rest = monitored_stream.adapter(), RecordingWriter()
+        again.load_state_dict(adapter_state)
         resumed = attach(regtta.Monitor(alarms=ALARMS, writers=[rest]), again)
-        resumed.load_state_dict(mine)
+        resumed.load_state_dict(monitor_state)
         list(resumed.adapter.run(batches[stop:]))
         assert rest.news == news.news[stop:]
-        assert resumed.raised == whole.raised
-        assert same(resumed.state_dict(), whole.state_dict())
-    assert whole.raised
+        assert resumed.raised == uninterrupted.raised
+        assert equal(resumed.state_dict(), uninterrupted.state_dict())
+    assert uninterrupted.raised
 
 
-def test_a_state_of_another_monitor_is_refused():
+def test_a_state_of_another_monitor_is_rejected():
     state = attach(regtta.Monitor(alarms=ALARMS), monitored_stream.adapter()).state_dict()
     with pytest.raises(MismatchError, match="other alarms"):
         attach(regtta.Monitor(), monitored_stream.adapter()).load_state_dict(state)
@@ -202,27 +209,29 @@ def test_a_state_of_another_monitor_is_refused():
         attach(regtta.Monitor(alarms=ALARMS, memory=7), monitored_stream.adapter()).load_state_dict(state)
 
 
-def test_reset_forgets_the_stream():
+def test_reset_clears_the_monitor():
     monitor = attach(regtta.Monitor(), monitored_stream.adapter())
     fresh = monitor.state_dict()
     list(monitor.adapter.run(monitored_stream.stream(20, shift=1.0)))
     monitor.adapter.reset()
     assert monitor.signals is None
-    assert same(monitor.state_dict(), fresh)
+    assert equal(monitor.state_dict(), fresh)
     assert monitor.adapter.adapt(small_models.table(8)).index == 0
 
 
-def test_what_a_writer_or_a_callback_raises_is_counted_and_logged_once_without_its_words(caplog):
-    def page_me(event):
+def test_errors_of_writers_and_callbacks_are_counted_and_logged_once_without_their_message(caplog):
+    def failing_handler(event):
         raise RuntimeError(f"secret in {event}")
 
-    kept = Kept()
-    monitor = attach(regtta.Monitor(writers=[Broken(), kept], on_event=[page_me]), monitored_stream.adapter())
+    recorder = RecordingWriter()
+    monitor = attach(
+        regtta.Monitor(writers=[Broken(), recorder], on_event=[failing_handler]), monitored_stream.adapter()
+    )
     with caplog.at_level(logging.WARNING, logger="regtta"), monitor.adapter:
         list(monitor.adapter.run(monitored_stream.stream(20, shift=1.5)))
-    assert len(kept.news) == 20
+    assert len(recorder.news) == 20
     assert monitor.failures["Broken"] == 21
-    assert monitor.failures[page_me.__qualname__] == sum(monitor.raised.values()) > 0
+    assert monitor.failures[failing_handler.__qualname__] == sum(monitor.raised.values()) > 0
     assert len(caplog.records) == 2
     assert "OSError" in caplog.text
     assert "secret" not in caplog.text
@@ -231,30 +240,30 @@ def test_what_a_writer_or_a_callback_raises_is_counted_and_logged_once_without_i
 def test_a_callback_may_call_the_adapter_and_the_monitor():
     calls = []
 
-    def back_to_source(event):
+    def roll_back(event):
         calls.append((event.alarm, monitor.adapter.rollback(), monitor.active[event.alarm], monitor.signals.index))
         monitor.adapter.freeze()
 
-    monitor = attach(regtta.Monitor(alarms=[ShiftAlarm()], on_event=[back_to_source]), monitored_stream.adapter())
-    done = threading.Thread(
+    monitor = attach(regtta.Monitor(alarms=[ShiftAlarm()], on_event=[roll_back]), monitored_stream.adapter())
+    thread = threading.Thread(
         target=lambda: list(monitor.adapter.run(monitored_stream.stream(12, shift=1.5))), daemon=True
     )
-    done.start()
-    done.join(timeout=30)
-    assert not done.is_alive()
+    thread.start()
+    thread.join(timeout=30)
+    assert not thread.is_alive()
     assert calls == [("ShiftAlarm", "source", True, calls[0][3])]
     assert monitor.signals.evidence.disagreement == 0.0
     assert monitor.signals.risk == 0.0
 
 
-def test_an_alarm_of_ones_own():
+def test_user_defined_alarms():
     class Tenth(Alarm):
         action = "Count on."
 
         def start(self):
-            return TenthWatch()
+            return TenthState()
 
-    class TenthWatch(AlarmState):
+    class TenthState(AlarmState):
         def check(self, signals):
             return "ten" if signals.index == 10 else None
 
@@ -270,8 +279,8 @@ def test_an_alarm_of_ones_own():
     ]
 
 
-def test_threads_take_turns():
-    monitor = attach(regtta.Monitor(writers=[kept := Kept()]), monitored_stream.adapter())
+def test_concurrent_batches_are_monitored_one_at_a_time():
+    monitor = attach(regtta.Monitor(writers=[recorder := RecordingWriter()]), monitored_stream.adapter())
     threads = [
         threading.Thread(target=lambda: list(monitor.adapter.run(monitored_stream.stream(10)))) for _ in range(4)
     ]
@@ -279,10 +288,10 @@ def test_threads_take_turns():
         thread.start()
     for thread in threads:
         thread.join()
-    assert [news.signals.index for news in kept.news] == list(range(40))
+    assert [news.signals.index for news in recorder.news] == list(range(40))
 
 
-def test_it_works_inside_inference_mode_and_out_of_it_again():
+def test_signals_are_the_same_inside_and_outside_inference_mode():
     inside, outside = (
         attach(regtta.Monitor(), monitored_stream.adapter()),
         attach(regtta.Monitor(), monitored_stream.adapter()),
@@ -295,18 +304,18 @@ def test_it_works_inside_inference_mode_and_out_of_it_again():
 
 
 @pytest.mark.parametrize("size", [1e18, 1e37])
-def test_a_stream_far_beyond_everything_is_told_and_goes_on(size):
-    monitor = attach(regtta.Monitor(writers=[kept := Kept()]), monitored_stream.adapter())
+def test_extremely_large_inputs_are_monitored_without_failures(size):
+    monitor = attach(regtta.Monitor(writers=[recorder := RecordingWriter()]), monitored_stream.adapter())
     for x in monitored_stream.stream(8):
         monitor.adapter.adapt(x * size)
-    assert len(kept.news) == 8
+    assert len(recorder.news) == 8
     assert monitor.signals.evidence is None or monitor.signals.evidence.beyond_chance > 1
     assert not monitor.failures
 
 
-def test_without_statistics_or_with_odd_options_there_is_no_monitor():
+def test_missing_statistics_and_invalid_options_are_rejected():
     with pytest.raises(StatisticsError, match="regtta.collect"):
         attach(regtta.Monitor(), regtta.Adapter(small_models.mlp(), regtta.BNAdapt()))
-    for odd in ({"every": 0}, {"memory": 0}, {"least": 0}, {"level": 0.0}, {"tolerance": -1.0}):
-        with pytest.raises(OptionError, match=next(iter(odd))):
-            attach(regtta.Monitor(**odd), monitored_stream.adapter())
+    for options in ({"every": 0}, {"memory": 0}, {"least": 0}, {"level": 0.0}, {"tolerance": -1.0}):
+        with pytest.raises(OptionError, match=next(iter(options))):
+            attach(regtta.Monitor(**options), monitored_stream.adapter())

@@ -28,7 +28,7 @@ from regtta.persistence import atomic_files
 from regtta.persistence.checkpoint import Checkpoint
 from regtta.persistence.state_files import read_state, write_state
 
-HERE = Path(__file__).parents[1] / "helpers"
+HELPERS = Path(__file__).parents[1] / "helpers"
 STREAM = small_models.table(20 * 16, shift=1.0, scale=1.5, seed=2).split(16)
 
 
@@ -44,51 +44,54 @@ def path(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def never_stopped():
+def uninterrupted():
     return [step.predictions for step in adapter().run(STREAM)]
 
 
-def test_the_loop_of_the_documentation(path, never_stopped):
-    given = {}
-    for stop in (0, 1, 7, 8, 20):  # each time another process, which ends there
-        keeper = attach(regtta.Checkpoint(path, every=3), adapter())
-        start = keeper.resume()
+def test_the_documented_loop_resumes_exactly(path, uninterrupted):
+    predicted = {}
+    for stop in (0, 1, 7, 8, 20):  # each run stands for a process that ends there
+        checkpoint = attach(regtta.Checkpoint(path, every=3), adapter())
+        start = checkpoint.resume()
         for index, x in enumerate(islice(STREAM, start, stop), start):
-            given.setdefault(index, []).append(keeper.adapter.adapt(x).predictions)
-    assert sorted(given) == list(range(20))
-    assert all(torch.equal(found, never_stopped[index]) for index, all_ in given.items() for found in all_)
+            predicted.setdefault(index, []).append(checkpoint.adapter.adapt(x).predictions)
+    assert sorted(predicted) == list(range(20))
+    assert all(torch.equal(found, uninterrupted[index]) for index, all_ in predicted.items() for found in all_)
 
 
-def test_what_the_file_counts_as_done_has_been_handed_out(path):
-    keeper = attach(Checkpoint(path, every=2), adapter())
+def test_the_file_counts_only_batches_whose_predictions_were_returned(path):
+    checkpoint = attach(Checkpoint(path, every=2), adapter())
     done = []
     for x in STREAM[:7]:
-        keeper.adapter.adapt(x)
+        checkpoint.adapter.adapt(x)
         done.append(read_state(path)["batches"] if path.exists() else 0)
     assert done == [0, 0, 2, 2, 4, 4, 6]
-    keeper.save()
+    checkpoint.save()
     assert read_state(path)["batches"] == 7
 
 
-def test_batches_are_counted_through_a_reset(path):
-    keeper = attach(Checkpoint(path, every=2), adapter())
+def test_batches_are_counted_across_a_reset(path):
+    checkpoint = attach(Checkpoint(path, every=2), adapter())
     for x in STREAM[:3]:
-        keeper.adapter.adapt(x)
-    keeper.adapter.reset()
+        checkpoint.adapter.adapt(x)
+    checkpoint.adapter.reset()
     for x in STREAM[3:5]:
-        keeper.adapter.adapt(x)
+        checkpoint.adapter.adapt(x)
     again = attach(Checkpoint(path), adapter())
     assert again.resume() == 4
-    assert torch.equal(again.adapter.adapt(STREAM[4]).predictions, keeper.adapter.adapt(STREAM[4]).predictions) is False
+    assert (
+        torch.equal(again.adapter.adapt(STREAM[4]).predictions, checkpoint.adapter.adapt(STREAM[4]).predictions)
+        is False
+    )
     assert again.batches == 5
 
 
-def test_every_must_be_a_count(path):
+def test_every_must_be_positive(path):
     with pytest.raises(OptionError, match="every"):
         attach(Checkpoint(path, every=0), adapter())
 
 
-def test_a_companion_stands_at_the_same_batch(path):
+def test_callback_state_is_saved_at_the_same_batch(path):
     class Sum(regtta.Callback):
         state_key = "companion"
         total = 0.0
@@ -102,25 +105,25 @@ def test_a_companion_stands_at_the_same_batch(path):
         def load_state_dict(self, state):
             self.total = state["total"]
 
-    first, whole = attach(Checkpoint(path, every=2), adapter(), Sum()), Sum()
+    first, reference = attach(Checkpoint(path, every=2), adapter(), Sum()), Sum()
     for number, x in enumerate(STREAM[:5]):
         step = first.adapter.adapt(x)
         if number < 4:
-            whole.on_step(None, step)
+            reference.on_step(None, step)
     total = Sum()
     assert attach(Checkpoint(path), adapter(), total).resume() == 4
-    assert total.total == whole.total
+    assert total.total == reference.total
 
 
-# --- files that a stream must not go on from ------------------------------------------------------
+# --- files from which a stream must not resume ----------------------------------------------------
 
 
 @pytest.fixture
 def written(path):
-    keeper = attach(Checkpoint(path), adapter())
+    checkpoint = attach(Checkpoint(path), adapter())
     for x in STREAM[:4]:
-        keeper.adapter.adapt(x)
-    keeper.save()
+        checkpoint.adapter.adapt(x)
+    checkpoint.save()
     return path
 
 
@@ -133,12 +136,12 @@ def written(path):
         (lambda: adapter(guards=regtta.SAFE), "guards of the state"),
     ],
 )
-def test_a_file_of_another_stream(written, other, words):
+def test_a_file_of_another_stream_is_rejected(written, other, words):
     with pytest.raises(MismatchError, match=words):
         attach(Checkpoint(written), other()).resume()
 
 
-def test_a_damaged_file_never_begins_anew(written):
+def test_a_damaged_file_is_rejected_and_not_overwritten(written):
     content = written.read_bytes()
     remedy = f"restore the file from a backup, or remove {written} to start a new stream"
     for damaged, kind in [
@@ -155,10 +158,10 @@ def test_a_damaged_file_never_begins_anew(written):
         assert written.read_bytes() == damaged
 
 
-@pytest.mark.parametrize("lacking", ["batches", "adapter", "learner", "watches"])
-def test_a_state_that_lacks_a_part_leaves_the_adapter_as_new(written, lacking):
+@pytest.mark.parametrize("missing", ["batches", "adapter", "learner", "watches"])
+def test_an_incomplete_state_leaves_the_adapter_unchanged(written, missing):
     state = read_state(written)
-    (state if lacking in state else state["adapter"]).pop(lacking)
+    (state if missing in state else state["adapter"]).pop(missing)
     write_state(written, state, overwrite=True)
     fresh, used = adapter(), adapter()
     with pytest.raises(InvalidFileError, match="holds no state of this stream.*remove"):
@@ -166,20 +169,20 @@ def test_a_state_that_lacks_a_part_leaves_the_adapter_as_new(written, lacking):
     assert torch.equal(used.adapt(STREAM[0]).predictions, fresh.adapt(STREAM[0]).predictions)
 
 
-def test_a_good_file_is_not_run_over_by_forgetting_to_resume(written):
+def test_an_existing_file_is_not_overwritten_without_resume(written):
     before = written.read_bytes()
-    forgetful = attach(Checkpoint(written, every=1), adapter())
-    for act in (lambda: forgetful.adapter.adapt(STREAM[0]), forgetful.save):
+    unresumed = attach(Checkpoint(written, every=1), adapter())
+    for act in (lambda: unresumed.adapter.adapt(STREAM[0]), unresumed.save):
         with pytest.raises(ExistingFileError, match=r"Call resume\(\) first"):
             act()
     assert written.read_bytes() == before
-    anew = attach(Checkpoint(written, overwrite=True), adapter())
-    anew.adapter.adapt(STREAM[0])
-    anew.save()
+    overwriting = attach(Checkpoint(written, overwrite=True), adapter())
+    overwriting.adapter.adapt(STREAM[0])
+    overwriting.save()
     assert read_state(written)["batches"] == 1
 
 
-def test_a_folder_in_place_of_the_file(tmp_path):
+def test_a_folder_in_place_of_the_file_is_rejected(tmp_path):
     with pytest.raises(FileError, match="is a folder. Name a file"):
         attach(Checkpoint(tmp_path), adapter()).resume()
 
@@ -188,13 +191,15 @@ def test_a_folder_in_place_of_the_file(tmp_path):
 
 
 @pytest.mark.skipif(sys.platform != "linux" or not shutil.which("unshare"), reason="needs mounts of its own")
-def test_the_stream_outlives_its_disk(tmp_path):
-    """Full, read-only, gone, taken and limited disks, for real, on a file system of 512 KiB."""
-    own = ["unshare", "--map-root-user", "--mount"]
-    if subprocess.run([*own, "mount", "-t", "tmpfs", "none", tmp_path], check=False, capture_output=True).returncode:
+def test_the_stream_survives_disk_faults(tmp_path):
+    """Real disk faults (full, read-only, missing, blocked and limited) on a file system of 512 KiB."""
+    namespace = ["unshare", "--map-root-user", "--mount"]
+    if subprocess.run(
+        [*namespace, "mount", "-t", "tmpfs", "none", tmp_path], check=False, capture_output=True
+    ).returncode:
         pytest.skip("this system lets no user mount")
     done = subprocess.run(
-        [*own, sys.executable, HERE / "faulty_disk.py", tmp_path],
+        [*namespace, sys.executable, HELPERS / "faulty_disk.py", tmp_path],
         check=False, capture_output=True, text=True, env=environment(),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -207,30 +212,30 @@ def test_the_stream_outlives_its_disk(tmp_path):
         "path is a folder": "it is a folder. Name a file.",
         "file too large": "File too large. Raise the limit",
     }
-    found = {name.replace("disk read only", "disk read-only"): told for name, told in found["faults"].items()}
+    found = {name.replace("disk read only", "disk read-only"): result for name, result in found["faults"].items()}
     assert found.keys() == words.keys() == set(faults.DISK_FAULTS) - {"file gone"}
-    for name, told in found.items():
-        assert told["failed"] == 2, name
-        assert words[name] in told["error"], name
-        assert words[name] in told["raised"], name
-        assert told["kept"], name
-        assert told["recovered"], name
-        assert not told["left"], name
-    assert done.stderr == ""  # the library logs, and prints nothing
+    for name, result in found.items():
+        assert result["failed"] == 2, name
+        assert words[name] in result["error"], name
+        assert words[name] in result["raised"], name
+        assert result["kept"], name
+        assert result["recovered"], name
+        assert not result["left"], name
+    assert done.stderr == ""  # the library logs and does not print
 
 
 def environment():
-    return os.environ | {"PYTHONPATH": os.pathsep.join([str(HERE.parents[1] / "src"), str(HERE.parent)])}
+    return os.environ | {"PYTHONPATH": os.pathsep.join([str(HELPERS.parents[1] / "src"), str(HELPERS.parent)])}
 
 
-def test_a_file_that_is_gone_is_written_again(path):
-    keeper = attach(Checkpoint(path, every=2), adapter())
+def test_a_deleted_file_is_written_again(path):
+    checkpoint = attach(Checkpoint(path, every=2), adapter())
     for x in STREAM[:3]:
-        keeper.adapter.adapt(x)
+        checkpoint.adapter.adapt(x)
     path.unlink()
     for x in STREAM[3:5]:
-        keeper.adapter.adapt(x)
-    assert keeper.failures == 0
+        checkpoint.adapter.adapt(x)
+    assert checkpoint.failures == 0
     assert attach(Checkpoint(path), adapter()).resume() == 4
 
 
@@ -243,10 +248,10 @@ def test_a_file_that_is_gone_is_written_again(path):
         (errno.EIO, "Choose another path"),
     ],
 )
-def test_each_reason_is_logged_once_and_names_its_remedy(path, monkeypatch, caplog, code, remedy, never_stopped):
-    keeper = attach(Checkpoint(path, every=2), adapter())
+def test_each_write_error_is_logged_once_with_its_remedy(path, monkeypatch, caplog, code, remedy, uninterrupted):
+    checkpoint = attach(Checkpoint(path, every=2), adapter())
     for index in range(3):
-        keeper.adapter.adapt(STREAM[index])
+        checkpoint.adapter.adapt(STREAM[index])
     before = path.read_bytes()
 
     def fail(*_):
@@ -255,49 +260,49 @@ def test_each_reason_is_logged_once_and_names_its_remedy(path, monkeypatch, capl
     monkeypatch.setattr(atomic_files.os, "fsync", fail)
     with caplog.at_level(logging.ERROR, "regtta"):
         for index in range(3, 9):
-            assert torch.equal(keeper.adapter.adapt(STREAM[index]).predictions, never_stopped[index])
-    assert keeper.failures == 3
+            assert torch.equal(checkpoint.adapter.adapt(STREAM[index]).predictions, uninterrupted[index])
+    assert checkpoint.failures == 3
     assert len(caplog.records) == 1
-    assert os.strerror(code) in keeper.last_error
-    assert remedy in keeper.last_error
+    assert os.strerror(code) in checkpoint.last_error
+    assert remedy in checkpoint.last_error
     assert "The stream continues" in caplog.text
     assert path.read_bytes() == before
     assert list(path.parent.iterdir()) == [path]
     with pytest.raises(FileError, match=remedy):
-        keeper.save()
+        checkpoint.save()
     monkeypatch.undo()
-    assert keeper.try_save()
-    assert keeper.last_error is None
+    assert checkpoint.try_save()
+    assert checkpoint.last_error is None
     monkeypatch.setattr(atomic_files.os, "fsync", fail)
-    assert not keeper.try_save()
-    assert len(caplog.records) == 2  # a fault that comes back is told again
+    assert not checkpoint.try_save()
+    assert len(caplog.records) == 2  # a fault that recurs is logged again
 
 
-def test_even_a_state_that_cannot_be_written_breaks_no_prediction(path, monkeypatch, caplog):
-    keeper = attach(Checkpoint(path, every=1), adapter())
+def test_an_error_while_saving_does_not_affect_predictions(path, monkeypatch, caplog):
+    checkpoint = attach(Checkpoint(path, every=1), adapter())
 
     def exhausted():
         raise RuntimeError("out of memory")
 
-    monkeypatch.setattr(keeper.adapter, "state_dict", exhausted)
-    keeper.adapter.adapt(STREAM[0])
-    assert keeper.adapter.adapt(STREAM[1]).predictions.isfinite().all()
-    assert keeper.failures == 1
-    assert "RuntimeError: out of memory" in keeper.last_error
+    monkeypatch.setattr(checkpoint.adapter, "state_dict", exhausted)
+    checkpoint.adapter.adapt(STREAM[0])
+    assert checkpoint.adapter.adapt(STREAM[1]).predictions.isfinite().all()
+    assert checkpoint.failures == 1
+    assert "RuntimeError: out of memory" in checkpoint.last_error
 
 
 # --- kills and threads ----------------------------------------------------------------------------
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_stream_killed_at_random_moments_gives_the_same_predictions(tmp_path):
-    # A kill loses nothing that was handed to the system, so that memory is as good a disk here, and quicker.
+def test_a_stream_killed_at_random_times_gives_the_same_predictions(tmp_path):
+    # SIGKILL loses no data already written to the page cache, so a faster in-memory file system is equivalent here.
     memory = Path("/dev/shm")
     folder = (memory if os.access(memory, os.W_OK) else tmp_path) / f"regtta-kills-{os.getpid()}"
     folder.mkdir()
     try:
         done = subprocess.run(
-            [sys.executable, HERE / "killed_stream.py", folder, str(faults.KILLS), "0"],
+            [sys.executable, HELPERS / "killed_stream.py", folder, str(faults.KILLS), "0"],
             check=False, capture_output=True, text=True, env=environment(),
         )  # fmt: skip
     finally:
@@ -308,40 +313,40 @@ def test_a_stream_killed_at_random_moments_gives_the_same_predictions(tmp_path):
     assert found["in a write"] >= faults.KILLED_WRITES
     assert found["drafts at once"] == 1
     assert found["learned"] > 0.9 * found["batches"] > 20
-    assert found["given"] > found["batches"]  # some were done twice, and compared twice
+    assert found["given"] > found["batches"]  # some batches were repeated and compared again
     assert (found["lost"], found["different"]) == (0, 0)
 
 
-def test_threads_that_share_a_keeper_lose_no_count(path, never_stopped):
-    keeper, given = attach(Checkpoint(path, every=3), adapter()), []
+def test_threads_that_share_a_checkpoint_count_every_batch(path, uninterrupted):
+    checkpoint, predicted = attach(Checkpoint(path, every=3), adapter()), []
 
     def work(batches):
-        given.extend(keeper.adapter.adapt(x).index for x in batches)
+        predicted.extend(checkpoint.adapter.adapt(x).index for x in batches)
 
     threads = [threading.Thread(target=work, args=(STREAM[start::4],)) for start in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(60)
-    assert sorted(given) == list(range(20))
-    assert keeper.batches == 20
+    assert sorted(predicted) == list(range(20))
+    assert checkpoint.batches == 20
     state = read_state(path)
     assert state["batches"] == state["adapter"]["index"] == 18
 
 
-def test_a_monitor_stands_in_the_file_as_well(path):
-    def begin():
-        watched = adapter()
-        monitor = attach(regtta.Monitor(), watched)
-        return monitor, attach(regtta.Checkpoint(path, every=3), watched)
+def test_the_state_of_a_monitor_is_saved_in_the_checkpoint(path):
+    def make_monitored():
+        monitored = adapter()
+        monitor = attach(regtta.Monitor(), monitored)
+        return monitor, attach(regtta.Checkpoint(path, every=3), monitored)
 
-    whole, keeper = begin()
-    steps = [keeper.adapter.adapt(x) for x in STREAM]
-    again, resumed = begin()
+    reference, checkpoint = make_monitored()
+    steps = [checkpoint.adapter.adapt(x) for x in STREAM]
+    again, resumed = make_monitored()
     start = resumed.resume()
     assert start == 18
     for x, step in zip(STREAM[start:], steps[start:], strict=True):
         assert torch.equal(resumed.adapter.adapt(x).predictions, step.predictions)
-    assert again.signals == whole.signals
+    assert again.signals == reference.signals
     assert again.signals.evidence is not None
-    assert again.raised == whole.raised
+    assert again.raised == reference.raised
