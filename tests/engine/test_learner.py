@@ -9,6 +9,7 @@ from torch import nn
 
 import regtta
 from helpers import small_models
+from helpers.states import assert_same
 from methods.test_conformance import Case
 from regtta.guards import FiniteStep, Guard, MarkGood, Rollback
 
@@ -57,21 +58,6 @@ OPTIMIZERS = {
     "odd": Odd,
 }
 MODELS = {"bn_adapt": "cnn", "ttt": "cnn", "variance_minimization": "cnn"}
-
-
-def assert_same(a, b, where=""):
-    if isinstance(a, dict):
-        assert a.keys() == b.keys(), where
-        for key in a:
-            assert_same(a[key], b[key], f"{where}/{key}")
-    elif isinstance(a, list | tuple):
-        assert len(a) == len(b), where
-        for index, (x, y) in enumerate(zip(a, b, strict=True)):
-            assert_same(x, y, f"{where}/{index}")
-    elif isinstance(a, torch.Tensor):
-        assert torch.equal(a, b), where
-    else:
-        assert a == b, where
 
 
 def learner_of(adapter):
