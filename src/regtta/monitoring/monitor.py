@@ -140,7 +140,7 @@ class Monitor(Callback):
         self._options: dict[str, Any] = {"memory": memory, "least": least, "level": level, "tolerance": tolerance}
         self.adapter: Adapter | None = None
         self.failures: Counter[str] = Counter()
-        self._board = AlarmSet(self.alarms)
+        self._alarm_set = AlarmSet(self.alarms)
         self._batches = self._since_helped = 0
         self.signals: Signals | None = None
         self.raised: Counter[str] = Counter()
@@ -156,12 +156,12 @@ class Monitor(Callback):
             )
         if self.adapter is None:
             self.adapter = adapter
-            self._gauge = SignalEstimator(adapter.source, adapter.source_head(), **self._options)
+            self._estimator = SignalEstimator(adapter.source, adapter.source_head(), **self._options)
         self._begin()
 
     def _begin(self) -> None:
-        self._gauge.reset()
-        self._board = AlarmSet(self.alarms)
+        self._estimator.reset()
+        self._alarm_set = AlarmSet(self.alarms)
         self._batches = self._since_helped = 0
         self.signals = None
         self.raised = Counter()
@@ -177,7 +177,7 @@ class Monitor(Callback):
     @property
     def active(self) -> dict[str, bool]:
         """Dict from the name of every alarm to True if it is raised."""
-        return self._board.active()
+        return self._alarm_set.active()
 
     def on_end(self, adapter: Adapter) -> None:  # noqa: ARG002 - the writers are the monitor's own
         """Close the writers."""
@@ -196,8 +196,8 @@ class Monitor(Callback):
         self._check_attached()
         return {
             **self._identity(),
-            "gauge": self._gauge.state_dict(),
-            "board": self._board.state_dict(),
+            "gauge": self._estimator.state_dict(),
+            "board": self._alarm_set.state_dict(),
             "batches": self._batches,
             "since_helped": self._since_helped,
             "raised": dict(self.raised),
@@ -216,8 +216,8 @@ class Monitor(Callback):
                 )
         self._validate(state)
         self._begin()
-        self._gauge.load_state_dict(state["gauge"])
-        self._board.load_state_dict(state["board"])
+        self._estimator.load_state_dict(state["gauge"])
+        self._alarm_set.load_state_dict(state["board"])
         self._batches, self._since_helped = state["batches"], state["since_helped"]
         self.raised = Counter(state["raised"])
 
@@ -228,8 +228,8 @@ class Monitor(Callback):
     def _validate(self, state: Mapping[str, Any]) -> None:
         """Raise a StateError unless ``state`` has the form that :meth:`state_dict` returns; nothing is loaded."""
         require_mapping("", state, ("gauge", "board", "batches", "since_helped", "raised"), others=True)
-        self._gauge.validate_state(state["gauge"], "gauge")
-        self._board.validate_state(state["board"], "board")
+        self._estimator.validate_state(state["gauge"], "gauge")
+        self._alarm_set.validate_state(state["board"], "board")
         for name in ("batches", "since_helped"):
             require_count(name, state[name])
         for name, times in require_mapping("raised", state["raised"]).items():
@@ -243,9 +243,9 @@ class Monitor(Callback):
 
     def on_view(self, adapter: Adapter, view: StepView) -> None:  # noqa: ARG002 - the view holds all it needs
         """Update signals and alarms, and call writers and event handlers."""
-        self._gauge.update(view)
-        self.signals = self._signals(view.step, self._gauge.evidence())
-        events = self._board.check(self.signals)
+        self._estimator.update(view)
+        self.signals = self._signals(view.step, self._estimator.evidence())
+        events = self._alarm_set.check(self.signals)
         self.raised.update(event.alarm for event in events if event.kind == "raised")
         report = MonitorReport(self.signals, events, self.active)
         for writer in self.writers:
@@ -258,7 +258,7 @@ class Monitor(Callback):
         helped = evidence is not None and evidence.alignment_gain > 0
         self._since_helped = 0 if helped else self._since_helped + self.every
         diagnostics = step.diagnostics
-        risk = None if evidence is None else risk_of_harm(evidence) if self._gauge.moved else 0.0
+        risk = None if evidence is None else risk_of_harm(evidence) if self._estimator.moved else 0.0
         return Signals(
             index=step.index,
             samples=len(step.predictions),
@@ -267,7 +267,7 @@ class Monitor(Callback):
             returned=diagnostics.verdict.returned,
             loss=diagnostics.loss,
             displacement=diagnostics.displacement,
-            count=self._gauge.count,
+            count=self._estimator.count,
             evidence=evidence,
             batches_since_helped=self._since_helped,
             risk=risk,

@@ -177,8 +177,8 @@ def make_california_testbed(
     setting = SETTINGS["california"]
     place = DataLocation(resolve_data_folder(data))
     check_available(setting.data, place)
-    workshop = Runner(RunnerConfig(place, models), progress)
-    prepared = workshop.load_source(SourceSpec(setting.data, setting.model, "regression", setting.recipe, seed))
+    runner = Runner(RunnerConfig(place, models), progress)
+    prepared = runner.load_source(SourceSpec(setting.data, setting.model, "regression", setting.recipe, seed))
     loaded = LOADERS[setting.data](place, "", seed)
     return LabelShiftTestbed(
         "california",

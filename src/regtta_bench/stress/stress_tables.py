@@ -26,14 +26,14 @@ SUMMARY_TITLE = "Worst difference to Source"
 
 def make_stress_tables(results: StressResults) -> tuple[TextTable, ...]:
     """Return all non-empty tables, those with acceptance criteria first."""
-    sheets = [
+    tables = [
         make_summary_table(results),
         *make_gate_table(results),
         *make_small_batch_table(results),
         _safety(results),
         *_streams(results),
     ]
-    return tuple(sheet for sheet in sheets if sheet.rows)
+    return tuple(table for table in tables if table.rows)
 
 
 def make_summary_table(results: StressResults) -> TextTable:
@@ -63,15 +63,15 @@ def _streams(results: StressResults) -> list[TextTable]:
     columns = ("Source", *(f"{size} {guards}" for size in sizes for guards in COMPARED_GUARDS))
     rows = found.stream_rows(results)
     note = "Columns: batch size and guards. Mean over source models and, for kinds of one shift, over shifts."
-    sheets = []
+    tables = []
     for method_name in dict.fromkeys(row.method_name for row in rows):
         lines = tuple(
             TextRow(row.kind, (_mean(row.source), *map(_mean, row.means.values())))
             for row in rows
             if row.method_name == method_name
         )
-        sheets.append(TextTable(f"Online R² by kind of stream, {method_name}", columns, lines, (note,)))
-    return sheets
+        tables.append(TextTable(f"Online R² by kind of stream, {method_name}", columns, lines, (note,)))
+    return tables
 
 
 def _safety(results: StressResults) -> TextTable:

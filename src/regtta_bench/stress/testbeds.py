@@ -91,9 +91,9 @@ def _train_digits(spec: DigitsSource, model: nn.Module, digits: Domain, progress
     model.load_state_dict(train_digit_regressor(digits, spec.seed, spec.training, on_epoch=on_epoch).state_dict())
 
 
-def make_paper_testbed(spec: SourceSpec, parts: tuple[str, ...], workshop: Runner) -> StressTestbed:
+def make_paper_testbed(spec: SourceSpec, parts: tuple[str, ...], runner: Runner) -> StressTestbed:
     """Return the context of a paper setting: held-out source samples as clean, its targets as shifted domains."""
-    prepared, data, device = workshop.load_source(spec), workshop.data(spec), workshop.config.device
+    prepared, data, device = runner.load_source(spec), runner.data(spec), runner.config.device
     shifted = {part: data.target(part).to(device) for part in parts}
     return StressTestbed(
         model=prepared.model,

@@ -56,9 +56,9 @@ def test_a_run_matches_the_library_step_by_step(config, tmp_path):
 
 
 def test_measurements_on_a_source_model(config, tmp_path):
-    workshop = Runner(config)
+    runner = Runner(config)
     spec = spec_of("california", None)
-    found, prepared = workshop.run(spec), workshop.load_source(spec.source)
+    found, prepared = runner.run(spec), runner.load_source(spec.source)
     statistics = prepared.statistics(None)
     assert (found["rank"], found["valid"]) == (statistics.rank, statistics.valid_dimensions)
     assert found["correlation"] == weight_correlation(statistics, prepared.model[-1].weight)
@@ -88,16 +88,16 @@ def test_statistics_are_collected_only_for_methods_that_need_them(config):
 
 
 def test_labels_become_classes_by_source_bins_unless_discrete(config, tmp_path):
-    workshop = Runner(config)
+    runner = Runner(config)
     for setting, outputs in (("california", 10), ("svhn-subset", 10)):
         method_config = make_method_config(SETTINGS[setting], "source", task="classification")
         spec = spec_of(setting, method_config)
-        found = workshop.run(spec)
+        found = runner.run(spec)
         assert found["scores"]["offline"].keys() == {"accuracy", "count"}
-        assert workshop.data(spec.source).train.targets.max() <= outputs - 1
-    digits = workshop.data(spec.source)
+        assert runner.data(spec.source).train.targets.max() <= outputs - 1
+    digits = runner.data(spec.source)
     assert digits.target("mnist").targets.squeeze(1).tolist() == [float(n) for n in range(10)] * 3
-    rows = workshop.data(
+    rows = runner.data(
         spec_of("california", make_method_config(SETTINGS["california"], "source", task="classification")).source
     )
     values = california(tmp_path, seed=4).train.targets
@@ -108,9 +108,9 @@ def test_labels_become_classes_by_source_bins_unless_discrete(config, tmp_path):
 
 def test_ttt_and_dann_have_their_own_models(config):
     setting = SETTINGS["svhn-subset"]
-    workshop = Runner(config)
+    runner = Runner(config)
     runs = {
-        name: workshop.run(spec_of("svhn-subset", make_method_config(setting, name)))
+        name: runner.run(spec_of("svhn-subset", make_method_config(setting, name)))
         for name in ("source", "ttt", "dann")
     }
     assert len({run["source_fingerprint"] for run in runs.values()}) == 3
@@ -127,9 +127,9 @@ def test_rows_are_limited_by_the_scale(config):
     scale = dataclasses.replace(SCALE, train_rows=40, target_rows=20)
     method_config = make_method_config(SETTINGS["california"], "source")
     spec = dataclasses.replace(spec_of("california", method_config, scale=scale), target_rows=20)
-    workshop = Runner(config)
-    assert workshop.run(spec)["scores"]["offline"]["count"] == 20
-    assert len(workshop.data(spec.source).train) == 40
+    runner = Runner(config)
+    assert runner.run(spec)["scores"]["offline"]["count"] == 20
+    assert len(runner.data(spec.source).train) == 40
 
 
 # --- required files ------------------------------------------------------------------------------
