@@ -22,7 +22,7 @@ from regtta.models.features import (
     model_device,
     run_model,
 )
-from regtta.models.fingerprints import digest_tensors, fingerprint
+from regtta.models.fingerprints import digest_tensors, fingerprint, tensor_bytes
 from regtta.models.parameters import (
     TRAINABLE,
     BufferSlots,
@@ -63,5 +63,6 @@ __all__ = [
     "recompute_weights",
     "run_model",
     "shift_and_jitter",
+    "tensor_bytes",
     "trainable_parameters",
 ]

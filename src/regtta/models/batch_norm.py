@@ -80,10 +80,6 @@ class BatchNormSwitch:
     def begin_adaptation(self, size: int, sharding: BatchSharding = UNSHARDED) -> None:
         """Count and prepare an adaptation pass on ``size`` samples, distributed over processes by ``sharding``."""
         self.count(size)
-        self.prepare(size, sharding)
-
-    def prepare(self, size: int, sharding: BatchSharding = UNSHARDED) -> None:
-        """Prepare an adaptation pass that has already been counted."""
         if self.mode == "source":
             return
         if self.mode == "blended":

@@ -18,13 +18,21 @@ def digest_tensors(tensors: Mapping[str, Tensor]) -> str:
     digest = hashlib.sha256()
     for name, value in sorted(tensors.items()):
         digest.update(f"{name}|{value.dtype}|{tuple(value.shape)}|".encode())
-        digest.update(_as_bytes(value).numpy().data)
+        digest.update(tensor_bytes(value).numpy().data)
     return digest.hexdigest()
 
 
-def _as_bytes(tensor: Tensor) -> Tensor:
-    # A tensor of one value or none counts as contiguous whatever its stride, which a view as bytes does not accept.
-    return tensor.detach().cpu().reshape(-1).clone(memory_format=torch.contiguous_format).view(torch.uint8)
+def tensor_bytes(tensor: Tensor) -> Tensor:
+    """Return the values of a tensor as bytes ``(n,)`` on the CPU, which share its memory where that is possible.
+
+    Example:
+        >>> tensor_bytes(torch.tensor([1, 2], dtype=torch.int16))
+        tensor([1, 0, 2, 0], dtype=torch.uint8)
+    """
+    flat = tensor.detach().cpu().contiguous().reshape(-1)
+    if flat.stride() != (1,):  # one value or none counts as contiguous whatever its stride, but has no view as bytes
+        flat = flat.clone(memory_format=torch.contiguous_format)
+    return flat.view(torch.uint8)
 
 
 def fingerprint(model: nn.Module) -> str:

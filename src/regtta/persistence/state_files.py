@@ -16,6 +16,7 @@ from torch import Tensor
 
 from regtta._version import __version__
 from regtta.errors import InvalidFileError, NewerFormatError, OptionError
+from regtta.models import tensor_bytes
 from regtta.persistence.atomic_files import check_not_existing
 from regtta.persistence.safe_read import parse_json
 from regtta.persistence.safetensors_files import read_safetensors, write_safetensors
@@ -129,8 +130,7 @@ def _pack_tensor(tensor: Tensor, path: str, tensors: dict[str, Tensor]) -> dict[
     if values.dtype in _KNOWN:
         tensors[name] = values
         return {"tensor": name}
-    # A tensor of one value or none counts as contiguous whatever its stride, which a view as bytes does not accept.
-    tensors[name] = values.reshape(-1).clone(memory_format=torch.contiguous_format).view(torch.uint8)
+    tensors[name] = tensor_bytes(values)
     return {"tensor": name, "dtype": str(values.dtype).removeprefix("torch."), "shape": list(values.shape)}
 
 
@@ -162,5 +162,5 @@ def _digest(text: str, tensors: Mapping[str, Tensor]) -> str:
     for name in sorted(tensors):
         values = tensors[name]
         digest.update(f"\0{name}\0{values.dtype}\0{tuple(values.shape)}\0".encode())
-        digest.update(values.reshape(-1).clone(memory_format=torch.contiguous_format).view(torch.uint8).numpy().data)
+        digest.update(tensor_bytes(values).numpy().data)
     return digest.hexdigest()
