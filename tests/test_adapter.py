@@ -388,8 +388,9 @@ def test_supported_kinds_of_batches():
     assert torch.equal(make().adapt((x, torch.ones(16))).predictions, expected)
     assert torch.equal(make(inputs="x").adapt({"x": x, "y": 1}).predictions, expected)
     assert torch.equal(make(inputs="x").predict({"x": x}), make().predict(x))
-    with pytest.raises(BatchError, match=r"keys here: \['x', 'y'\]"):
-        make().adapt({"x": x, "y": 1})
+    assert torch.equal(make().adapt({"x": x, "y": 1}).predictions, expected)  # y is a label
+    with pytest.raises(BatchError, match=r"keys here: \['x', 'z'\]"):
+        make().adapt({"x": x, "z": 1})
 
 
 @pytest.mark.parametrize("mode", [torch.inference_mode, torch.no_grad])

@@ -27,7 +27,16 @@ from regtta.engine import (
 from regtta.execution import PLAIN, BatchSplitter, Execution, SharedLock, make_communicator
 from regtta.guards import DEFAULT, Guard
 from regtta.methods import Method, create_method
-from regtta.models import extract_inputs
+from regtta.models import (
+    BatchReader,
+    FeaturePooling,
+    Inputs,
+    InputSelection,
+    OutputSelection,
+    check_model,
+    check_output_selection,
+    check_pooling,
+)
 from regtta.options import check_bool, check_instances, replace
 from regtta.persistence import Provenance
 from regtta.statistics import SourceStatistics
@@ -55,12 +64,19 @@ class Adapter:
         model: the trained model; never modified.
         method: how to adapt: a method such as ``regtta.SSA()``, or its name, such as ``"ssa"``.
         source: statistics of the source features, or the file they were saved to, for methods that need them.
-        head: name of the linear head; by default that of ``source``, else found with the first batch.
+        head: the head, such as ``"fc"`` or ``"score[last]"`` (see :mod:`regtta.models.heads`); by default that of
+            ``source``, else found with the first batch.
+        inputs: how a batch becomes the arguments of the model: a key, an index, a list of them, or a callable from a
+            batch to ``(args, kwargs)``. By default found from the parameters of ``model.forward``, see
+            :class:`regtta.models.BatchReader`.
+        output: which part of what the model returns is the prediction: a key, an index, or a callable. By default the
+            only tensor, ``logits``, or the mean of a distribution, see :func:`regtta.models.select_output`.
+        features: function from the head's input, such as ``(B, T, D)``, to features ``(B, D)``, as passed to
+            :func:`regtta.collect`.
         guards: guards that exclude samples, reject batches or steps, or roll the model back; by default only batches
             that cannot be learned from are rejected.
         callbacks: objects that follow the stream, such as :class:`regtta.Monitor` and :class:`regtta.Checkpoint`.
         allow_mismatch: accept statistics of another model or another head.
-        inputs: the key of the input in dict batches.
         execution: precision, memory format, compilation and CUDA graphs, such as ``regtta.FAST``.
         process_group: processes of torch.distributed that adapt together, such as ``torch.distributed.group.WORLD``.
             Each passes its own samples to :meth:`adapt`, all at the same time; they learn as one process would from
@@ -72,6 +88,7 @@ class Adapter:
     Attributes:
         method, source, guards, callbacks: as given, the method with its overrides.
         execution: the execution options in effect.
+        output, pooling: as given for ``output`` and ``features``.
 
     Example:
         >>> import torch, regtta
@@ -93,10 +110,12 @@ class Adapter:
         source: SourceStatistics | str | Path | None = None,
         *,
         head: str | None = None,
+        inputs: InputSelection | None = None,
+        output: OutputSelection | None = None,
+        features: FeaturePooling | None = None,
         guards: Sequence[Guard] = DEFAULT,
         callbacks: Sequence[Callback] = (),
         allow_mismatch: bool = False,
-        inputs: str | None = None,
         execution: Execution = PLAIN,
         process_group: "torch.distributed.ProcessGroup | None" = None,
         whole_batches: bool = False,
@@ -105,26 +124,41 @@ class Adapter:
         if isinstance(method, str):
             method, overrides = create_method(method, **overrides), {}
         source = SourceStatistics.load(source) if isinstance(source, str | Path) else source
-        check_arguments(method=method, source=source, inputs=inputs, execution=execution, allow_mismatch=allow_mismatch)
+        check_arguments(method=method, source=source, execution=execution, allow_mismatch=allow_mismatch)
         check_bool("whole_batches", whole_batches)
         self.method = replace(method, overrides)
         self.source = source
         self.guards = check_instances(Guard, "guards", guards, "regtta.SAFE, (regtta.guards.Gate(),), or () for none")
         self.callbacks = check_instances(Callback, "callbacks", callbacks, "[regtta.Monitor()], or () for none")
         self._lock = SharedLock()
-        self._inputs_key = inputs
+        check_model(model)
+        self._read = BatchReader(model, inputs)
         self._processes = make_communicator(process_group)
         self._whole_batches = whole_batches and self._processes.size > 1
         check_head_name(model, head)
-        options = SessionOptions(self.method, source, self.guards, execution, self._processes, self._whole_batches)
-        self._session = session = Session(model, options)
+        self._session = session = Session(
+            model,
+            SessionOptions(
+                self.method,
+                source,
+                self.guards,
+                execution,
+                self._processes,
+                self._whole_batches,
+                check_output_selection(output),
+                check_pooling(features),
+            ),
+        )
         self.execution = session.execution
+        self.output, self.pooling = output, features
         check_needs(self.method, self.guards, source)
         if source is not None and not allow_mismatch:
             source.check_fingerprint(session.fingerprint)
             source.check_head(head or source.head)
         self._closed = False
-        name = head or (source.head if source is not None else None)
+        name = head
+        if source is not None and (head is None or source.head.startswith(f"{head}[")):
+            name = source.head
         if name is not None or not self.method.needs_head:
             session.start(name)
         for callback in self.callbacks:
@@ -137,11 +171,11 @@ class Adapter:
         """Predict a batch, then learn from it.
 
         Args:
-            x: a tensor ``(B, ...)``, a tuple that begins with one, or a dict (see ``inputs``). With a process group,
-                the samples of this process, which may be none, ``(0, ...)``.
+            x: a batch: a tensor ``(B, ...)``, a tuple or a dict of tensors (see ``inputs``). With a process group, the
+                samples of this process, which may be none, ``(0, ...)``.
             targets: labels, for the oracle only.
         """
-        inputs = x if isinstance(x, Tensor) and x.ndim else extract_inputs(x, self._inputs_key)
+        inputs = x if isinstance(x, Tensor) and x.ndim and self._read.takes_one else self._read(x)
         with self._lock.turn:  # one batch at a time, with its callbacks; other threads may predict
             for callback in self.callbacks:
                 callback.before_step(self, inputs)
@@ -156,7 +190,7 @@ class Adapter:
                 call_after_step(self, done, self._view)
             return done.step
 
-    def _step(self, inputs: Tensor, targets: Tensor | None) -> StreamStep:
+    def _step(self, inputs: Inputs, targets: Tensor | None) -> StreamStep:
         session = self._session
         if inputs.device != session.device or inputs.is_inference():
             inputs = self._on_device(inputs)
@@ -179,17 +213,17 @@ class Adapter:
         inputs = self._on_device(x)
         if not self._whole_batches:
             return self._predict(inputs)
-        splitter = BatchSplitter(self._processes, inputs)
+        splitter = BatchSplitter(self._processes, len(inputs))
+        shard = inputs[splitter.own]
         # A model need not be able to run on an empty batch.
-        rows = splitter.shard if len(splitter.shard) else inputs[:1]
-        return splitter.join(self._predict(rows)[: len(splitter.shard)])
+        return splitter.join(self._predict(shard if len(shard) else inputs[:1])[: len(shard)])
 
-    def _predict(self, inputs: Tensor) -> Tensor:
+    def _predict(self, inputs: Inputs) -> Tensor:
         with self._lock.reading() if self._session.is_concurrent else self._lock.writing():
             return self._session.predict(inputs)
 
     def features(self, x: object) -> Tensor:
-        """Return the inputs of the head ``(B, D)`` in eval mode; nothing changes."""
+        """Return the inputs of the head, ``(B, D)`` or ``(B, T, D)``, in eval mode; nothing changes."""
         with self._lock.writing():  # the forward pass overrides the head for its duration
             return self._session.features(self._on_device(x))
 
@@ -274,7 +308,7 @@ class Adapter:
         return self._session.head
 
     def source_head(self) -> nn.Linear:
-        """Return a copy of the head of the source model."""
+        """Return a copy of the head of the source model as one linear layer."""
         return self._session.source_head()
 
     @_outside_inference_mode
@@ -329,7 +363,6 @@ class Adapter:
         batches, learned = (0, 0) if stream is None else (stream.batches, stream.learned)
         return f"Adapter({type(self.model).__name__}, {self.method.name}{head}, batches={batches}, adapted={learned})"
 
-    def _on_device(self, x: object) -> Tensor:
-        inputs = extract_inputs(x, None if isinstance(x, Tensor) else self._inputs_key)
-        inputs = inputs.to(self._session.device)
+    def _on_device(self, x: object) -> Inputs:
+        inputs = self._read(x).to(self._session.device)
         return inputs.clone() if inputs.is_inference() else inputs

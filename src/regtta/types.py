@@ -8,7 +8,7 @@ from torch import Tensor
 
 if TYPE_CHECKING:
     from regtta.adapter import Adapter
-    from regtta.models import Forward
+    from regtta.models import Forward, Inputs
 
 
 @dataclass(frozen=True)
@@ -137,8 +137,13 @@ class Callback:
     def on_start(self, adapter: "Adapter") -> None:
         """Handle the start of a stream: the adapter was created or reset."""
 
-    def before_step(self, adapter: "Adapter", inputs: Tensor) -> None:
-        """Handle the arrival of a batch ``(B, ...)``, before anything is done with it."""
+    def before_step(self, adapter: "Adapter", inputs: "Inputs") -> None:
+        """Handle the arrival of a batch, before anything is done with it.
+
+        Args:
+            adapter: the adapter.
+            inputs: a tensor ``(B, ...)``, or :class:`regtta.models.ModelInputs` for a model that takes several.
+        """
 
     def on_step(self, adapter: "Adapter", step: Step) -> None:
         """Handle the result of a batch."""

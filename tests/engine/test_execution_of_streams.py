@@ -268,9 +268,9 @@ def test_batches_with_excluded_samples_are_not_compiled(monkeypatch):
     shapes = []
 
     def compiled(function, **_):
-        def run(inputs):
-            shapes.append(len(inputs))
-            return function(inputs)
+        def run(args, kwargs):
+            shapes.append(len(args[0]))
+            return function(args, kwargs)
 
         return run
 
@@ -302,7 +302,7 @@ def test_captured_streams_learn_from_the_remaining_samples_of_a_batch():
 
 
 def test_models_that_cannot_be_compiled_run_eagerly(caplog, monkeypatch):
-    def broken(inputs):
+    def broken(args, kwargs):
         raise RuntimeError("no compiler\nand more")
 
     monkeypatch.setattr(torch, "compile", lambda function, **_: broken)

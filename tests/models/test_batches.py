@@ -12,7 +12,12 @@ from torch.utils.data import DataLoader, TensorDataset
 import regtta
 from helpers import small_models
 from regtta.errors import BatchError
-from regtta.models.batches import extract_inputs
+from regtta.models.batches import BatchReader
+
+
+def extract_inputs(batch, key=None):
+    """Return the inputs of ``batch`` for a model that takes one tensor."""
+    return BatchReader(nn.Identity(), key)(batch)
 
 
 def test_inputs_are_extracted_from_every_kind_of_batch():

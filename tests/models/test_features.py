@@ -7,7 +7,8 @@ from torch import nn
 import regtta
 from helpers import small_models
 from regtta.errors import BatchError, HeadError, ModelError
-from regtta.models.features import FeatureModel, find_head, forward_without_features, model_device, run_model
+from regtta.models.features import FeatureModel, forward_without_features, model_device, run_model
+from regtta.models.head_search import find_head
 
 
 class Custom(nn.Module):
@@ -131,11 +132,17 @@ def test_several_outputs():
     assert find_head(small_models.mlp(3), small_models.table(4)) == "6"
 
 
-def test_the_error_for_an_output_changed_after_the_head_lists_the_layers():
-    for finish in (lambda y: y * 2 + 1, lambda y: y.mul_(2)):
-        with pytest.raises(HeadError, match=r"Pass head=<name>.*'unused', 'body', 'score', 'side'"):
-            find_head(Custom(finish), torch.randn(6, 5))
-        assert FeatureModel(Custom(finish), "score")(torch.randn(6, 5)).features.shape == (6, 4)
+@pytest.mark.parametrize(
+    "finish", [lambda y: y * 2 + 1, lambda y: y.mul_(2), lambda y: y.exp(), lambda y: y.sigmoid().squeeze(1)]
+)
+def test_the_output_may_be_changed_after_the_head(finish):
+    assert find_head(Custom(finish), torch.randn(6, 5)) == "score"
+    assert FeatureModel(Custom(finish), "score")(torch.randn(6, 5)).features.shape == (6, 4)
+
+
+def test_the_error_for_a_constant_output_lists_the_layers():
+    with pytest.raises(HeadError, match=r"Pass head=<name>.*'unused', 'body', 'score', 'side'"):
+        find_head(Custom(lambda y: torch.ones(len(y), 3)), torch.randn(6, 5))
 
 
 def test_a_model_without_a_linear_layer():
@@ -175,8 +182,7 @@ def test_features_without_one_row_per_sample_raise():
     for model in (Tokens(False), Tokens(True)):
         with pytest.raises(HeadError, match=r"Expected features of shape \(2, D\) at the head 'head'"):
             FeatureModel(model, "head")(torch.randn(2, 7, 5))
-    with pytest.raises(HeadError, match=r"found \(2, 7, 5\)"):
-        find_head(Tokens(False), torch.randn(2, 7, 5))
+    assert find_head(Tokens(False), torch.randn(2, 7, 5)) == "head[all]"
 
 
 def test_the_name_of_another_layer_raises():
@@ -206,10 +212,10 @@ def test_find_head_restores_mixed_training_modes():
 def test_a_model_that_returns_no_tensor():
     class Answers(nn.Module):
         def forward(self, x):
-            return {"y": x}
+            return "an answer"
 
-    with pytest.raises(ModelError, match="return a tensor, found dict"):
-        find_head(Answers(), torch.randn(2, 5))
+    with pytest.raises(ModelError, match=r"return a tensor \(B, ...\) of predictions, found str"):
+        run_model(Answers(), torch.randn(2, 5))
 
 
 def test_forward_without_features_runs_any_model():

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from regtta.cli.adapt_options import CollectOptions
 from regtta.cli.data.labelled_batches import ALL_BATCHES, BatchShard, Data
@@ -19,6 +19,7 @@ from regtta.cli.user_code import convert_user_errors, floating_dtype, load_model
 from regtta.errors import InvalidFileError, OptionError
 from regtta.execution import sync_errors
 from regtta.methods import TTT, Method
+from regtta.models import Inputs, ModelInputs
 from regtta.options import replace
 from regtta.persistence import load_weights
 from regtta.statistics import collect
@@ -114,11 +115,11 @@ class TrackedInputs:
         self._data = data
         self._shard = shard
         self._index = 0
-        self._shape: tuple[int, ...] = ()
+        self._shape: tuple[object, ...] = ()
 
-    def __iter__(self) -> Iterator[Tensor]:
+    def __iter__(self) -> Iterator[Inputs]:
         """Iterate over the inputs ``(B, ...)`` of each batch."""
-        others, empty = self._shard.rank, torch.empty(0)
+        others, empty = self._shard.rank, ModelInputs((torch.empty(0),))
         for number, batch in enumerate(self._data.batches(self._shard)):
             for _ in range(others):
                 yield empty

@@ -15,6 +15,7 @@ from regtta.cli.adapt_options import OUTPUT_FILE_OPTIONS, AdaptOptions
 from regtta.cli.torchrun import WorkerGroup
 from regtta.errors import ExistingFileError, FileError, ModelError, OptionError
 from regtta.execution import sync_errors
+from regtta.models import Inputs
 from regtta.persistence import STATE_DICT, SUFFIXES, check_exportable, check_not_existing, check_packages, save_model
 
 
@@ -104,7 +105,7 @@ class ModelWriter:
     def __init__(self, paths: Mapping[str, Path | None]) -> None:
         self._paths = {option: path for option, path in paths.items() if path is not None}
         self._traced = any(path.suffix != STATE_DICT for path in self._paths.values())
-        self._example: Tensor | None = None
+        self._example: Inputs | None = None
 
     def check_suffixes(self) -> None:
         """Raise if a suffix names no format, or one whose packages are not installed."""
@@ -122,7 +123,7 @@ class ModelWriter:
                     f"{option} stores tensors only, but {others[0]!r} in the state dict of the model is not a tensor."
                 )
 
-    def take_example(self, adapter: Adapter, inputs: Tensor) -> None:
+    def take_example(self, adapter: Adapter, inputs: Inputs) -> None:
         """Keep rows of the first batch as an example input, and raise if the model cannot be traced.
 
         Checking on the first batch avoids an adaptation whose result could not be exported.
@@ -130,11 +131,11 @@ class ModelWriter:
         if self._example is None:
             self._example = inputs[:_EXAMPLE_ROWS].clone()
             if self._traced:
-                check_exportable(adapter.export(), self._example)
+                check_exportable(adapter.export(), self._example, output=adapter.output)
 
     def write(self, adapter: Adapter) -> None:
         """Write every file; permission to replace existing ones was checked at the start."""
         if self._paths:
             model, provenance = adapter.export(), adapter.provenance()
             for path in self._paths.values():
-                save_model(path, model, provenance, self._example, overwrite=True)
+                save_model(path, model, provenance, self._example, output=adapter.output, overwrite=True)

@@ -14,6 +14,7 @@ from regtta.cli.data.labelled_batches import Data, LabelledBatch
 from regtta.cli.user_code import convert_user_errors
 from regtta.errors import MismatchError, ModelError, OptionError
 from regtta.metrics import RegressionMetrics, Scores
+from regtta.models import Inputs, input_tensors
 from regtta.persistence import atomic_write
 from regtta.types import Step
 
@@ -80,7 +81,7 @@ def predict_batches(adapter: Adapter, data: Data, progress: Progress | None) -> 
 
 
 @contextmanager
-def model_errors_explained(index: int, inputs: Tensor, advice: str) -> Iterator[None]:
+def model_errors_explained(index: int, inputs: Inputs, advice: str) -> Iterator[None]:
     """Convert exceptions of the model on batch ``index`` into a one-line ModelError with the shape of the inputs."""
     shape = tuple(inputs.shape)
     with convert_user_errors(lambda: f"The model cannot take batch {index}, of shape {shape}", advice):
@@ -121,7 +122,8 @@ class Tally:
         self.not_finite += int((~torch.isfinite(predictions)).sum())
         if self._baseline is not None and batch.targets is not None:
             # Rows with missing data are excluded; non-finite predictions on complete rows count.
-            whole = _finite_rows(batch.inputs) & _finite_rows(batch.targets)
+            values = (*input_tensors(batch.inputs), batch.targets)
+            whole = torch.stack([_finite_rows(tensor) for tensor in values]).all(dim=0)
             self.unscored += int((~whole).sum())
             unadapted = self._baseline.predict(batch.inputs)
             self._after.update(predictions.cpu()[whole], batch.targets.cpu()[whole])

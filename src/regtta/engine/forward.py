@@ -14,19 +14,24 @@ from regtta.models import (
     BatchNormMode,
     BufferSlots,
     FeatureModel,
+    FeaturePooling,
     Forward,
+    Inputs,
+    OutputSelection,
     RunForward,
     batch_norm_layers,
-    call_model,
+    dummy_sample,
     forward_without_features,
     has_constant_updates,
+    input_tensors,
     model_device,
+    select_output,
 )
 
 # Largest difference between two ways of running a model in one precision, relative to the largest value of a result.
 TOLERANCES: Mapping[Precision, float] = types.MappingProxyType({"float32": 1e-3, "tf32": 1e-2, "bfloat16": 5e-2})
 
-_Pass = Callable[[Tensor], tuple[Tensor, ...]]
+_Pass = Callable[[Inputs], tuple[Tensor, ...]]
 
 logger = logging.getLogger(__name__)
 
@@ -69,38 +74,54 @@ class ForwardFunctions:
     uncompiled: RunForward
 
 
-def make_forward(model: nn.Module, head: str | None, execution: Execution) -> ForwardFunctions:
-    """Return functions that run ``model`` and extract the features at ``head``."""
+def make_forward(
+    model: nn.Module,
+    head: str | None,
+    execution: Execution,
+    *,
+    output: OutputSelection | None = None,
+    pooling: FeaturePooling | None = None,
+) -> ForwardFunctions:
+    """Return functions that run ``model``, select its ``output``, and extract the features at ``head``."""
     exact = execution.precision == "bfloat16"
-    plain = forward_without_features(model) if head is None else FeatureModel(model, head, exact_head=exact)
-    default = plain if execution == PLAIN else _ExecutedForward(model, plain, execution)
+    plain: RunForward = (
+        forward_without_features(model, output)
+        if head is None
+        else FeatureModel(model, head, output=output, pooling=pooling, exact_head=exact)
+    )
+    if execution == PLAIN:
+        return ForwardFunctions(plain, plain)
+    default = _ExecutedForward(model, plain, execution, output)
     if not execution.compile:
         return ForwardFunctions(default, default)
-    return ForwardFunctions(default, _ExecutedForward(model, plain, replace(execution, compile=False)))
+    return ForwardFunctions(default, _ExecutedForward(model, plain, replace(execution, compile=False), output))
 
 
 class _ExecutedForward:
     """Forward function in another precision or memory format, compiled if required."""
 
-    def __init__(self, model: nn.Module, plain: RunForward, execution: Execution) -> None:
+    def __init__(
+        self, model: nn.Module, plain: RunForward, execution: Execution, output: OutputSelection | None
+    ) -> None:
         self._plain = plain
         self._execution = execution
         self._device = model_device(model)
         self._dtype = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
         compiling = execution.compile and isinstance(plain, FeatureModel)
-        self._compiled = _compile(model) if compiling else None
+        self._compiled = _compile(model, output) if compiling else None
         self._seen: Counter[tuple[object, ...]] = Counter()
 
-    def __call__(self, inputs: Tensor, tensors: Mapping[str, Tensor] | None = None) -> Forward:
-        if self._execution.channels_last and inputs.ndim == 4:
-            inputs = inputs.contiguous(memory_format=torch.channels_last)
+    def __call__(self, inputs: Inputs, tensors: Mapping[str, Tensor] | None = None) -> Forward:
+        if self._execution.channels_last:
+            inputs = _channels_last(inputs) if isinstance(inputs, Tensor) else inputs.map(_channels_last)
         with self._execution.arithmetic(self._device):
             forward = self._run(inputs) if tensors is None else self._plain(inputs, tensors)
         return Forward(self._to_dtype(forward.features), self._to_dtype(forward.outputs))
 
-    def _run(self, inputs: Tensor) -> Forward:
+    def _run(self, inputs: Inputs) -> Forward:
         """Run the model, compiled from the third batch of a shape on: compiling takes longer than many steps."""
-        signature = (inputs.shape, inputs.dtype, torch.is_grad_enabled())
+        tensors = input_tensors(inputs)
+        signature = (tuple((tensor.shape, tensor.dtype) for tensor in tensors), torch.is_grad_enabled())
         self._seen[signature] += 1
         if self._compiled is None or self._seen[signature] < WARMUP_CALLS or not isinstance(self._plain, FeatureModel):
             return self._plain(inputs)
@@ -116,13 +137,25 @@ class _ExecutedForward:
         return values.to(self._dtype) if values.is_floating_point() else values
 
 
-def _compile(model: nn.Module) -> Callable[[Tensor], Tensor]:
-    def run(inputs: Tensor) -> Tensor:
-        return call_model(model, inputs)
+def _channels_last(tensor: Tensor) -> Tensor:
+    return tensor.contiguous(memory_format=torch.channels_last) if tensor.ndim == 4 else tensor
+
+
+def _compile(model: nn.Module, output: OutputSelection | None) -> Callable[[Inputs], Tensor]:
+    def run(args: tuple[object, ...], kwargs: dict[str, object]) -> Tensor:
+        returned = model(*args, **kwargs)
+        return returned if output is None and isinstance(returned, Tensor) else select_output(returned, output)
 
     # The compiler counts recompilations per code object and stops after eight, so every adapter has its own.
     own = types.FunctionType(run.__code__.replace(), run.__globals__, closure=run.__closure__)
-    return torch.compile(own, dynamic=False)
+    compiled = torch.compile(own, dynamic=False)
+
+    def run_compiled(inputs: Inputs) -> Tensor:
+        args, kwargs = ((inputs,), {}) if isinstance(inputs, Tensor) else (inputs.args, inputs.kwargs)
+        outputs: Tensor = compiled(args, kwargs)
+        return outputs
+
+    return run_compiled
 
 
 @dataclass(frozen=True)
@@ -137,10 +170,45 @@ class Shard:
             not occur again, and runs without compiling or capturing.
     """
 
-    inputs: Tensor
+    inputs: Inputs
     targets: Tensor | None
     counts: Sequence[int]
     whole: bool = True
+
+
+class GraphedForward:
+    """Function of model inputs that is replayed from CUDA graphs, one for each structure and shape of the inputs.
+
+    Args:
+        body: maps inputs on a GPU to tensors.
+        what: name of the function in log messages.
+        tolerance: largest allowed difference between graph and eager call, relative to the maximum.
+        undo: reverts the in-place updates of the last call.
+    """
+
+    def __init__(self, body: _Pass, what: str, *, tolerance: float, undo: Callable[[], None] | None = None) -> None:
+        self._body, self._what, self._tolerance, self._undo = body, what, tolerance, undo
+        self._graphed: dict[str, GraphedCallable] = {}
+
+    @property
+    def graphs(self) -> int:
+        """Number of captured graphs."""
+        return sum(graphed.graphs for graphed in self._graphed.values())
+
+    def reset(self) -> None:
+        """Drop all graphs, for use when the tensors that they write to have been replaced."""
+        self._graphed.clear()
+
+    def __call__(self, inputs: Inputs) -> tuple[Tensor, ...]:
+        """Return the results of the function; later calls do not overwrite them."""
+        structure = "" if isinstance(inputs, Tensor) else inputs.structure
+        if structure not in self._graphed:
+
+            def body(*tensors: Tensor) -> tuple[Tensor, ...]:
+                return self._body(tensors[0] if isinstance(inputs, Tensor) else inputs.with_tensors(tensors))
+
+            self._graphed[structure] = GraphedCallable(body, self._what, tolerance=self._tolerance, undo=self._undo)
+        return self._graphed[structure](*input_tensors(inputs))
 
 
 class ForwardRunner:
@@ -163,7 +231,7 @@ class ForwardRunner:
         slots: BufferSlots,
     ) -> None:
         def unchanging(run: RunForward, tensors: Mapping[str, Tensor] | None) -> _Pass:
-            def forward_pass(inputs: Tensor) -> tuple[Tensor, Tensor]:
+            def forward_pass(inputs: Inputs) -> tuple[Tensor, Tensor]:
                 try:
                     found = run(inputs, tensors)
                     return found.features, found.outputs
@@ -179,11 +247,11 @@ class ForwardRunner:
         self._source_uncompiled = unchanging(forward.uncompiled, source_tensors)
         if execution.capture:
             tolerance = TOLERANCES[execution.precision]
-            self._current = GraphedCallable(self._current, "A prediction", tolerance=tolerance)
-            self._source = GraphedCallable(self._source, "A pass of the source model", tolerance=tolerance)
+            self._current = GraphedForward(self._current, "A prediction", tolerance=tolerance)
+            self._source = GraphedForward(self._source, "A pass of the source model", tolerance=tolerance)
 
     @torch.no_grad()
-    def local(self, inputs: Tensor) -> Forward:
+    def local(self, inputs: Inputs) -> Forward:
         """Run the current model on samples of this process only."""
         return Forward(*self._current(inputs))
 
@@ -203,14 +271,14 @@ class ForwardRunner:
         return Forward(*(self._processes.gather(rows, shard.counts) for rows in (local.features, local.outputs)))
 
 
-def run_on_rows(forward: Callable[[Tensor], Forward], inputs: Tensor) -> Forward:
+def run_on_rows(forward: Callable[[Inputs], Forward], inputs: Inputs) -> Forward:
     """Run a forward pass on any number of rows; for none, run it on a dummy row and drop the result.
 
     A process without samples thereby takes part in the collective operations of the pass.
     """
     if len(inputs):
         return forward(inputs)
-    dummy = forward(inputs.new_zeros(1, *inputs.shape[1:]))
+    dummy = forward(dummy_sample(inputs))
     return Forward(dummy.features[:0], dummy.outputs[:0])
 
 

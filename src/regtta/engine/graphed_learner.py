@@ -5,12 +5,12 @@ import logging
 import torch
 from torch import Tensor
 
-from regtta.engine.forward import TOLERANCES, ForwardFunctions, Shard
+from regtta.engine.forward import TOLERANCES, ForwardFunctions, GraphedForward, Shard
 from regtta.engine.learner import Learner, TakenStep
 from regtta.engine.rollback import AdaptableState
-from regtta.execution import Execution, GraphedCallable
+from regtta.execution import Execution
 from regtta.methods import Method, MethodContext
-from regtta.models import BufferSlots, Forward
+from regtta.models import BufferSlots, Forward, Inputs
 
 logger = logging.getLogger(__name__)
 
@@ -21,7 +21,7 @@ class GraphedLearner(Learner):
     If steps differ from each other, or samples were excluded from a batch, steps run normally.
     """
 
-    _graphed: GraphedCallable | None = None
+    _graphed: GraphedForward | None = None
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class GraphedLearner(Learner):
             logger.warning("Steps are not captured: %s.", reason)
             return
         tolerance = TOLERANCES[execution.precision]
-        self._graphed = GraphedCallable(self._body, "A step", tolerance=tolerance, undo=self._restore_tensors)
+        self._graphed = GraphedForward(self._body, "A step", tolerance=tolerance, undo=self._restore_tensors)
         self.is_captured = True
         self.reset()  # with an optimizer that can be captured
 
@@ -53,7 +53,7 @@ class GraphedLearner(Learner):
         if self._graphed is not None:
             self._graphed.reset()
 
-    def _body(self, inputs: Tensor) -> tuple[Tensor, ...]:
+    def _body(self, inputs: Inputs) -> tuple[Tensor, ...]:
         taken = super()._take(Shard(inputs, None, (len(inputs),)), repeated=False)
         numbers = taken.numbers if isinstance(taken.numbers, Tensor) else torch.tensor(taken.numbers)
         return taken.forward.features, taken.forward.outputs, numbers

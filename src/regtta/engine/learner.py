@@ -197,7 +197,8 @@ class Learner:
                         self._slots.restore_with_values()
                         break
                 extra_pass = partial(self.batch_norm.extra_pass, run)
-                batch = Batch(shard.inputs, found.features, found.outputs, shard.targets, extra_pass, repeated)
+                features = found.features if found.features.ndim == 2 else found.flat_features
+                batch = Batch(shard.inputs, features, found.outputs, shard.targets, extra_pass, repeated)
                 return found, self.rule.update(batch)
         finally:
             if self._slots.reassigned:
@@ -211,6 +212,11 @@ class Learner:
                 "is replaced at a step could not be restored. Remove the optimizer from the schedule."
             )
         head = self.context.require_head()
+        if all(module is not head for module in self.context.model.modules()):
+            raise OptionError(
+                f"The rule of {self.method.name} returned a new head, but the head of this model is not one nn.Linear. "
+                "Set replaces_head = True in the method, so that this is noticed before the stream starts."
+            )
         assign_tensor(head, "weight", new.weight)
         if new.bias is not None and head.bias is not None:
             assign_tensor(head, "bias", new.bias)

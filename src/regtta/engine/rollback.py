@@ -68,7 +68,7 @@ class AdaptableState:
     """
 
     def __init__(
-        self, model: nn.Module, head: nn.Linear | None, which: Trainable | None, *, head_moves: bool = True
+        self, model: nn.Module, head: nn.Module | None, which: Trainable | None, *, head_moves: bool = True
     ) -> None:
         self.trainable = trainable_parameters(model, head, which)
         freeze_all_but(model, self.trainable.values())
@@ -83,7 +83,8 @@ class AdaptableState:
         # Separate from the origin: a model may change its buffers even in eval mode.
         self.source_tensors = self.origin | {name: value.detach().clone() for name, value in model.named_buffers()}
         self.initial_norm = max(float(total_norm([p.detach() for p in parameters.values()])), _TINY)
-        self._head = head
+        layers = () if head is None else head.modules()
+        self._recomputed = [layer for layer in layers if layer._forward_pre_hooks]
         self._flatten(model, parameters if head_moves else self.trainable)
         self._refresh_head()
 
@@ -131,8 +132,8 @@ class AdaptableState:
 
     def _refresh_head(self) -> None:
         # A weight that is computed from these tensors may be read before the next forward pass recomputes it.
-        if self._head is not None and self._head._forward_pre_hooks:
-            recompute_weights(self._head)
+        for layer in self._recomputed:
+            recompute_weights(layer)
 
 
 class OptimizerSnapshot:

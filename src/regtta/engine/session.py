@@ -1,6 +1,5 @@
 """The adapter's copy of the model with the stream on it, from its construction to its export."""
 
-import copy
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,16 +15,26 @@ from regtta.engine.rollback import AdaptableState
 from regtta.engine.sharded import ShardedLearner, ShardedStream
 from regtta.engine.stream import Stream
 from regtta.engine.summary import record_warnings
-from regtta.engine.validation import check_complex, check_device, check_state, check_width, with_later_guards
+from regtta.engine.validation import (
+    check_complex,
+    check_device,
+    check_replaceable,
+    check_state,
+    check_width,
+    with_later_guards,
+)
 from regtta.errors import MismatchError
 from regtta.execution import PLAIN, Communicator, Execution
 from regtta.guards import Guard
 from regtta.methods import Method, MethodContext
 from regtta.models import (
     BufferSlots,
+    FeaturePooling,
+    Head,
+    Inputs,
+    OutputSelection,
     find_head,
     fingerprint,
-    head_module,
     model_device,
     private_copy,
     recompute_weights,
@@ -46,6 +55,8 @@ class SessionOptions:
         execution: requested execution options.
         processes: processes that share each batch.
         whole_batches: True if every process passes the same whole batch.
+        output: selection of the prediction from what the model returns.
+        pooling: the user's function from the head's input to features.
     """
 
     method: Method
@@ -54,6 +65,8 @@ class SessionOptions:
     execution: Execution
     processes: Communicator
     whole_batches: bool = False
+    output: OutputSelection | None = None
+    pooling: FeaturePooling | None = None
 
 
 class Session:
@@ -96,11 +109,14 @@ class Session:
 
     # --- the stream ------------------------------------------------------------------------------
 
-    def find_head(self, inputs: Tensor) -> str:
-        """Return the name of the head, found with the samples of the first process that has any."""
-        processes = self._options.processes
+    def find_head(self, inputs: Inputs) -> str:
+        """Return the head, found with the samples of the first process that has any."""
+        options, processes = self._options, self._options.processes
         with processes.collective():
-            found = processes.first(find_head(self.model, inputs) if len(inputs) else None)
+            own = None
+            if len(inputs):
+                own = find_head(self.model, inputs, output=options.output, pooling=options.pooling)
+            found = processes.first(own)
         self._slots.restore()
         if found is None:
             raise MismatchError("The first batch has no samples to find the head with. Pass head=<name>.")
@@ -115,15 +131,17 @@ class Session:
 
     def _make_stream(self, head: str | None) -> Stream:
         method, source, processes = self._options.method, self._options.source, self._options.processes
-        module = None if head is None else head_module(self.model, head)
-        if head is not None and module is not None:
-            check_width(source, head, module)
-        schedule, slots = method.schedule, self._slots
+        schedule, slots, options = method.schedule, self._slots, self._options
+        found = None if head is None else Head(self.model, head)
+        if found is not None:
+            check_width(source, str(head), found.linear)
+            check_replaceable(method, found)
+        module = None if found is None else found.module
         state = AdaptableState(self.model, module, schedule.trainable, head_moves=schedule.may_replace_head)
         check_complex(method, state.trainable)
-        functions = make_forward(self.model, head, self.execution)
+        functions = make_forward(self.model, head, self.execution, output=options.output, pooling=options.pooling)
         self._forward = ForwardRunner(functions, state.source_tensors, self.execution, processes, slots)
-        context = MethodContext(self.model, module, source)
+        context = MethodContext(self.model, None if found is None else found.linear, source)
         parts = (functions, state, method, context, slots)
         if processes.size == 1:
             capture = self.execution.capture
@@ -154,18 +172,18 @@ class Session:
         """
         return self.stream is None or (self.execution == PLAIN and not self._slots.reassigned)
 
-    def predict(self, inputs: Tensor) -> Tensor:
+    def predict(self, inputs: Inputs) -> Tensor:
         """Return predictions of the current model in eval mode; nothing changes."""
         if not self.is_concurrent:
             return self._forward.local(inputs).outputs
         with torch.no_grad():
             try:
-                return run_model(self.model, inputs)
+                return run_model(self.model, inputs, None, self._options.output)
             finally:
                 self._slots.restore()
 
-    def features(self, inputs: Tensor) -> Tensor:
-        """Return the inputs of the head ``(B, D)`` in eval mode; nothing changes."""
+    def features(self, inputs: Inputs) -> Tensor:
+        """Return the inputs of the head, ``(B, D)`` or ``(B, T, D)``, in eval mode; nothing changes."""
         if self.head is None:
             raise MismatchError("The head of the model is not known, and so neither are features. Pass head=<name>.")
         return self._forward.local(inputs).features
@@ -174,15 +192,10 @@ class Session:
 
     def source_head(self) -> nn.Linear:
         """Return a copy of the head of the source model."""
-        learner = self.started.learner
-        if self.head is None or learner.context.head is None:
+        if self.head is None:
             raise MismatchError("The head of the model is not known. Pass head=<name>.")
-        head = copy.deepcopy(learner.context.head)
-        with torch.no_grad():
-            for name, parameter in head.named_parameters():
-                parameter.copy_(learner.state.origin[f"{self.head}.{name}"])
-        recompute_weights(head)
-        return head
+        model = self._source_model()
+        return private_copy(Head(model, self.head).linear)  # type: ignore[return-value]
 
     def export(self) -> nn.Module:
         """Return the adapted model as a plain module in eval mode, independent of the session."""
@@ -227,20 +240,25 @@ class Session:
 
     def __deepcopy__(self, memo: object) -> "Session":
         """Return a session at the same state, with a model and a stream of its own."""
-        model, stream = self.export(), self.stream
-        if stream is not None:  # the new session starts at the source model
-            tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
-            for name, value in stream.learner.state.origin.items():
-                tensors[name].data = value.clone()
-            if self.head is not None:
-                recompute_weights(head_module(model, self.head))
-        other = Session(model, self._options)
+        stream = self.stream
+        other = Session(self._source_model(), self._options)
         other.frozen = self.frozen
         if stream is not None:
             copied = other.start(self.head)
             copied.load_state_dict(stream.state_dict())
             copied.reasons = stream.reasons.copy()
         return other
+
+    def _source_model(self) -> nn.Module:
+        """Return a copy of the source model."""
+        model = self.export()
+        if self.stream is not None:
+            tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+            for name, value in self.stream.learner.state.origin.items():
+                tensors[name].data = value.clone()
+            for layer in () if self.head is None else Head(model, self.head).modules.values():
+                recompute_weights(layer)
+        return model
 
     def move_to(self, device: str | torch.device) -> None:
         """Move the model and the state of the stream to another device, or raise an error and change nothing."""

@@ -10,7 +10,7 @@ from regtta.engine.learner import Learner
 from regtta.engine.stream import Stream, StreamStep
 from regtta.execution import BatchSharding, BatchSplitter
 from regtta.methods import Batch, Update
-from regtta.models import Forward
+from regtta.models import Forward, describe_sample
 from regtta.types import Step
 
 
@@ -29,7 +29,8 @@ class ShardedLearner(Learner):
                 targets = None if shard.targets is None else processes.gather(shard.targets, counts)
                 extra_pass = partial(self.batch_norm.extra_pass, run)
                 gather = partial(processes.gather, counts=counts)
-                batch = Batch(shard.inputs, found.features, found.outputs, targets, extra_pass, repeated, gather)
+                rows = found.flat_features
+                batch = Batch(shard.inputs, rows, found.outputs, targets, extra_pass, repeated, gather)
                 return found, self.rule.update(batch)
         finally:
             self._slots.restore()
@@ -47,12 +48,12 @@ class ShardedStream(Stream):
 
     def step(self, shard: Shard, *, frozen: bool = False) -> StreamStep:
         """Predict a batch with all processes, and learn from it unless a guard of any process rejects it."""
-        splitter = BatchSplitter(self._processes, shard.inputs) if self.whole_batches else None
+        splitter = BatchSplitter(self._processes, len(shard.inputs)) if self.whole_batches else None
         inputs, targets = shard.inputs, shard.targets
         with self._processes.collective():
             if splitter is not None:
-                inputs, targets = splitter.shard, None if targets is None else splitter.split(targets)
-            own = Shard(inputs, targets, self._processes.shard_sizes(inputs))
+                inputs, targets = inputs[splitter.own], None if targets is None else targets[splitter.own]
+            own = Shard(inputs, targets, self._processes.shard_sizes(len(inputs), describe_sample(inputs)))
             done = super().step(own, frozen=frozen)
             if splitter is None:
                 return done

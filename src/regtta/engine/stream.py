@@ -25,7 +25,7 @@ from regtta.guards import (
     Screened,
     StepStats,
 )
-from regtta.models import Forward
+from regtta.models import Forward, Inputs
 from regtta.persistence import require_bool, require_count, require_mapping, require_str, state_error, utc_now
 from regtta.types import Diagnostics, Step, StepView, Verdict
 
@@ -174,7 +174,7 @@ class Stream:
         return where
 
     def _incoming(self, shard: Shard) -> IncomingBatch:
-        def part(inputs: Tensor, counts: Sequence[int]) -> Shard:
+        def part(inputs: Inputs, counts: Sequence[int]) -> Shard:
             return Shard(inputs, None, counts, whole=shard.whole and sum(counts) == sum(shard.counts))
 
         return IncomingBatch(

@@ -23,7 +23,7 @@ from regtta.errors import (
 from regtta.execution import Execution
 from regtta.guards import Guard, OutlierRows
 from regtta.methods import OPTIMIZERS, GradientMethod, Method
-from regtta.models import BatchNormSwitch, linear_layers, non_negative_buffers
+from regtta.models import BatchNormSwitch, Head, affine_layers, non_negative_buffers
 from regtta.options import check_bool
 from regtta.persistence import (
     require_count,
@@ -48,9 +48,7 @@ def check_device(device: str | torch.device) -> None:
         ) from error
 
 
-def check_arguments(
-    *, method: object, source: object, inputs: object, execution: object, allow_mismatch: object
-) -> None:
+def check_arguments(*, method: object, source: object, execution: object, allow_mismatch: object) -> None:
     """Raise unless the arguments of an adapter have the expected types."""
     if not isinstance(method, Method):
         found = f"the class {method.__name__}, not an instance" if isinstance(method, type) else repr(method)
@@ -61,11 +59,6 @@ def check_arguments(
         raise StatisticsError(
             f"Expected source to be SourceStatistics, found {source!r:.80}. Load them with "
             "regtta.SourceStatistics.load(path), or compute them with regtta.collect(model, loader)."
-        )
-    if inputs is not None and not isinstance(inputs, str):
-        raise OptionError(
-            f"Expected inputs to be a string, the key of the input in dict batches, found {inputs!r}. Omit it for "
-            "batches that are tensors or tuples."
         )
     if not isinstance(execution, Execution):
         raise OptionError(
@@ -80,7 +73,7 @@ def check_head_name(model: nn.Module, head: object) -> None:
     if head is not None and not isinstance(head, str):
         raise HeadError(
             f"Expected head to be the name of a layer, found {head!r}. Pass its name in model.named_modules(); linear "
-            f"layers of this model: {linear_layers(model)}."
+            f"layers of this model: {affine_layers(model)}."
         )
 
 
@@ -108,6 +101,16 @@ def check_width(source: SourceStatistics | None, name: str, head: nn.Linear) -> 
         raise HeadMismatchError(
             f"The head {name!r} takes {head.in_features} features, but the statistics have "
             f"{source.dimensions}. Collect them with this model and head."
+        )
+
+
+def check_replaceable(method: Method, head: Head) -> None:
+    """Raise a ModelError if the method replaces the weights of the head, and the head is not one ``nn.Linear``."""
+    if method.replaces_head and not head.is_linear:
+        layers = ", ".join(f"{name} ({type(layer).__name__})" for name, layer in head.modules.items())
+        raise ModelError(
+            f"{method.name} replaces the weights of the head, which must be one nn.Linear; the head of this model is "
+            f"{layers}. Use another method, such as SSA."
         )
 
 

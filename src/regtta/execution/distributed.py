@@ -35,9 +35,9 @@ class Communicator:
         """Return the number of rows of each process, by rank."""
         return [rows]
 
-    def shard_sizes(self, rows: Tensor) -> list[int]:
-        """Return the number of rows of each process, by rank; raise unless all have the same row shape and dtype."""
-        return [len(rows)]
+    def shard_sizes(self, rows: int, sample: str) -> list[int]:  # noqa: ARG002 - used by the subclass
+        """Return the number of rows of each process, by rank; raise unless all describe a sample alike."""
+        return [rows]
 
     def collective(self) -> AbstractContextManager[None]:
         """Mark a block of collective operations; after an error in it, this process can no longer synchronize."""
@@ -108,15 +108,15 @@ class ProcessGroupComm(Communicator):
         """Return the number of rows of each process, by rank."""
         return [int(count) for count in self._all(torch.tensor([rows]))]
 
-    def shard_sizes(self, rows: Tensor) -> list[int]:
-        """Return the number of rows of each process, by rank; raise unless all have the same row shape and dtype."""
-        kind = zlib.crc32(f"{tuple(rows.shape[1:])} {rows.dtype}".encode())
-        found = [part.tolist() for part in self._all(torch.tensor([len(rows), kind]))]
+    def shard_sizes(self, rows: int, sample: str) -> list[int]:
+        """Return the number of rows of each process, by rank; raise unless all describe a sample alike."""
+        kind = zlib.crc32(sample.encode())
+        found = [part.tolist() for part in self._all(torch.tensor([rows, kind]))]
         other = next((rank for rank, (_, theirs) in enumerate(found) if theirs != found[0][1]), None)
         if other is not None:
             raise MismatchError(
                 f"Process {other} has samples of a different shape or dtype from process 0; this process, {self.rank}, "
-                f"has {tuple(rows.shape[1:])} of {rows.dtype}. A process without samples must pass x[:0]."
+                f"has {sample}. A process without samples must pass x[:0]."
             )
         return [count for count, _ in found]
 
@@ -219,22 +219,18 @@ class BatchSplitter:
 
     Args:
         processes: the processes; each takes an equal part of the rows, in the order of ranks.
-        whole: ``(B, ...)``, the whole batch.
+        rows: number of rows B of the whole batch.
 
     Attributes:
-        shard: the rows of this process.
+        own: the rows of this process.
     """
 
-    def __init__(self, processes: Communicator, whole: Tensor) -> None:
+    def __init__(self, processes: Communicator, rows: int) -> None:
         self._processes = processes
-        parts = whole.tensor_split(processes.size)
-        self.whole = whole
-        self.shard = parts[processes.rank]
-        self._counts = [len(part) for part in parts]
-
-    def split(self, rows: Tensor) -> Tensor:
-        """Return the part of ``rows`` ``(B, ...)`` that belongs to the shard of this process."""
-        return self._processes.own(rows, self._counts)
+        each, more = divmod(rows, processes.size)
+        self._counts = [each + (rank < more) for rank in range(processes.size)]
+        start = sum(self._counts[: processes.rank])
+        self.own = slice(start, start + self._counts[processes.rank])
 
     def join(self, rows: Tensor) -> Tensor:
         """Return the rows of all processes, given those of this one."""
@@ -242,7 +238,7 @@ class BatchSplitter:
 
     def join_indices(self, indices: Sequence[int]) -> tuple[int, ...]:
         """Return the indices of all processes in the whole batch, given those of this one in its shard."""
-        marked = torch.zeros(len(self.shard), dtype=torch.uint8)
+        marked = torch.zeros(self.own.stop - self.own.start, dtype=torch.uint8)
         marked[list(indices)] = 1
         return tuple(self.join(marked).nonzero().flatten().tolist())
 

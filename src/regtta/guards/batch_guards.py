@@ -169,11 +169,12 @@ class _OutlierScreen(GuardState):
         if all(peak <= known for peak, known in zip(peaks, ranges, strict=True)):
             return None
         columns = batch.columns()
-        far = deviations(columns, table=is_table(batch.inputs)) > self.guard.least
+        far = deviations(columns, table=all(map(is_table, batch.tensors))) > self.guard.least
         large = np.abs(columns) > np.array(ranges)[:, None]
         return torch.from_numpy((far & large).any(axis=0)).to(batch.inputs.device)
 
     def _by_features(self, batch: IncomingBatch, whitening: Whitening) -> Tensor:
         norms = batch.coordinates(whitening, batch.source).double().square().sum(dim=1)
+        norms = norms.reshape(batch.size, -1).amax(dim=1)  # the furthest step of a sequence
         usual = (norms.nanmedian() / whitening.dimensions).clamp_min(1.0)
         return ~(norms <= self.feature_limit * usual)  # also True for features that are not finite

@@ -12,11 +12,11 @@ from torch import Tensor
 
 from regtta.execution import SINGLE_PROCESS, Communicator
 from regtta.guards.base import Guard, GuardContext, GuardState, MarkGood, Rollback, Ruling, StepStats
-from regtta.models import Forward
+from regtta.models import Forward, Inputs
 from regtta.persistence import require_mapping, validate_part
 from regtta.statistics import ColumnArray, Whitening, column_values, to_column_array
 
-RunPass = Callable[[Tensor, Sequence[int]], Forward]
+RunPass = Callable[[Inputs, Sequence[int]], Forward]
 
 FEW = 64  # number of coordinates up to which their products are faster on the CPU than launching GPU kernels
 
@@ -25,7 +25,8 @@ class IncomingBatch:
     """Batch that has not been learned from yet, with lazily computed and cached forward passes in eval mode.
 
     Args:
-        inputs: ``(B, ...)`` on the model's device; with several processes, the shard of this process.
+        inputs: ``(B, ...)`` on the model's device, one tensor or several; with several processes, the shard of this
+            process.
         current: runs the current model, given the shard of this process and the number of samples of each process.
         source: runs the source model; not called while the current model equals the source model.
         moved: True if the current model differs from the source model.
@@ -35,7 +36,7 @@ class IncomingBatch:
 
     def __init__(
         self,
-        inputs: Tensor,
+        inputs: Inputs,
         current: RunPass,
         source: RunPass | None = None,
         *,
@@ -44,6 +45,7 @@ class IncomingBatch:
         counts: Sequence[int] | None = None,
     ) -> None:
         self.inputs = inputs
+        self.tensors = (inputs,) if isinstance(inputs, Tensor) else inputs.tensors
         self.processes = processes
         self.counts = [len(inputs)] if counts is None else counts
         self.size = sum(self.counts)
@@ -68,33 +70,41 @@ class IncomingBatch:
     @cached_property
     def not_finite(self) -> Tensor | None:
         """Mask ``(B,)`` of this process's samples with NaN or infinite values; None if no process has such samples."""
-        if all(map(math.isfinite, self.peaks)) and not self.inputs.is_complex():
+        if self._is_finite(self.peaks):
             return None
-        finite = self.inputs.isfinite()
-        rows = ~(finite.flatten(1).all(dim=1) if self.inputs.ndim > 1 else finite)
+        finite = [tensor.isfinite() for tensor in self.tensors]
+        rows = ~torch.stack([each.flatten(1).all(dim=1) if each.ndim > 1 else each for each in finite]).all(dim=0)
         return rows if bool(self.processes.reduce(rows.sum())) else None
 
     @cached_property
     def varied(self) -> bool:
         """True if not all samples of all processes are equal."""
-        return self._peaks_and_variation[1] or bool(self.processes.reduce((self.inputs != self._first_sample).sum()))
+        return self._peaks_and_variation[1] or any(map(self._varies, self.tensors))
+
+    def _varies(self, tensor: Tensor) -> bool:
+        counts = [min(1, count) for count in self.counts]
+        first_of_all = self.processes.gather(tensor[:1], counts)[:1]
+        return bool(self.processes.reduce((tensor != first_of_all).sum()))
 
     def inspect_inputs(self) -> None:
         """Compute ``peaks``, ``not_finite`` and ``varied`` at once where that is cheap, for guards that read them."""
         peaks, differ = self._peaks_and_variation
         cached: dict[str, object] = {"peaks": peaks}
-        if all(map(math.isfinite, peaks)) and not self.inputs.is_complex():
+        if self._is_finite(peaks):
             cached["not_finite"] = None
         if differ:
             cached["varied"] = True
         self.__dict__.update(cached)
+
+    def _is_finite(self, peaks: Sequence[float]) -> bool:
+        return all(map(math.isfinite, peaks)) and not any(tensor.is_complex() for tensor in self.tensors)
 
     def without(self, rows: Tensor) -> "IncomingBatch":
         """Return the batch without the samples of this process in the mask ``rows`` ``(B,)``.
 
         Cached forward passes are reused for the remaining samples.
         """
-        kept = self.inputs[~rows]
+        kept: Inputs = self.inputs[~rows]
         counts = self.processes.counts(len(kept))
         rest = IncomingBatch(
             kept, self._run_current, self._run_source, moved=self.moved, processes=self.processes, counts=counts
@@ -126,7 +136,7 @@ class IncomingBatch:
         """Return whitened coordinates ``(B, k)`` of one of the two forward passes, cached for all guards."""
         key = (id(whitening), id(forward))
         if key not in self._whitened:
-            self._whitened[key] = whitening(forward.features)
+            self._whitened[key] = whitening(forward.features if forward.features.ndim == 2 else forward.flat_features)
         return self._whitened[key]
 
     def coordinates_float64(self, whitening: Whitening, forward: Forward) -> Tensor:
@@ -144,25 +154,21 @@ class IncomingBatch:
 
     @cached_property
     def _values(self) -> Tensor:
-        values = column_values(self.inputs)
+        floating = [column_values(tensor) for tensor in self.tensors if tensor.is_floating_point()]
+        values = floating[0] if len(floating) == 1 else torch.cat(floating, dim=1)
         return values if self.processes.size == 1 else self.processes.gather(values, self.counts)
 
     @cached_property
     def _peaks_and_variation(self) -> tuple[Sequence[float], bool]:
         """The peaks, and True if the first and the last sample of a single process differ, in one device transfer."""
-        inputs, alone = self.inputs, self.processes.size == 1
-        if self.size == 0 or not inputs.is_floating_point():
+        tensors, alone = self.tensors, self.processes.size == 1
+        if self.size == 0 or not any(tensor.is_floating_point() for tensor in tensors):
             return (), False
         peaks = self._values.abs().amax(dim=0)
-        if alone and inputs.is_cuda:
-            *found, distance = torch.cat([peaks, torch.dist(inputs[-1], inputs[0], p=math.inf)[None]]).tolist()
+        if alone and len(tensors) == 1 and tensors[0].is_cuda:
+            *found, distance = torch.cat([peaks, torch.dist(tensors[0][-1], tensors[0][0], p=math.inf)[None]]).tolist()
             return found, distance != 0
-        return peaks.tolist(), alone and not torch.equal(inputs[-1], inputs[0])
-
-    @cached_property
-    def _first_sample(self) -> Tensor:
-        """First sample ``(1, ...)`` over all processes."""
-        return self.processes.gather(self.inputs[:1], [min(1, count) for count in self.counts])[:1]
+        return peaks.tolist(), alone and not all(torch.equal(tensor[-1], tensor[0]) for tensor in tensors)
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ class MethodContext:
 
     Attributes:
         model: the adapter's copy of the model; must not be modified.
-        head: head of the model, if the method needs one.
+        head: head of the model, if the method needs one; a copy of its weights if it is not one ``nn.Linear``.
         source: source statistics, if given.
     """
 
@@ -113,6 +113,7 @@ class Method(ABC):
         needs_head: True if the method uses the features or the head.
         takes_targets: True if the method learns from labels.
         extra_statistics: description of the source statistics required beyond the moments.
+        replaces_head: True if the method replaces the weights of the head, which must then be one ``nn.Linear``.
         adapts: False if the method never changes the model; batches are then only predicted.
         revision: increased when the method's results change, so that experiment runs of an older revision are repeated.
     """
@@ -123,6 +124,7 @@ class Method(ABC):
     needs_head: ClassVar[bool] = False
     takes_targets: ClassVar[bool] = False
     extra_statistics: ClassVar[str] = ""
+    replaces_head: ClassVar[bool] = False
     adapts: ClassVar[bool] = True
     revision: ClassVar[int] = 0
 

@@ -40,6 +40,7 @@ class Prototype(Method):
     name: ClassVar[str] = "prototype"
     paper: ClassVar[str] = "after T3A, Iwasawa & Matsuo, NeurIPS 2021"
     needs_head: ClassVar[bool] = True
+    replaces_head: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Validate fields."""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from regtta.errors import BatchError
-from regtta.models import Forward
+from regtta.models import Forward, Inputs
 from regtta.persistence import require_mapping, require_tensor, state_error
 
 
@@ -18,9 +18,11 @@ class Batch:
     """A batch and its forward pass, as passed to :meth:`Rule.update`.
 
     Attributes:
-        inputs: ``(B, ...)`` on the model's device. In a process group, the rows of this process; features, outputs
-            and targets are those of all processes.
-        features: inputs of the head, ``(B, D)``; ``(B, 0)`` if the method needs no head.
+        inputs: ``(B, ...)`` on the model's device, or :class:`~regtta.models.ModelInputs` for a model that takes
+            several tensors. In a process group, the rows of this process; features, outputs and targets are those of
+            all processes.
+        features: inputs of the head, ``(B, D)``; ``(B, 0)`` if the method needs no head, and one row for every step of
+            every sequence, ``(B*T, D)``, for a model with one output per step.
         outputs: outputs of the model.
         targets: labels, if the method takes them.
         forward: runs the model on other inputs in the same mode, without updating BatchNorm's running statistics.
@@ -28,13 +30,22 @@ class Batch:
         gather: gathers values ``(B, ...)``, one per row of ``inputs``, from all processes; differentiable.
     """
 
-    inputs: Tensor
+    inputs: Inputs
     features: Tensor
     outputs: Tensor
     targets: Tensor | None
-    forward: Callable[[Tensor], Forward]
+    forward: Callable[[Inputs], Forward]
     repeated: bool = False
     gather: Callable[[Tensor], Tensor] = lambda values: values
+
+    def require_one_input(self, method: str) -> Tensor:
+        """Return the inputs, or raise BatchError if the model takes several tensors."""
+        if isinstance(self.inputs, Tensor):
+            return self.inputs
+        raise BatchError(
+            f"{method} transforms images, and works for models that take one tensor; this model takes "
+            f"{len(self.inputs.tensors)}. Use another method, such as SSA."
+        )
 
     def require_targets(self) -> Tensor:
         """Return the labels, or raise BatchError if there are none."""

@@ -105,9 +105,9 @@ class _Rotations(RandomRule):
 
     def update(self, batch: Batch) -> Tensor:
         """Return the rotation-prediction loss on randomly rotated images."""
-        turns = torch.randint(ROTATIONS, (len(batch.inputs),), generator=self.generator)
-        turns = turns.to(batch.inputs.device)
-        features = batch.forward(rotate_images(batch.inputs, turns)).features
+        inputs = batch.require_one_input("ttt")
+        turns = torch.randint(ROTATIONS, (len(inputs),), generator=self.generator).to(inputs.device)
+        features = batch.forward(rotate_images(inputs, turns)).features
         logits = functional.linear(features, self.weight, self.bias)
         return batch.gather(functional.cross_entropy(logits, turns, reduction="none")).mean()
 

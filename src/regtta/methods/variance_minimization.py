@@ -76,7 +76,8 @@ class _Views(RandomRule):
 
     def update(self, batch: Batch) -> Tensor:
         """Return the output variance over views, summed over outputs and averaged over inputs."""
-        views = [self.augment(batch.inputs, self.generator) for _ in range(self.views)]
+        inputs = batch.require_one_input("variance_minimization")
+        views = [self.augment(inputs, self.generator) for _ in range(self.views)]
         outputs = batch.forward(torch.cat(views)).outputs
-        spread = outputs.reshape(self.views, len(batch.inputs), outputs.shape[1:].numel()).var(dim=0).sum(dim=1)
+        spread = outputs.reshape(self.views, len(inputs), outputs.shape[1:].numel()).var(dim=0).sum(dim=1)
         return batch.gather(spread).mean()

@@ -9,20 +9,22 @@ from regtta.models.batch_norm import (
     has_constant_updates,
     non_negative_buffers,
 )
-from regtta.models.batches import extract_inputs
+from regtta.models.batches import BatchReader, InputSelection, check_selection
 from regtta.models.features import (
     FeatureModel,
     Forward,
     RunForward,
     call_model,
-    find_head,
     forward_without_features,
-    head_module,
-    linear_layers,
     model_device,
     run_model,
 )
 from regtta.models.fingerprints import digest_tensors, fingerprint, tensor_bytes
+from regtta.models.head_search import find_head
+from regtta.models.heads import FeaturePooling, Head, affine_layers, check_pooling
+from regtta.models.model_checks import check_model
+from regtta.models.model_inputs import Inputs, ModelInputs, describe_sample, dummy_sample, input_tensors
+from regtta.models.outputs import OutputSelection, check_output_selection, select_output
 from regtta.models.parameters import (
     TRAINABLE,
     BufferSlots,
@@ -38,30 +40,43 @@ __all__ = [
     "TRAINABLE",
     "BatchNormMode",
     "BatchNormSwitch",
+    "BatchReader",
     "BufferSlots",
     "FeatureModel",
+    "FeaturePooling",
     "Forward",
+    "Head",
+    "InputSelection",
+    "Inputs",
+    "ModelInputs",
+    "OutputSelection",
     "RunForward",
     "Trainable",
+    "affine_layers",
     "assign_tensor",
     "batch_norm_layers",
     "call_model",
     "check_assignable",
+    "check_model",
+    "check_output_selection",
+    "check_pooling",
+    "check_selection",
     "crop_windows",
+    "describe_sample",
     "digest_tensors",
-    "extract_inputs",
+    "dummy_sample",
     "find_head",
     "fingerprint",
     "forward_without_features",
     "freeze_all_but",
     "has_constant_updates",
-    "head_module",
-    "linear_layers",
+    "input_tensors",
     "model_device",
     "non_negative_buffers",
     "private_copy",
     "recompute_weights",
     "run_model",
+    "select_output",
     "shift_and_jitter",
     "tensor_bytes",
     "trainable_parameters",

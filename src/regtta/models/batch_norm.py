@@ -11,6 +11,7 @@ from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 
 from regtta.execution import BatchSharding
 from regtta.models.features import override_forward
+from regtta.models.model_inputs import Inputs
 
 BatchNormMode = Literal["batch", "debiased", "blended", "source"]
 
@@ -93,7 +94,7 @@ class BatchNormSwitch:
             if sharding.processes.size > 1:
                 self._endings.append(override_forward(layer, partial(sharding.normalise, layer)))
 
-    def extra_pass(self, run: Callable[[Tensor], _Result], inputs: Tensor) -> _Result:
+    def extra_pass(self, run: Callable[[Inputs], _Result], inputs: Inputs) -> _Result:
         """Return ``run(inputs)``, normalised as in the adaptation pass, without updating running statistics.
 
         A method may run the model again on other views of a batch. Predictions are normalised by the running

@@ -1,41 +1,243 @@
-"""Extraction of the model's inputs from the batches of a data loader: tensors, tuples, lists or dicts."""
+"""Reading of batches: from what a data loader yields to the arguments of the model."""
 
-from collections.abc import Mapping, Sequence
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from regtta.errors import BatchError
+from regtta.errors import BatchError, OptionError
+from regtta.models.model_inputs import Inputs, ModelInputs
 
 MAX_LABELS = 3  # label tensors beside 2-D inputs; a longer list of tensors of equal shape is a list of samples
 
+# Entries of dict batches with these names are labels, even if the model's forward accepts them to compute a loss.
+LABEL_NAMES = frozenset({"label", "labels", "target", "targets", "y"})
 
-def extract_inputs(batch: object, key: str | None = None) -> Tensor:
-    """Return the model's inputs (B, ...) of ``batch``, a tensor, ``(x, ...)`` or a dict; labels are dropped.
+InputSelection = str | int | Sequence[str | int] | Callable[[Any], Any]
 
-    A tuple or list is interpreted as ``(inputs, labels, ...)`` only if its other tensors have one row per sample, as
-    labels do. A list of samples raises a :class:`BatchError`, since its first sample would be mistaken for a batch.
+
+class BatchReader:
+    """Callable that turns a batch into the inputs of a model; labels are dropped.
 
     Args:
-        batch: a batch as yielded by a data loader.
-        key: key of the inputs in a dict batch (the ``inputs=`` argument of the public functions).
+        model: the model; the parameters of its ``forward`` decide which entries of a batch it takes.
+        selection: the ``inputs=`` argument of the public functions. A key or an index, a list of them, or a callable
+            from a batch to ``(args, kwargs)``. By default:
+
+            * a tensor is the input;
+            * a dict is passed by keyword: all entries that ``forward`` has a parameter for, except labels (``labels``,
+              ``label``, ``targets``, ``target``, ``y``) that it does not require; a dict with one entry is the input;
+            * a tuple or list is ``(inputs, labels, ...)`` for a model with one required parameter, and one input for
+              each required parameter, followed by labels, for others.
+
+    Attributes:
+        takes_one: True if a tensor can be passed to the model without being read.
 
     Example:
         >>> import torch
-        >>> extract_inputs({"image": torch.zeros(2, 3), "age": torch.ones(2)}, "image").shape
-        torch.Size([2, 3])
-        >>> extract_inputs([torch.zeros(2, 3), torch.ones(2)]).shape
-        torch.Size([2, 3])
+        >>> class Text(nn.Module):
+        ...     def forward(self, ids, mask=None): ...
+        >>> read = BatchReader(Text())
+        >>> read((torch.zeros(4, 7), torch.ones(4))).shape
+        torch.Size([4, 7])
+        >>> read({"ids": torch.zeros(4, 7), "mask": torch.ones(4, 7), "age": torch.ones(4)})
+        ModelInputs(ids=(4, 7), mask=(4, 7))
     """
-    if isinstance(batch, Mapping):
-        batch = _entry(batch, key)
-    elif key is not None:
+
+    def __init__(self, model: nn.Module, selection: InputSelection | None = None) -> None:
+        self._selection = check_selection(selection)
+        self._model = type(model).__name__
+        self._forward = _ForwardParameters.of(model)
+        self.takes_one = isinstance(selection, str | int | None) and len(self._forward.required) < 2
+
+    def __call__(self, batch: object) -> Inputs:
+        """Return the inputs of ``batch``: a tensor ``(B, ...)``, or :class:`ModelInputs` for several."""
+        if isinstance(batch, ModelInputs):
+            return batch
+        if callable(self._selection):
+            return _called(self._selection, batch)
+        found = self._default(batch) if self._selection is None else self._selected(batch, self._selection)
+        return _check_tensor(found) if not isinstance(found, ModelInputs) else found
+
+    # --- inputs= a key, an index, or several ---------------------------------------------------------
+
+    def _selected(self, batch: object, selection: str | int | Sequence[str | int]) -> object:
+        if isinstance(selection, str | int):
+            found = batch if isinstance(batch, Tensor) else self._entry(batch, selection)
+            is_tuple = isinstance(found, tuple | list) and not isinstance(found, PackedSequence)
+            return _first_of(found) if is_tuple and found else found  # type: ignore[arg-type]
+        values = [self._entry(batch, key) for key in selection]
+        if all(isinstance(key, str) and self._forward.accepts(key) for key in selection):
+            return ModelInputs((), dict(zip(map(str, selection), values, strict=True)))
+        return ModelInputs(tuple(values))
+
+    @staticmethod
+    def _entry(batch: object, key: str | int) -> object:
+        if isinstance(key, str) and not isinstance(batch, Mapping):
+            if hasattr(batch, "_fields") and key in batch._fields:  # a namedtuple
+                return getattr(batch, key)
+            raise BatchError(
+                f"inputs={key!r} names a key, but the batch is a {type(batch).__name__}, not a dict. "
+                "Leave inputs= out: the first element is taken. inputs=<index> takes another one."
+            )
+        if isinstance(batch, Mapping):
+            if key in batch:
+                return batch[key]
+            raise BatchError(
+                f"The batch is a dict and there is no key {key!r}. Pass inputs=<key>; keys here: {list(batch)}."
+            )
+        if isinstance(batch, tuple | list) and isinstance(key, int) and -len(batch) <= key < len(batch):
+            return batch[key]
         raise BatchError(
-            f"inputs={key!r} names a key, but the batch is a {type(batch).__name__}, not a dict. "
-            "Leave inputs= out: the first element is taken."
+            f"inputs={key!r} is an index, but the batch is a {_describe(batch)}. Pass an index that exists, or leave "
+            "inputs= out."
         )
-    if isinstance(batch, (tuple, list)) and batch and not isinstance(batch, PackedSequence):
-        batch = _first_of(batch)
+
+    # --- the default -----------------------------------------------------------------------------
+
+    def _default(self, batch: object) -> object:
+        if isinstance(batch, Mapping):
+            return self._from_mapping(batch)
+        if isinstance(batch, tuple | list) and batch and not isinstance(batch, PackedSequence):
+            return self._from_sequence(batch)
+        self._check_one_is_enough()
+        return batch
+
+    def _from_mapping(self, batch: Mapping[Any, object]) -> object:
+        forward = self._forward
+        named = {
+            str(name): value
+            for name, value in batch.items()
+            if name in forward.named and (name in forward.required or name not in LABEL_NAMES)
+        }
+        if named and not set(forward.required) - set(named):
+            only = next(iter(named))
+            if len(named) == 1 and forward.positional[:1] == (only,):
+                return self._default_single(named[only])
+            return ModelInputs((), named)
+        others = [name for name in batch if name not in LABEL_NAMES]
+        if len(batch) == 1 or (len(others) == 1 and len(forward.required) < 2):
+            self._check_one_is_enough()
+            return self._default_single(batch[others[0] if others else next(iter(batch))])
+        raise BatchError(
+            "The batch is a dict and no inputs=<key> was given. Pass inputs=<key>, or a list of keys; keys here: "
+            f"{list(batch)}; parameters of {self._model}.forward: {list(forward.named)}."
+        )
+
+    @staticmethod
+    def _default_single(value: object) -> object:
+        is_tuple = isinstance(value, tuple | list) and not isinstance(value, PackedSequence)
+        return _first_of(value) if is_tuple and value else value  # type: ignore[arg-type]
+
+    def _from_sequence(self, batch: Sequence[object]) -> object:
+        first, required = batch[0], self._forward.required
+        if isinstance(first, Mapping) or (isinstance(first, tuple | list) and not isinstance(first, PackedSequence)):
+            return self._default(first)  # ((inputs, inputs), labels)
+        if len(required) < 2:
+            self._check_unambiguous(batch)
+            return _first_of(batch)
+        if len(batch) < len(required):
+            raise BatchError(
+                f"{self._model}.forward needs {list(required)}, and the batch is a {_describe(batch)}. Let the loader "
+                "yield all of them, in this order, or select them with inputs=."
+            )
+        return ModelInputs(tuple(batch[: len(required)]))
+
+    def _check_unambiguous(self, batch: Sequence[object]) -> None:
+        """Raise unless the entries after the first can only be labels.
+
+        A model such as those of transformers, all parameters of which are optional, may take several of them.
+        """
+        tensors = [item for item in batch if isinstance(item, Tensor)]
+        if self._forward.required or len(tensors) < 2 or len(self._forward.positional) < 2:
+            return
+        first, second, *_ = self._forward.positional
+        raise BatchError(
+            f"The batch is a {_describe(batch)}, which has two readings, because no parameter of {self._model}.forward "
+            f"is required: the inputs may be model({first}=batch[0]) with labels in batch[1], or "
+            f"model({first}=batch[0], {second}=batch[1]). Pass inputs=0 for the first, inputs=[0, 1] for the second, "
+            "or let the loader yield dicts."
+        )
+
+    def _check_one_is_enough(self) -> None:
+        required = self._forward.required
+        if len(required) > 1:
+            raise BatchError(
+                f"{self._model}.forward needs {list(required)}, and the batch is a single tensor. Let the loader yield "
+                "tuples in this order or dicts with these keys, or pass inputs=<callable from a batch to (args, "
+                "kwargs)>."
+            )
+
+
+def check_selection(selection: object) -> InputSelection | None:
+    """Return a valid ``inputs=`` argument, or raise an OptionError."""
+    if selection is None or callable(selection) or (isinstance(selection, str | int) and selection is not True):
+        return selection
+    if isinstance(selection, list | tuple) and selection and all(isinstance(key, str | int) for key in selection):
+        return tuple(selection)
+    raise OptionError(
+        "Expected inputs to be a key, an index, a list of them, or a callable from a batch to (args, kwargs), found "
+        f"{selection!r:.80}. Omit it for batches that are tensors or (inputs, labels)."
+    )
+
+
+@dataclass(frozen=True)
+class _ForwardParameters:
+    """Parameters of a model's ``forward``.
+
+    Attributes:
+        required: names of those without a default value.
+        positional: names of those that can be passed by position.
+        named: names of those that can be passed by keyword.
+        any_name: True if it accepts any keyword.
+    """
+
+    required: tuple[str, ...] = ()
+    positional: tuple[str, ...] = ()
+    named: tuple[str, ...] = ()
+    any_name: bool = False
+
+    @classmethod
+    def of(cls, model: nn.Module) -> "_ForwardParameters":
+        try:
+            parameters = inspect.signature(model.forward).parameters.values()
+        except (TypeError, ValueError):  # a compiled function
+            return cls()
+        kinds = {parameter.kind for parameter in parameters}
+        children = list(model.children())
+        if kinds == {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD} and len(children) == 1:
+            return cls.of(children[0])  # a wrapper, such as torch.compile's or peft's
+        by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        by_name = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        return cls(
+            tuple(p.name for p in parameters if p.default is p.empty and p.kind in {*by_position, *by_name}),
+            tuple(p.name for p in parameters if p.kind in by_position),
+            tuple(p.name for p in parameters if p.kind in by_name),
+            inspect.Parameter.VAR_KEYWORD in kinds,
+        )
+
+    def accepts(self, name: str) -> bool:
+        return self.any_name or name in self.named
+
+
+def _called(function: Callable[[Any], Any], batch: object) -> Inputs:
+    found = function(batch)
+    if isinstance(found, Tensor):
+        return _check_tensor(found)
+    if isinstance(found, tuple) and len(found) == 2 and isinstance(found[0], tuple | list):
+        args, kwargs = found
+        if isinstance(kwargs, Mapping) and all(isinstance(name, str) for name in kwargs):
+            return ModelInputs(tuple(args), kwargs)
+    raise BatchError(
+        f"Expected the callable inputs= to return (args, kwargs), a tuple and a dict with string keys, or a tensor, "
+        f"found {_describe(found)}. For two tensors: lambda batch: ((batch[0], batch[1]), {{}})."
+    )
+
+
+def _check_tensor(batch: object) -> Tensor:
     if isinstance(batch, PackedSequence):
         raise BatchError(
             "Expected a tensor of inputs with one row per sample, found a PackedSequence, whose rows are time steps of "
@@ -50,15 +252,6 @@ def extract_inputs(batch: object, key: str | None = None) -> Tensor:
     if batch.ndim == 0:
         raise BatchError("Expected inputs of shape (B, ...), found a scalar. Add a batch dimension with x.reshape(1).")
     return batch
-
-
-def _entry(batch: Mapping[object, object], key: str | None) -> object:
-    if key is None and len(batch) == 1:
-        return next(iter(batch.values()))
-    if key in batch:
-        return batch[key]
-    problem = "no inputs=<key> was given" if key is None else f"there is no key {key!r}"
-    raise BatchError(f"The batch is a dict and {problem}. Pass inputs=<key>; keys here: {list(batch)}.")
 
 
 def _first_of(batch: Sequence[object]) -> object:
@@ -99,3 +292,10 @@ def _are_labels(inputs: Tensor, others: Sequence[Tensor]) -> bool:
     """Return True if all non-scalar tensors have as many rows as ``inputs``; scalars alone are labels of one sample."""
     rows = [other.size(0) for other in others if other.ndim > 0]
     return all(count == inputs.size(0) for count in rows) if rows else inputs.size(0) == 1
+
+
+def _describe(batch: object) -> str:
+    if isinstance(batch, tuple | list):
+        kinds = [f"tensor {tuple(item.shape)}" if isinstance(item, Tensor) else type(item).__name__ for item in batch]
+        return f"{type(batch).__name__} of {', '.join(kinds) or 'nothing'}"
+    return type(batch).__name__

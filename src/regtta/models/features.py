@@ -1,4 +1,4 @@
-"""Any ``nn.Module`` as a feature extractor followed by a linear head.
+"""Any ``nn.Module`` as a feature extractor followed by an affine head.
 
 ``f(x) = W g(x) + b``: overriding the head's ``forward`` for one pass yields the features ``g(x)`` together with the
 outputs. The override is removed after the pass.
@@ -14,45 +14,63 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from regtta.errors import BatchError, HeadError, ModelError
+from regtta.errors import BatchError, HeadError
+from regtta.models.heads import (
+    FeaturePooling,
+    Head,
+    list_layers,
+    matching_positions,
+    pool_positions,
+    to_positions,
+)
+from regtta.models.model_inputs import Inputs, input_tensors
+from regtta.models.outputs import OutputSelection, select_output
 
 # Matches torch's error messages about mismatched dtypes, which differ by layer and device.
 _DTYPE_ERROR = re.compile(
     r"dtype|data ?type|scalar type|same type|(input|weight|bias|result|output) type|not implemented for '",
     re.IGNORECASE,
 )
+_ARGUMENTS_ERROR = re.compile(r"forward\(\) (missing|takes|got)")
 
 
 @dataclass(frozen=True)
 class Forward:
-    """Result of one forward pass: ``features`` (B, D), the head's input, and the model's ``outputs``."""
+    """Result of one forward pass.
+
+    Attributes:
+        features: inputs of the head, ``(B, D)``; ``(B, T, D)`` for a model with one output per step of a sequence.
+        outputs: predictions of the model.
+    """
 
     features: Tensor
     outputs: Tensor
+
+    @property
+    def flat_features(self) -> Tensor:
+        """Features ``(N, D)``, one row for each sample or for each step of each sequence."""
+        return self.features if self.features.ndim == 2 else self.features.flatten(0, -2)
 
 
 class RunForward(Protocol):
     """Callable that runs a model, optionally with replacements for its parameters and buffers by name."""
 
-    def __call__(self, inputs: Tensor, tensors: Mapping[str, Tensor] | None = None, /) -> Forward: ...  # noqa: D102
-
-
-@dataclass
-class _Call:
-    """Recorded call of a linear layer."""
-
-    name: str
-    features: Tensor
-    outputs: Tensor
+    def __call__(self, inputs: Inputs, tensors: Mapping[str, Tensor] | None = None, /) -> Forward: ...  # noqa: D102
 
 
 class FeatureModel:
     """Wrapper of a model with a known head that returns features and outputs of a forward pass.
 
     Args:
-        model: any module whose output is computed by one ``nn.Linear``.
-        head: name of that layer in ``model.named_modules()``.
-        exact_head: run that layer in its own precision even under autocast.
+        model: any module whose output is computed by affine layers, its head.
+        head: the head, as :func:`regtta.models.find_head` returns it: the name of a layer in ``model.named_modules()``,
+            or several of them, with their pooling.
+        output: selection of the prediction from what the model returns.
+        pooling: maps the input of the head to features ``(B, D)``, for a head with the pooling ``custom``.
+        exact_head: run the head in its own precision even under autocast.
+
+    Attributes:
+        head: the head as one linear layer.
 
     Example:
         >>> import torch
@@ -62,21 +80,78 @@ class FeatureModel:
         (torch.Size([4, 5]), torch.Size([4, 1]))
     """
 
-    def __init__(self, model: nn.Module, head: str, *, exact_head: bool = False) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        head: str,
+        *,
+        output: OutputSelection | None = None,
+        pooling: FeaturePooling | None = None,
+        exact_head: bool = False,
+    ) -> None:
         self.model = model
         self.head_name = head
-        self.head = head_module(model, head)
-        self._recorder = _InputRecorder(self.head, exact=exact_head)
+        self._head = found = Head(model, head)
+        self.head = found.linear
+        self._output = output
+        self._pooling = _check_pooling(pooling, head, found.layout.pooling)
+        # The layers of a group have the same input.
+        self._recorders = [_CallRecorder(found.modules[group[0]], exact=exact_head) for group in found.layout.groups]
 
-    def __call__(self, inputs: Tensor, tensors: Mapping[str, Tensor] | None = None) -> Forward:
+    def __call__(self, inputs: Inputs, tensors: Mapping[str, Tensor] | None = None) -> Forward:
         """Run the model on ``inputs`` (B, ...), with ``tensors`` replacing its parameters and buffers by name."""
-        return self.run_with(lambda x: run_model(self.model, x, tensors), inputs)
+        return self.run_with(lambda x: run_model(self.model, x, tensors, self._output), inputs)
 
-    def run_with(self, run: Callable[[Tensor], Tensor], inputs: Tensor) -> Forward:
+    def run_with(self, run: Callable[[Inputs], Tensor], inputs: Inputs) -> Forward:
         """Return features and outputs of a forward pass of the model that ``run(inputs)`` executes."""
-        with self._recorder as recorded:
+        for recorder in self._recorders:
+            recorder.begin()
+        try:
             outputs = run(inputs)
-        return Forward(_only_features(self.model, self.head_name, recorded, len(inputs)), outputs)
+        finally:
+            for recorder in self._recorders:
+                recorder.end()
+        if len(self._recorders) == 1:
+            return Forward(self._features(self._recorders[0], len(inputs), outputs), outputs)
+        parts = [self._features(recorder, len(inputs), outputs) for recorder in self._recorders]
+        return Forward(torch.cat(parts, dim=-1), outputs)
+
+    def _features(self, recorder: "_CallRecorder", rows: int, outputs: Tensor) -> Tensor:
+        """Return the features ``(B, D)`` of the single call that was recorded, or ``(B, T, D)``."""
+        if len(recorder.inputs) != 1:
+            runs = "does not run" if not recorder.inputs else f"runs {len(recorder.inputs)} times"
+            raise HeadError(
+                f"The head {self.head_name!r} {runs} in one forward pass; it must run once. Pass head=<name> of a "
+                f"layer that does, or wrap the model so that it does; {list_layers(self.model)}"
+            )
+        layout, values = self._head.layout, recorder.inputs[0]
+        if values.ndim == 2 and len(values) == rows and not layout.pooling:
+            return values
+        if self._pooling is not None:
+            return _check_features(self._pooling(values), rows, self.head.in_features)
+        positions = to_positions(values, rows, recorder.layer, time_first=layout.time_first)
+        if positions is None or (positions.shape[1] != 1 and not layout.pooling):
+            raise HeadError(
+                f"Expected features of shape ({rows}, D) at the head {self.head_name!r}, one row per sample, found "
+                f"{tuple(values.shape)}. Say how the model pools them, head='{self.head_name}[last]' (or first, mean, "
+                f"all), pass features=<callable from this tensor to (B, D)>, or head=<name> of another layer; "
+                f"{list_layers(self.model)}"
+            )
+        matched = None
+        if layout.pooling == "matched":
+            matched = self._matched(recorder, rows, outputs)
+        return pool_positions(positions, layout.pooling, matched)
+
+    def _matched(self, recorder: "_CallRecorder", rows: int, outputs: Tensor) -> Tensor:
+        positions = to_positions(recorder.outputs[0], rows, recorder.layer, time_first=self._head.layout.time_first)
+        if positions is not None and outputs.numel() == positions[:, 0].numel():
+            matched, found = matching_positions(positions, outputs)
+            if bool(found.all()):
+                return matched
+        raise HeadError(
+            f"No position of the head {self.head_name!r} has the output of the model on this batch. Pass "
+            "features=<callable from the head's input to features (B, D)>."
+        )
 
 
 def override_forward(module: nn.Module, forward: Callable[..., Any]) -> Callable[[], None]:
@@ -105,91 +180,71 @@ def override_forward(module: nn.Module, forward: Callable[..., Any]) -> Callable
     return end
 
 
-class _InputRecorder:
-    """Context manager that records the inputs of a linear layer.
+def layer_input(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+    """Return the input of a layer, passed by position or by name."""
+    return args[0] if args else next(iter(kwargs.values()))  # type: ignore[no-any-return]
+
+
+class _CallRecorder:
+    """Records inputs and outputs of a layer between :meth:`begin` and :meth:`end`.
 
     Args:
-        layer: the layer whose inputs are recorded.
+        layer: the layer.
         exact: run the layer in its own precision even if the rest of the model runs under autocast: a bfloat16
             prediction has at most three significant digits.
     """
 
-    def __init__(self, layer: nn.Linear, *, exact: bool) -> None:
-        self._layer = layer
+    def __init__(self, layer: nn.Module, *, exact: bool) -> None:
+        self.layer = layer
         self._exact = exact
-        self._recorded: list[Tensor] = []
+        self.inputs: list[Tensor] = []
+        self.outputs: list[Tensor] = []
 
-    def __enter__(self) -> list[Tensor]:
-        self._recorded.clear()
-        self._run = self._layer.forward
-        self._close = override_forward(self._layer, self._forward)
-        return self._recorded
-
-    def __exit__(self, *_: object) -> None:
-        self._close()
+    def begin(self) -> None:
+        """Start to record."""
+        self.inputs, self.outputs = [], []
+        self._run = self.layer.forward
+        self.end = override_forward(self.layer, self._forward)
 
     def _forward(self, *args: Tensor, **kwargs: Tensor) -> Tensor:
-        inputs = _layer_input(args, kwargs)
-        self._recorded.append(inputs)
+        inputs = layer_input(args, kwargs)
+        self.inputs.append(inputs)
         if not self._exact:
-            return self._run(*args, **kwargs)
-        with torch.autocast(inputs.device.type, enabled=False):
-            return self._run(inputs.to(self._layer.weight.dtype))
+            outputs: Tensor = self._run(*args, **kwargs)
+        else:
+            with torch.autocast(inputs.device.type, enabled=False):
+                outputs = self._run(inputs.to(next(self.layer.parameters()).dtype))
+        self.outputs.append(outputs)
+        return outputs
 
 
-def forward_without_features(model: nn.Module) -> RunForward:
+def _check_pooling(pooling: FeaturePooling | None, head: str, needed: str) -> FeaturePooling | None:
+    if needed == "custom" and pooling is None:
+        raise HeadError(
+            f"The features at the head {head!r} are computed by a function of yours: pass it again, features=<callable "
+            "from the head's input to features (B, D)>."
+        )
+    return pooling if needed == "custom" else None
+
+
+def _check_features(features: object, rows: int, width: int) -> Tensor:
+    if isinstance(features, Tensor) and tuple(features.shape) == (rows, width):
+        return features
+    found = tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
+    raise HeadError(
+        f"Expected the callable features= to return features of shape ({rows}, {width}), one row per sample and as "
+        f"many columns as the head takes, found {found}."
+    )
+
+
+def forward_without_features(model: nn.Module, output: OutputSelection | None = None) -> RunForward:
     """Return a forward function for methods that need no features: the features have shape (B, 0)."""
 
-    def forward(inputs: Tensor, tensors: Mapping[str, Tensor] | None = None) -> Forward:
-        outputs = run_model(model, inputs, tensors)
+    def forward(inputs: Inputs, tensors: Mapping[str, Tensor] | None = None) -> Forward:
+        outputs = run_model(model, inputs, tensors, output)
         return Forward(outputs.new_empty(len(inputs), 0), outputs)
 
     return forward
-
-
-def find_head(model: nn.Module, inputs: Tensor) -> str:
-    """Return the name of the linear layer whose output is the model's output, found by one forward pass.
-
-    The output may be reshaped, squeezed or flattened after that layer, but not changed in value. The pass runs in eval
-    mode and without gradients; modes and hooks are restored afterwards.
-
-    Example:
-        >>> import torch
-        >>> net = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.ReLU(), torch.nn.Linear(5, 1))
-        >>> find_head(net, torch.zeros(2, 3))
-        '2'
-    """
-    calls, outputs = _probe(model, inputs)
-    if not linear_layers(model):
-        raise HeadError(
-            f"Expected a linear head, found no nn.Linear in {type(model).__name__}. "
-            "regtta needs a model that ends in one nn.Linear: replace the last layer by one "
-            "(a 1×1 convolution on pooled features is equivalent) and copy its weights."
-        )
-    candidates = [call for call in calls if _same_values(call.outputs, outputs)]
-    if not candidates:
-        raise HeadError(
-            f"No nn.Linear of {type(model).__name__} returns the model's output of shape "
-            f"{tuple(outputs.shape)} unchanged. Pass head=<name> of the layer whose input to use "
-            f"as features; {_candidates(model)}"
-        )
-    name = candidates[-1].name
-    _only_features(model, name, [c.features for c in calls if c.name == name], len(inputs))
-    return name
-
-
-def head_module(model: nn.Module, name: str) -> nn.Linear:
-    """Return the ``nn.Linear`` called ``name``; raise a HeadError that lists the linear layers if there is none."""
-    module = dict(model.named_modules()).get(name)
-    if isinstance(module, nn.Linear):
-        return module
-    found = "nothing" if module is None else type(module).__name__
-    raise HeadError(f"Expected nn.Linear at {name!r}, found {found}. Pass head=<name>; {_candidates(model)}")
-
-
-def linear_layers(model: nn.Module) -> list[str]:
-    """Return the names of all ``nn.Linear`` layers, in the order of ``named_modules``."""
-    return [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
 
 
 def model_device(model: nn.Module) -> torch.device:
@@ -199,38 +254,54 @@ def model_device(model: nn.Module) -> torch.device:
     return torch.device("cpu")
 
 
-def run_model(model: nn.Module, inputs: Tensor, tensors: Mapping[str, Tensor] | None = None) -> Tensor:
-    """Return ``model(inputs)``; raise a clear error if the inputs' dtype is wrong or the output is not a tensor.
+def run_model(
+    model: nn.Module,
+    inputs: Inputs,
+    tensors: Mapping[str, Tensor] | None = None,
+    output: OutputSelection | None = None,
+) -> Tensor:
+    """Return the prediction of the model; raise a clear error if inputs or output are not of the expected form.
 
     ``tensors`` replace parameters and buffers by name during the pass. Other errors of the model propagate unchanged.
     """
     try:
-        return call_model(model, inputs, tensors)
+        return call_model(model, inputs, tensors, output)
     except (RuntimeError, TypeError, ValueError) as error:
         _check_dtype(model, inputs, error)
+        if isinstance(error, TypeError) and _ARGUMENTS_ERROR.search(str(error)):
+            raise BatchError(
+                f"The model cannot be called with this batch ({error}). Say which entries of a batch it takes with "
+                "inputs=<key, index or a list of them>, or inputs=<callable from a batch to (args, kwargs)>."
+            ) from error
         raise
 
 
-def call_model(model: nn.Module, inputs: Tensor, tensors: Mapping[str, Tensor] | None = None) -> Tensor:
-    """Return ``model(inputs)`` without translating its errors, for compilers, which handle exceptions themselves."""
-    outputs = model(inputs) if tensors is None else torch.func.functional_call(model, dict(tensors), (inputs,))
-    if isinstance(outputs, Tensor):
-        return outputs
-    raise ModelError(
-        f"Expected the model to return a tensor, found {type(outputs).__name__}. Wrap it in a module "
-        "whose forward returns only the prediction."
-    )
+def call_model(
+    model: nn.Module,
+    inputs: Inputs,
+    tensors: Mapping[str, Tensor] | None = None,
+    output: OutputSelection | None = None,
+) -> Tensor:
+    """Return the prediction of the model without translating its errors, for compilers, which handle them."""
+    args, kwargs = ((inputs,), {}) if isinstance(inputs, Tensor) else (inputs.args, inputs.kwargs)
+    if tensors is None:
+        returned: Any = model(*args, **kwargs)
+    else:
+        returned = torch.func.functional_call(model, dict(tensors), args, kwargs)
+    return returned if output is None and isinstance(returned, Tensor) else select_output(returned, output)
 
 
-def _check_dtype(model: nn.Module, inputs: Tensor, error: Exception) -> None:
+def _check_dtype(model: nn.Module, inputs: Inputs, error: Exception) -> None:
     """Raise a :class:`BatchError` from ``error`` if it is due to inputs of another dtype than the parameters."""
     dtypes = [p.dtype for p in model.parameters() if p.is_floating_point() or p.is_complex()]
-    if not dtypes or inputs.dtype in dtypes or not _DTYPE_ERROR.search(str(error)):
+    found = [tensor.dtype for tensor in input_tensors(inputs)]
+    if not dtypes or set(found) <= set(dtypes) or not _DTYPE_ERROR.search(str(error)):
         return
+    other = next(dtype for dtype in found if dtype not in dtypes)
     wanted = str(dtypes[0]).removeprefix("torch.")
     method = {"float32": "float", "float64": "double", "float16": "half", "bfloat16": "bfloat16"}.get(wanted)
     raise BatchError(
-        f"The model cannot take inputs of {inputs.dtype}: its parameters are of {dtypes[0]} "
+        f"The model cannot take inputs of {other}: its parameters are of {dtypes[0]} "
         f"({type(error).__name__}: {str(error).splitlines()[0]}). Convert the inputs first: "
         + (f"x.{method}()." if method else f"x.to({dtypes[0]}).")
     ) from error
@@ -246,60 +317,3 @@ def eval_mode(model: nn.Module) -> Iterator[None]:
     finally:
         for module, mode in modes:
             module.training = mode
-
-
-def _probe(model: nn.Module, inputs: Tensor) -> tuple[list[_Call], Tensor]:
-    calls: list[_Call] = []
-
-    def recorder(name: str) -> Callable[..., None]:
-        def record(_: nn.Module, args: tuple[Tensor, ...], kwargs: dict[str, Tensor], outputs: Tensor) -> None:
-            # Cloned, since the model may modify the head's output in place.
-            calls.append(_Call(name, _layer_input(args, kwargs), outputs.clone()))
-
-        return record
-
-    handles = [
-        module.register_forward_hook(recorder(name), with_kwargs=True)
-        for name, module in model.named_modules()
-        if isinstance(module, nn.Linear)
-    ]
-    try:
-        with eval_mode(model), torch.no_grad():
-            return calls, run_model(model, inputs)
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-def _layer_input(args: tuple[Tensor, ...], kwargs: dict[str, Tensor]) -> Tensor:
-    """Return the input of a linear layer, passed by position or by name."""
-    return args[0] if args else kwargs["input"]
-
-
-def _same_values(a: Tensor, b: Tensor) -> bool:
-    if a.numel() != b.numel() or a.shape[0] != b.shape[:1].numel():
-        return False
-    a, b = a.reshape(-1), b.reshape(-1)
-    return bool(((a == b) | (a.isnan() & b.isnan())).all())
-
-
-def _only_features(model: nn.Module, name: str, recorded: list[Tensor], rows: int) -> Tensor:
-    """Return the single head input (B, D) of a forward pass; raise a HeadError if there is none or several."""
-    if len(recorded) != 1:
-        runs = "does not run" if not recorded else f"runs {len(recorded)} times"
-        raise HeadError(
-            f"The head {name!r} {runs} in one forward pass; it must run once. Pass head=<name> of a "
-            f"layer that does, or wrap the model so that it does; {_candidates(model)}"
-        )
-    features = recorded[0]
-    if features.ndim != 2 or features.shape[0] != rows:
-        raise HeadError(
-            f"Expected features of shape ({rows}, D) at the head {name!r}, one row per sample, found "
-            f"{tuple(features.shape)}. Pool to one vector per sample before the head, or pass "
-            f"head=<name> of another layer; {_candidates(model)}"
-        )
-    return features
-
-
-def _candidates(model: nn.Module) -> str:
-    return f"linear layers here: {linear_layers(model)}."

@@ -17,6 +17,7 @@ from torch.nn.modules.conv import _ConvNd
 from torch.nn.modules.instancenorm import _InstanceNorm
 
 from regtta.errors import ModelError
+from regtta.models.model_checks import check_model
 
 Trainable = Literal["affine", "extractor", "all"]
 
@@ -35,13 +36,16 @@ _NEVER_NORMS = (nn.Linear, nn.Bilinear, _ConvNd, nn.Embedding, nn.EmbeddingBag)
 
 def private_copy(model: nn.Module) -> nn.Module:
     """Return a deep copy of ``model``; raise a ModelError if it is not a module or cannot be copied."""
-    if not isinstance(model, nn.Module):
-        raise ModelError(
-            f"Expected a torch.nn.Module, found {_kind(model)}. Pass the trained module itself: an instance, with its "
-            "weights loaded by load_state_dict."
-        )
+    check_model(model)
+    # torch.nn.utils.weight_norm keeps the computed weight as an attribute, which deepcopy rejects unless it is a leaf.
+    computed = {
+        id(value): value.detach().clone()
+        for module in model.modules()
+        for value in vars(module).values()
+        if isinstance(value, Tensor) and not value.is_leaf
+    }
     try:
-        return copy.deepcopy(model)
+        return copy.deepcopy(model, computed)
     except Exception as error:  # deepcopy propagates any error of a member
         raise ModelError(
             f"The model cannot be copied ({type(error).__name__}: {error}). regtta works on a copy so "
@@ -50,7 +54,7 @@ def private_copy(model: nn.Module) -> nn.Module:
         ) from error
 
 
-def trainable_parameters(model: nn.Module, head: nn.Linear | None, which: Trainable | None) -> dict[str, nn.Parameter]:
+def trainable_parameters(model: nn.Module, head: nn.Module | None, which: Trainable | None) -> dict[str, nn.Parameter]:
     """Return the trainable parameters by name; raise a ModelError if there are none.
 
     * ``"affine"``: scale and shift of BatchNorm, LayerNorm, GroupNorm, InstanceNorm and RMSNorm, and of normalisation
@@ -146,10 +150,6 @@ class BufferSlots:
 
 def _same_kind(a: Tensor, b: Tensor) -> bool:
     return a.shape == b.shape and a.dtype == b.dtype
-
-
-def _kind(value: object) -> str:
-    return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
 
 
 def _affine(model: nn.Module) -> set[int]:

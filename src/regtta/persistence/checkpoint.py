@@ -6,8 +6,6 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from torch import Tensor
-
 from regtta.errors import (
     ExistingFileError,
     FileError,
@@ -24,6 +22,7 @@ from regtta.types import Callback, Step
 
 if TYPE_CHECKING:
     from regtta.adapter import Adapter
+    from regtta.models import Inputs
 
 logger = logging.getLogger(__name__)
 
@@ -84,7 +83,7 @@ class Checkpoint(Callback):
         _check_names(adapter)
         self.adapter = adapter
 
-    def before_step(self, adapter: "Adapter", inputs: Tensor) -> None:  # noqa: ARG002 - attached by on_start
+    def before_step(self, adapter: "Adapter", inputs: "Inputs") -> None:  # noqa: ARG002 - attached by on_start
         """Write a checkpoint if one is due.
 
         Writing happens before a batch, so that a file counts only batches whose predictions the caller has received. A

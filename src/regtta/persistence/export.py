@@ -21,13 +21,14 @@ from regtta.errors import (
     ModelMismatchError,
     OptionError,
 )
-from regtta.models import fingerprint
+from regtta.models import InputSelection, OutputSelection, fingerprint
 from regtta.optional_imports import import_optional
 from regtta.persistence.atomic_files import atomic_write, check_not_existing
 from regtta.persistence.model_tracing import (
     check_same_outputs,
     convert_export_errors,
     dynamic_batch_shapes,
+    input_names,
     make_dummy_inputs,
     make_onnx_runner,
     prepare_for_export,
@@ -59,7 +60,14 @@ _MAX_ONNX_BYTES = 2**31 - 2**24  # bytes of weights: protobuf is limited to 2 Gi
 
 
 def save_model(
-    path: str | Path, model: nn.Module, provenance: Provenance, example: object = None, *, overwrite: bool = False
+    path: str | Path,
+    model: nn.Module,
+    provenance: Provenance,
+    example: object = None,
+    *,
+    inputs: InputSelection | None = None,
+    output: OutputSelection | None = None,
+    overwrite: bool = False,
 ) -> None:
     """Write ``model`` in the format given by the suffix of ``path``.
 
@@ -67,7 +75,10 @@ def save_model(
         path: path ending in ``.safetensors``, ``.pt2`` or ``.onnx``.
         model: the result of ``adapter.export()``.
         provenance: the result of ``adapter.provenance()``, taken at the same time.
-        example: a batch of inputs, required unless the suffix is ``.safetensors``; only its shape and dtype are stored.
+        example: a batch, required unless the suffix is ``.safetensors``; only its shapes and dtypes are stored.
+        inputs: entries of the example that the model takes, as for :class:`regtta.Adapter`.
+        output: prediction in what the model returns, as for :class:`regtta.Adapter`. A model that does not return a
+            tensor is exported with its prediction as the only output.
         overwrite: replace an existing file.
 
     Example:
@@ -88,7 +99,7 @@ def save_model(
     if example is None:
         raise OptionError(f"{path}: pass example=<a batch>, which determines shape and dtype of the model's inputs.")
     write = save_program if suffix == PROGRAM else save_onnx
-    write(path, model, provenance, example, overwrite=overwrite)
+    write(path, model, provenance, example, inputs=inputs, output=output, overwrite=overwrite)
 
 
 def save_state_dict(path: str | Path, model: nn.Module, provenance: Provenance, *, overwrite: bool = False) -> None:
@@ -107,7 +118,14 @@ def save_state_dict(path: str | Path, model: nn.Module, provenance: Provenance, 
 
 @torch.inference_mode(False)  # tracing does not work in inference mode
 def save_program(
-    path: str | Path, model: nn.Module, provenance: Provenance, example: object, *, overwrite: bool = False
+    path: str | Path,
+    model: nn.Module,
+    provenance: Provenance,
+    example: object,
+    *,
+    inputs: InputSelection | None = None,
+    output: OutputSelection | None = None,
+    overwrite: bool = False,
 ) -> None:
     """Write a program for ``torch.export.load``, which does not need the model's Python code.
 
@@ -115,12 +133,14 @@ def save_program(
         path: path, preferably ending in ``.pt2``.
         model: the result of ``adapter.export()``.
         provenance: the result of ``adapter.provenance()``, taken at the same time.
-        example: a batch of inputs; only its shape and dtype are stored.
+        example: a batch; only its shapes and dtypes are stored.
+        inputs: entries of the example that the model takes, as for :class:`regtta.Adapter`.
+        output: prediction in what the model returns, as for :class:`regtta.Adapter`.
         overwrite: replace an existing file.
     """
     path = check_not_existing(path, overwrite=overwrite)
     _check_fingerprint(model, provenance)
-    eval_model, rows = prepare_for_export(model, example)
+    eval_model, rows = prepare_for_export(model, example, inputs, output)
     program = trace_model(eval_model, rows)
     with (
         atomic_write(path) as temporary,
@@ -131,16 +151,24 @@ def save_program(
         with temporary.open("rb") as file:
             # Loading is safe, since the archive was written just now, and tests what users will load.
             loaded = torch.export.load(file).module()
-        check_same_outputs("the program", loaded, eval_model, rows)
+        check_same_outputs("the program", lambda part: loaded(*part.args, **part.kwargs), eval_model, rows)
 
 
 @torch.inference_mode(False)
 def save_onnx(
-    path: str | Path, model: nn.Module, provenance: Provenance, example: object, *, overwrite: bool = False
+    path: str | Path,
+    model: nn.Module,
+    provenance: Provenance,
+    example: object,
+    *,
+    inputs: InputSelection | None = None,
+    output: OutputSelection | None = None,
+    overwrite: bool = False,
 ) -> None:
-    """Write a single ONNX file with one input named ``input`` and one output named ``output``.
+    """Write a single ONNX file with one output named ``output``.
 
-    Needs ``pip install 'regtta[export]'``. The arguments are those of :func:`save_program`.
+    A single input is named ``input``; several have the names of the model's parameters. Needs
+    ``pip install 'regtta[export]'``. The arguments are those of :func:`save_program`.
     """
     path = check_not_existing(path, overwrite=overwrite)
     packages = check_packages(ONNX)
@@ -151,15 +179,17 @@ def save_onnx(
             f"The model has {size / 2**30:.1f} GiB of weights, but an ONNX file holds at most 2. Write .pt2 or "
             ".safetensors, or convert the model with model.half()."
         )
-    eval_model, rows = prepare_for_export(model, example)
+    eval_model, rows = prepare_for_export(model, example, inputs, output)
     program = trace_model(eval_model, rows)
     with convert_export_errors("The model cannot be written as ONNX", "Write .pt2, which supports every operation."):
+        dummy = make_dummy_inputs(rows)
         converted = torch.onnx.export(
             program,
-            (make_dummy_inputs(rows),),
+            dummy.args,
+            kwargs=dummy.kwargs,
             dynamo=True,
-            dynamic_shapes=dynamic_batch_shapes(),
-            input_names=["input"],
+            dynamic_shapes=dynamic_batch_shapes(eval_model, rows),
+            input_names=input_names(eval_model, rows),
             output_names=["output"],
             verbose=False,
         )
@@ -203,9 +233,15 @@ def check_packages(suffix: str) -> dict[str, Any]:
 
 
 @torch.inference_mode(False)
-def check_exportable(model: nn.Module, example: object) -> None:
+def check_exportable(
+    model: nn.Module,
+    example: object,
+    *,
+    inputs: InputSelection | None = None,
+    output: OutputSelection | None = None,
+) -> None:
     """Raise a ModelError unless ``torch.export`` can trace ``model``, as ``.pt2`` and ``.onnx`` require."""
-    trace_model(*prepare_for_export(model, example))
+    trace_model(*prepare_for_export(model, example, inputs, output))
 
 
 def _check_fingerprint(model: nn.Module, provenance: Provenance) -> None:

@@ -1,10 +1,11 @@
 """Tracing of models with ``torch.export`` for programs and ONNX files, and checks of the exported outputs."""
 
 import contextlib
+import inspect
 import io
 import logging
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,45 +13,113 @@ import torch
 from torch import Tensor, nn
 
 from regtta.errors import ModelError
-from regtta.models import extract_inputs, private_copy, run_model
+from regtta.models import (
+    BatchReader,
+    InputSelection,
+    ModelInputs,
+    OutputSelection,
+    private_copy,
+    run_model,
+    select_output,
+)
 
 _ABSOLUTE = 1e-5
 
 
-def prepare_for_export(model: nn.Module, example: object) -> tuple[nn.Module, Tensor]:
-    """Return a copy of the model in eval mode and the rows of the example, both on the CPU.
+class PredictionModel(nn.Module):
+    """Model that returns only the prediction of another one.
 
-    A model exported on the CPU can be loaded on any machine.
+    Args:
+        model: the model.
+        output: selection of the prediction from what it returns.
     """
-    return private_copy(model).cpu().eval(), extract_inputs(example).detach().cpu()
+
+    def __init__(self, model: nn.Module, output: OutputSelection | None) -> None:
+        super().__init__()
+        self.model = model
+        self._output = output
+
+    def forward(self, *args: object, **kwargs: object) -> Tensor:
+        """Return the prediction."""
+        return select_output(self.model(*args, **kwargs), self._output)
 
 
-def dynamic_batch_shapes() -> tuple[dict[int, Any], ...]:
-    """Return the ``dynamic_shapes`` of one input with a variable batch size.
+def prepare_for_export(
+    model: nn.Module,
+    example: object,
+    inputs: InputSelection | None = None,
+    output: OutputSelection | None = None,
+) -> tuple[nn.Module, ModelInputs]:
+    """Return a copy of the model in eval mode and the arguments of the example, both on the CPU.
 
-    This is a function and not a constant because importing torch.export is slow.
+    A model exported on the CPU can be loaded on any machine. If the model does not return a tensor, a module around it
+    that returns its prediction is exported.
     """
-    return ({0: torch.export.Dim("batch")},)
+    read = BatchReader(model, inputs)(example)
+    copied = private_copy(model).cpu().eval()
+    rows = ModelInputs((read,)) if isinstance(read, Tensor) else read
+    rows = rows.map(torch.detach).to(torch.device("cpu"))
+    dummy = make_dummy_inputs(rows)
+    with torch.no_grad():
+        plain = output is None and isinstance(copied(*dummy.args, **dummy.kwargs), Tensor)
+    return copied if plain else PredictionModel(copied, output), rows
 
 
-def make_dummy_inputs(rows: Tensor) -> Tensor:
+def dynamic_batch_shapes(model: nn.Module, rows: ModelInputs) -> dict[str, Any]:
+    """Return the ``dynamic_shapes`` of arguments with a variable batch size, by the name of the parameter."""
+    batch = torch.export.Dim("batch")  # importing torch.export is slow, so it is not done at the top
+
+    def shape(value: object) -> object:
+        if isinstance(value, Mapping):
+            return {name: shape(part) for name, part in value.items()}
+        if isinstance(value, tuple | list):
+            return type(value)(map(shape, value))
+        return {0: batch} if isinstance(value, Tensor) and value.ndim else None
+
+    return {name: shape(value) for name, value in _bound(model, rows).items()}
+
+
+def input_names(model: nn.Module, rows: ModelInputs) -> list[str]:
+    """Return a name for each tensor of the inputs: ``input`` for a single one, else the names of the parameters."""
+    if len(rows.tensors) == 1:
+        return ["input"]
+    inner = model.model if isinstance(model, PredictionModel) else model
+    return [name for parameter, value in _bound(inner, rows).items() for name in _tensor_names(parameter, value)]
+
+
+def _bound(model: nn.Module, rows: ModelInputs) -> Mapping[str, Any]:
+    return inspect.signature(model.forward).bind(*rows.args, **rows.kwargs).arguments
+
+
+def _tensor_names(name: str, value: object) -> Iterator[str]:
+    if isinstance(value, Tensor):
+        yield from (name,) if value.ndim else ()
+    elif isinstance(value, Mapping):
+        for key, part in value.items():
+            yield from _tensor_names(str(key), part)
+    elif isinstance(value, tuple | list):
+        for number, part in enumerate(value):
+            yield from _tensor_names(f"{name}_{number}", part)
+
+
+def make_dummy_inputs(rows: ModelInputs) -> ModelInputs:
     """Return dummy inputs ``(2, ...)`` for tracing.
 
     Programs store their example inputs, so no user data may be used. A batch size of 1 would be specialized.
     """
-    return torch.zeros(2, *rows.shape[1:], dtype=rows.dtype)
+    return rows.map(lambda tensor: torch.zeros(2, *tensor.shape[1:], dtype=tensor.dtype))
 
 
-def trace_model(model: nn.Module, rows: Tensor) -> "torch.export.ExportedProgram":
+def trace_model(model: nn.Module, rows: ModelInputs) -> "torch.export.ExportedProgram":
     """Export ``model`` as a program for any batch size; raise a ModelError if torch.export cannot trace it."""
     remedy = (
         "Its forward must not depend on values or on the batch size: use torch.where instead of an if on values, and "
         "x.flatten(1) instead of a view of fixed size. .safetensors supports any model."
     )
+    dummy = make_dummy_inputs(rows)
     with convert_export_errors("torch.export cannot trace the model", remedy):
-        program = torch.export.export(
-            model, (make_dummy_inputs(rows),), dynamic_shapes=dynamic_batch_shapes(), strict=False
-        )
+        shapes = dynamic_batch_shapes(model, rows)
+        program = torch.export.export(model, dummy.args, dummy.kwargs, dynamic_shapes=shapes, strict=False)
     for module in program.graph_module.modules():
         for node in module.graph.nodes if isinstance(module, torch.fx.GraphModule) else ():
             node.meta.pop("stack_trace", None)  # remove paths and source lines of the exporting machine
@@ -79,17 +148,18 @@ def convert_export_errors(problem: str, remedy: str) -> Iterator[None]:
         logging.disable(level)
 
 
-def check_same_outputs(runtime: str, run: Callable[[Tensor], Tensor], model: nn.Module, rows: Tensor) -> None:
+def check_same_outputs(runtime: str, run: Callable[[ModelInputs], Tensor], model: nn.Module, rows: ModelInputs) -> None:
     """Raise a ModelError unless ``run`` reproduces the model's outputs, for all rows and for a single row.
 
     Args:
         runtime: name of the runtime, for error messages.
         run: computes the outputs of the exported model.
         model: the original model.
-        rows: ``(B, ...)``, inputs to compare on.
+        rows: inputs ``(B, ...)`` to compare on.
     """
-    finite = torch.isfinite(rows)  # runtimes treat NaN differently
-    whole = rows[finite.flatten(1).all(dim=1) if finite.ndim > 1 else finite]
+    # Runtimes treat NaN differently.
+    finite = [torch.isfinite(tensor[:, None]).flatten(1).all(dim=1) for tensor in rows.tensors]
+    whole = rows[torch.stack(finite).all(dim=0)]
     for part in (whole, whole[:1]) if len(whole) else ():
         with torch.no_grad():
             expected, found = run_model(model, part), run(part)
@@ -109,14 +179,17 @@ def check_same_outputs(runtime: str, run: Callable[[Tensor], Tensor], model: nn.
             )
 
 
-def make_onnx_runner(onnxruntime: Any, path: Path) -> Callable[[Tensor], Tensor]:
+def make_onnx_runner(onnxruntime: Any, path: Path) -> Callable[[ModelInputs], Tensor]:
     """Return a function that runs a trusted ONNX file on the CPU."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
-    def run(inputs: Tensor) -> Tensor:
-        return torch.as_tensor(session.run(["output"], {"input": inputs.numpy()})[0])
+    names = [value.name for value in session.get_inputs()]
+
+    def run(rows: ModelInputs) -> Tensor:
+        feed = {name: tensor.numpy() for name, tensor in zip(names, rows.tensors, strict=True)}
+        return torch.as_tensor(session.run(["output"], feed)[0])
 
     return run

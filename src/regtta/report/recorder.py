@@ -14,7 +14,7 @@ from torch import Tensor, nn
 import regtta
 from regtta.adapter import Adapter
 from regtta.errors import BatchError
-from regtta.models import FeatureModel
+from regtta.models import Inputs, describe_sample, input_tensors
 from regtta.options import check_positive_int
 from regtta.persistence import atomic_write, device_name, software_versions, to_dict
 from regtta.report.analysis import (
@@ -109,7 +109,7 @@ class RunRecorder(Callback):
         """Attach to the adapter."""
         self._adapter = adapter
 
-    def before_step(self, adapter: Adapter, inputs: Tensor) -> None:
+    def before_step(self, adapter: Adapter, inputs: Inputs) -> None:
         """Record the inputs of a batch before its step."""
         self._stream.labels = self.labels
         self._stream.before_step(adapter, inputs)
@@ -121,12 +121,15 @@ class RunRecorder(Callback):
         inputs, labels, self.labels = self._inputs, self.labels, None
         if len(inputs) == 0:
             return
+        tensors = input_tensors(inputs)
         if self._sample is None:
-            size = max(1, inputs[:1].numel() * inputs.element_size())
+            size = max(1, sum(tensor[:1].numel() * tensor.element_size() for tensor in tensors))
             self._sample = Reservoir(max(2, min(MOST_ROWS, MOST_BYTES // size)), seed=self._seed)
-            self._labelled = labels is not None
-        whole = _rows(inputs).isfinite().all(dim=1).cpu()
-        columns = [inputs, _rows(step.predictions), *([] if labels is None else [_rows(labels)])]
+            self._labelled, self._first = labels is not None, inputs[:1]
+        if describe_sample(inputs) != describe_sample(self._first):
+            return  # sequences of another length
+        whole = torch.stack([_rows(tensor).isfinite().all(dim=1) for tensor in tensors]).all(dim=0).cpu()
+        columns = [*tensors, _rows(step.predictions), *([] if labels is None else [_rows(labels)])]
         self._sample.update(*(column.cpu()[whole] for column in columns))
 
     def record(self, about: Mapping[str, object], *, online: bool) -> dict[str, Any]:
@@ -140,11 +143,14 @@ class RunRecorder(Callback):
         content["stream"] = self._stream.record().to_dict()
         rows = [] if self._sample is None else self._sample.rows()
         if rows and len(rows[0]) > 1:
-            predictions = self._predictions(rows[0])
+            count = len(input_tensors(self._first))
+            inputs = rows[0] if isinstance(self._first, Tensor) else self._first.with_tensors(tuple(rows[:count]))
+            predictions = self._predictions(inputs)
             content["sample"] = {"rows": len(rows[0]), "seen": self._sample.seen if self._sample else 0}
-            content |= self._of_features(rows[0], predictions)
+            content |= self._of_features(inputs, predictions)
             if self._labelled:
-                content |= _of_labels(predictions, rows[1] if online else predictions[AFTER], rows[2])
+                answered = rows[count] if online else predictions[AFTER]
+                content |= _of_labels(predictions, answered, rows[count + 1])
         return content
 
     def _environment(self) -> dict[str, object]:
@@ -155,19 +161,22 @@ class RunRecorder(Callback):
             "method": {"name": self._adapter.method.name, **to_dict(self._adapter.method)},
         }
 
-    def _predictions(self, inputs: Tensor) -> dict[str, Tensor]:
-        unadapted = Adapter(self._model, regtta.NoAdaptation())
+    def _unadapted(self, head: str | None = None) -> Adapter:
+        output, features = self._adapter.output, self._adapter.pooling
+        return Adapter(self._model, regtta.NoAdaptation(), head=head, output=output, features=features)
+
+    def _predictions(self, inputs: Inputs) -> dict[str, Tensor]:
+        unadapted = self._unadapted()
         return {BEFORE: _over(unadapted.predict, inputs), AFTER: _over(self._adapter.predict, inputs)}
 
-    def _of_features(self, inputs: Tensor, predictions: dict[str, Tensor]) -> dict[str, object]:
+    def _of_features(self, inputs: Inputs, predictions: dict[str, Tensor]) -> dict[str, object]:
         """Return the analyses that need source statistics; empty without them, incomplete for non-finite features."""
         source, name = self._adapter.source, self._adapter.head
         if source is None or name is None:
             return {}
-        unadapted = Adapter(self._model, regtta.NoAdaptation(), head=name)
-        head = FeatureModel(unadapted.export(), name).head
-        before = _over(unadapted.features, inputs)
-        features = {BEFORE: before, AFTER: _over(self._adapter.features, inputs)}
+        unadapted, head = self._unadapted(name), self._adapter.source_head()
+        before = _over(unadapted.features, inputs).flatten(0, -2)
+        features = {BEFORE: before, AFTER: _over(self._adapter.features, inputs).flatten(0, -2)}
         found: dict[str, object] = {
             "subspace": subspace_report(source, head.weight).to_dict(),
             "gradients": gradient_norms(source).to_dict(),
@@ -193,9 +202,10 @@ def _rows(values: Tensor) -> Tensor:
     return values.reshape(len(values), -1)
 
 
-def _over(predict: Callable[[Tensor], Tensor], inputs: Tensor) -> Tensor:
+def _over(predict: Callable[[Inputs], Tensor], inputs: Inputs) -> Tensor:
     """Return ``predict(inputs)``, computed in chunks to bound memory."""
-    return torch.cat([predict(rows).cpu() for rows in torch.split(inputs, _AT_ONCE)])
+    parts = [slice(start, start + _AT_ONCE) for start in range(0, len(inputs), _AT_ONCE)]
+    return torch.cat([predict(inputs[part]).cpu() for part in parts])
 
 
 def _of_labels(predictions: Mapping[str, Tensor], answers: Tensor, labels: Tensor) -> dict[str, object]:

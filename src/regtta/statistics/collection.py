@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -10,7 +11,23 @@ from torch.utils.data import DataLoader
 
 from regtta.errors import BatchError, OptionError, StatisticsError
 from regtta.execution import Communicator, make_communicator, sync_errors
-from regtta.models import FeatureModel, Forward, extract_inputs, find_head, fingerprint, model_device, private_copy
+from regtta.models import (
+    BatchReader,
+    FeatureModel,
+    FeaturePooling,
+    Forward,
+    Head,
+    Inputs,
+    InputSelection,
+    OutputSelection,
+    check_model,
+    check_output_selection,
+    check_pooling,
+    find_head,
+    fingerprint,
+    model_device,
+    private_copy,
+)
 from regtta.statistics.collectors import HasCollectors, StatisticsCollector
 from regtta.statistics.moments import Moments, RunningMoments, all_reduce_moments
 from regtta.statistics.source import SourceStatistics
@@ -24,8 +41,10 @@ def collect(
     loader: Iterable[object],
     *,
     head: str | None = None,
+    inputs: InputSelection | None = None,
+    output: OutputSelection | None = None,
+    features: FeaturePooling | None = None,
     methods: Sequence[HasCollectors] = (),
-    inputs: str | None = None,
     device: torch.device | str | None = None,
     progress: Callable[[int], None] | None = None,
     process_group: "dist.ProcessGroup | None" = None,
@@ -38,10 +57,15 @@ def collect(
     Args:
         model: a trained model that ends in a linear head.
         loader: iterable of batches ``x``, ``(x, y)`` or dicts; targets are dropped.
-        head: name of the head; ``None`` finds it by a forward pass on the first batch.
+        head: the head, such as ``"fc"`` or ``"score[last]"`` (see :mod:`regtta.models.heads`); ``None`` finds it by
+            forward passes on the first batch.
+        inputs: how a batch becomes the arguments of the model: a key, an index, a list of them, or a callable from a
+            batch to ``(args, kwargs)``; by default found from the parameters of ``model.forward``.
+        output: which part of what the model returns is the prediction: a key, an index, or a callable.
+        features: function from the head's input, such as ``(B, T, D)``, to features ``(B, D)``; by default features are
+            pooled as the model pools the outputs of its head.
         methods: methods whose additional source statistics to collect. Feature restoration needs a second pass over
             the data, and therefore a loader that can be iterated again.
-        inputs: key of the inputs in dict batches.
         device: device to run on; ``None`` uses the model's device.
         progress: callback, called after each batch with the number of samples seen so far over all passes.
         process_group: process group for distributed collection, such as ``torch.distributed.group.WORLD``. Each process
@@ -59,16 +83,18 @@ def collect(
     with sync_errors(processes):
         _check_loader(loader)
         _check_methods(methods)
-        features = _SourceFeatures(model, head, inputs, device)
-        collectors = _Collectors(methods, features.device)
+        check_model(model)
+        interface = _Interface(BatchReader(model, inputs), check_output_selection(output), check_pooling(features))
+        source_features = _SourceFeatures(model, head, interface, device)
+        collectors = _Collectors(methods, source_features.device)
         collectors.check(processes, loader)
-    processes.check_same("model", features.fingerprint)
+    processes.check_same("model", source_features.fingerprint)
     processes.check_same("list of methods to collect for", ", ".join(map(_describe_method, methods)))
-    _run_passes(loader, features, collectors, processes, progress)
-    source = features.statistics(collectors.moments.merged, collectors.extras())
+    _run_passes(loader, source_features, collectors, processes, progress)
+    source = source_features.statistics(collectors.moments.merged, collectors.extras())
     return dataclasses.replace(
         source,
-        input_ranges=features.ranges.all_reduce(processes),
+        input_ranges=source_features.ranges.all_reduce(processes),
         largest_feature_norm=float(source.whitened_norms(collectors.furthest.rows).max()),
     )
 
@@ -155,16 +181,28 @@ class _FeatureMoments(StatisticsCollector):
         return {}
 
 
+@dataclass(frozen=True)
+class _Interface:
+    """How batches become inputs, what the prediction is, and how features are pooled."""
+
+    read: BatchReader
+    output: OutputSelection | None
+    pooling: FeaturePooling | None
+
+
 class _SourceFeatures:
     """Features of a private copy of the model, computed batch by batch."""
 
-    def __init__(self, model: nn.Module, head: str | None, key: str | None, device: torch.device | str | None) -> None:
+    def __init__(
+        self, model: nn.Module, head: str | None, interface: _Interface, device: torch.device | str | None
+    ) -> None:
         self._model = private_copy(model).eval()
         self.fingerprint = fingerprint(self._model)
         self.device = model_device(self._model) if device is None else _move(self._model, device)
-        self._forward = None if head is None else FeatureModel(self._model, head)
+        self._interface = interface
+        self._named = None if head is None else str(Head(self._model, head).layout)
+        self._forward: FeatureModel | None = None
         self._head = ""
-        self._key = key
         self.ranges = InputRanges()
 
     @torch.no_grad()
@@ -177,20 +215,29 @@ class _SourceFeatures:
         # Only torch's DataLoader allocates each pinned batch anew; other loaders may overwrite their pinned buffers.
         pinned = self.device.type == "cuda" and isinstance(loader, DataLoader) and loader.pin_memory
         for index, batch in enumerate(loader):
-            inputs = extract_inputs(batch, self._key).to(self.device, non_blocking=pinned)
+            inputs = self._interface.read(batch).to(self.device, non_blocking=pinned)
             if len(inputs) == 0:
                 continue
             if self._forward is None:
-                self._forward = FeatureModel(self._model, find_head(self._model, inputs))
-            forward = self._forward(inputs)
+                self._forward = self._feature_model(self._find_head(inputs))
+            found = self._forward(inputs)
+            forward = Forward(found.flat_features, found.outputs)
             self.ranges.update(inputs)
             check.update(forward.features, index)
             yield forward
         check.run()
 
+    def _feature_model(self, head: str) -> FeatureModel:
+        return FeatureModel(self._model, head, output=self._interface.output, pooling=self._interface.pooling)
+
+    def _find_head(self, inputs: Inputs) -> str:
+        interface = self._interface
+        named, output, pooling = self._named, interface.output, interface.pooling
+        return find_head(self._model, inputs, named=named, output=output, pooling=pooling)
+
     def agree_on_head(self, processes: Communicator) -> None:
         """Adopt the head found by other processes if no batch arrived here; raise if the heads differ."""
-        mine = None if self._forward is None else self._forward.head_name
+        mine = self._named if self._forward is None else self._forward.head_name
         found = processes.first(mine)
         self._head = mine or found or ""
         processes.check_same("head", self._head)

@@ -259,7 +259,7 @@ class SourceStatistics:
 
     def check_head(self, head: str) -> None:
         """Raise a HeadMismatchError unless ``head`` is the layer these were collected at."""
-        if head != self.head:
+        if head not in (self.head, self.head.partition("[")[0]):  # with or without the pooling
             raise HeadMismatchError(
                 f"These statistics were collected at the head {self.head!r}, not at {head!r}. Leave "
                 "head= out, or collect again with it; allow_mismatch=True skips this check."

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from regtta.execution import Communicator
-from regtta.models import Forward
+from regtta.models import Forward, Inputs, input_tensors
 from regtta.statistics.collectors import StatisticsCollector
 from regtta.statistics.outliers import column_values
 
@@ -19,11 +19,12 @@ class InputRanges:
     def __init__(self) -> None:
         self._largest: Tensor | None = None
 
-    def update(self, inputs: Tensor) -> None:
-        """Update with the inputs (B, ...) of a batch; integer inputs are ignored."""
-        if not inputs.is_floating_point():
+    def update(self, inputs: Inputs) -> None:
+        """Update with the inputs (B, ...) of a batch, one tensor or several; integer inputs are ignored."""
+        floating = [tensor for tensor in input_tensors(inputs) if tensor.is_floating_point()]
+        if not floating:
             return
-        found = column_values(inputs).abs().amax(dim=0).double()
+        found = torch.cat([column_values(tensor).abs().amax(dim=0).double() for tensor in floating])
         if self._largest is None or self._largest.shape != found.shape:
             self._largest = found  # sequences may change their length between batches
         else:

@@ -7,7 +7,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from regtta.errors import MismatchError
-from regtta.models.features import find_head
+from regtta.models.head_search import find_head
 from regtta_bench.training.models import resnet26, resnet50, tabular_mlp, vit_b16
 
 

@@ -8,6 +8,8 @@ from typing import Protocol, TypeVar
 from torch import Tensor
 from torch.utils.data import DataLoader, Sampler
 
+from regtta.models import Inputs
+
 Item = TypeVar("Item")
 
 
@@ -69,7 +71,7 @@ class _ShardedBatchSampler(Sampler[list[int]]):
 class LabelledBatch:
     """Batch of ``inputs`` ``(B, ...)`` and, if available, ``targets`` ``(B,)`` or ``(B, O)``."""
 
-    inputs: Tensor
+    inputs: Inputs
     targets: Tensor | None = None
 
 

@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from regtta.cli.data.labelled_batches import ALL_BATCHES, BatchShard, LabelledBatch, shard_loader
 from regtta.cli.user_code import convert_user_errors, import_object
 from regtta.errors import BatchError, OptionError
-from regtta.models import extract_inputs
+from regtta.models import BatchReader
 
 _END = object()
 
@@ -63,7 +63,7 @@ class Loader:
             if batch is _END:
                 return
             if shard.contains(index):
-                yield LabelledBatch(extract_inputs(batch, self.inputs), self._targets(batch))
+                yield LabelledBatch(BatchReader(nn.Identity(), self.inputs)(batch), self._targets(batch))
 
     def _open_source(self) -> Iterable[object]:
         source: object = self.source

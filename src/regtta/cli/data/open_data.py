@@ -121,7 +121,7 @@ def shuffle(data: Data, seed: int, batch_size: int) -> ShuffledData:
     batches = list(data.batches())
     if not batches:
         raise BatchError("The data has no rows to shuffle.")
-    inputs = torch.cat([batch.inputs for batch in batches])
+    inputs = torch.cat([batch.inputs for batch in batches if isinstance(batch.inputs, Tensor)])
     labels = [batch.targets for batch in batches if batch.targets is not None]
     generator = torch.Generator().manual_seed(seed)
     return ShuffledData(

@@ -6,14 +6,29 @@ import torch
 from torch import Tensor, nn
 
 from regtta.errors import BatchError
-from regtta.models import FeatureModel, extract_inputs, model_device, private_copy
+from regtta.models import (
+    BatchReader,
+    FeatureModel,
+    FeaturePooling,
+    InputSelection,
+    OutputSelection,
+    model_device,
+    private_copy,
+)
 from regtta.options import check_positive_int
 from regtta.statistics import VALID_TOLERANCE, SourceStatistics
 
 
 @torch.no_grad()
 def compute_features(
-    model: nn.Module, loader: Iterable[object], head: str, *, max_rows: int | None = None, inputs: str | None = None
+    model: nn.Module,
+    loader: Iterable[object],
+    head: str,
+    *,
+    max_rows: int | None = None,
+    inputs: InputSelection | None = None,
+    output: OutputSelection | None = None,
+    features: FeaturePooling | None = None,
 ) -> Tensor:
     """Return the inputs of the head of ``model`` over ``loader``, (N, D) on the CPU, computed in eval mode.
 
@@ -25,7 +40,9 @@ def compute_features(
         loader: batches ``x``, ``(x, y)`` or dicts.
         head: name of the head, as in ``source.head``.
         max_rows: maximum number of rows. The first rows of the loader are taken; shuffle it if its order is not random.
-        inputs: key of the input in dict batches.
+        inputs: how a batch becomes the arguments of the model, as for :func:`regtta.collect`.
+        output: prediction in what the model returns, as for :func:`regtta.collect`.
+        features: function from the head's input to features, as for :func:`regtta.collect`.
 
     Example:
         >>> model = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 1))
@@ -34,12 +51,13 @@ def compute_features(
     """
     if max_rows is not None:
         check_positive_int("max_rows", max_rows)
-    forward = FeatureModel(private_copy(model).eval(), head)
+    read = BatchReader(model, inputs)
+    forward = FeatureModel(private_copy(model).eval(), head, output=output, pooling=features)
     device = model_device(forward.model)
     rows: list[Tensor] = []
     count = 0
     for batch in loader:
-        rows.append(forward(extract_inputs(batch, inputs).to(device)).features.cpu())
+        rows.append(forward(read(batch).to(device)).flat_features.cpu())
         count += len(rows[-1])
         if max_rows is not None and count >= max_rows:
             break

@@ -12,7 +12,7 @@ from torch import Tensor
 from regtta.adapter import Adapter
 from regtta.errors import BatchError, OptionError
 from regtta.metrics import RegressionMetrics
-from regtta.models import extract_inputs
+from regtta.models import BatchReader, Inputs, InputSelection
 from regtta.report.analysis.base import AnalysisResult, Array, to_numpy
 from regtta.types import Callback, Step
 
@@ -55,7 +55,7 @@ def record_stream(
     targets: Iterable[Tensor] | None = None,
     *,
     directions: int = 5,
-    inputs: str | None = None,
+    inputs: InputSelection | None = None,
 ) -> StreamRecord:
     """Adapt over ``batches`` and record every step.
 
@@ -67,7 +67,7 @@ def record_stream(
         targets: labels, one tensor per batch.
         directions: number of leading source directions to record, at most the rank; 0 records none. Recording them
             costs one more forward pass per batch.
-        inputs: key of the input in dict batches.
+        inputs: how a batch becomes the arguments of the model, as for :class:`regtta.Adapter`.
 
     Example:
         >>> import regtta
@@ -77,9 +77,9 @@ def record_stream(
         >>> record.loss.shape, record.shift.shape, record.learned
         ((3,), (3, 3), array([ True,  True,  True]))
     """
-    recorder = StreamRecorder(directions=directions)
+    recorder, read = StreamRecorder(directions=directions), BatchReader(adapter.model, inputs)
     for batch, labels in _pair_batches(batches, targets):
-        x = extract_inputs(batch, inputs)
+        x = read(batch)
         recorder.labels = labels
         recorder.before_step(adapter, x)
         recorder.on_step(adapter, adapter.adapt(x, labels if adapter.method.takes_targets else None))
@@ -107,7 +107,7 @@ class StreamRecorder(Callback):
         self._sizes: list[int] = []
         self._moments: list[Tensor] = []
 
-    def before_step(self, adapter: Adapter, inputs: Tensor) -> None:
+    def before_step(self, adapter: Adapter, inputs: Inputs) -> None:
         """Record shift and spread of a batch ``(B, ...)`` under the current model."""
         self._method = adapter.method.name
         self._sizes.append(len(inputs))
