@@ -12,6 +12,7 @@ from regtta.errors import BatchError, OptionError, StatisticsError
 from regtta.execution import Communicator, make_communicator, sync_errors
 from regtta.models import FeatureModel, Forward, extract_inputs, find_head, fingerprint, model_device, private_copy
 from regtta.statistics.collectors import HasCollectors, StatisticsCollector
+from regtta.statistics.input_moments import InputMoments, check_column_count, check_column_names
 from regtta.statistics.moments import Moments, RunningMoments, all_reduce_moments
 from regtta.statistics.source import SourceStatistics
 from regtta.statistics.source_ranges import FurthestFeatures, InputRanges
@@ -26,6 +27,7 @@ def collect(
     head: str | None = None,
     methods: Sequence[HasCollectors] = (),
     inputs: str | None = None,
+    columns: Sequence[str] | None = None,
     device: torch.device | str | None = None,
     progress: Callable[[int], None] | None = None,
     process_group: "dist.ProcessGroup | None" = None,
@@ -42,6 +44,7 @@ def collect(
         methods: methods whose additional source statistics to collect. Feature restoration needs a second pass over
             the data, and therefore a loader that can be iterated again.
         inputs: key of the inputs in dict batches.
+        columns: names of the columns of the inputs ``(B, C)``, in order, to store with the statistics.
         device: device to run on; ``None`` uses the model's device.
         progress: callback, called after each batch with the number of samples seen so far over all passes.
         process_group: process group for distributed collection, such as ``torch.distributed.group.WORLD``. Each process
@@ -59,16 +62,22 @@ def collect(
     with sync_errors(processes):
         _check_loader(loader)
         _check_methods(methods)
-        features = _SourceFeatures(model, head, inputs, device)
+        features = _SourceFeatures(model, head, inputs, device, check_column_names(columns))
         collectors = _Collectors(methods, features.device)
         collectors.check(processes, loader)
     processes.check_same("model", features.fingerprint)
+    processes.check_same("list of columns", repr(features.columns))
     processes.check_same("list of methods to collect for", ", ".join(map(_describe_method, methods)))
     _run_passes(loader, features, collectors, processes, progress)
     source = features.statistics(collectors.moments.merged, collectors.extras())
+    input_moments = features.input_moments.all_reduce(processes)
     return dataclasses.replace(
         source,
         input_ranges=features.ranges.all_reduce(processes),
+        columns=features.columns,
+        input_mean=input_moments.mean,
+        input_variance=input_moments.variance,
+        input_count=input_moments.count,
         largest_feature_norm=float(source.whitened_norms(collectors.furthest.rows).max()),
     )
 
@@ -92,6 +101,7 @@ def _run_passes(
                 if progress is not None:
                     progress(sum(counts))
             _check_count(pass_index, counts[pass_index], counts[0])
+        features.input_moments.finish()
         features.agree_on_head(processes)
         for collector in active:
             collector.merge(processes, pass_index)
@@ -158,14 +168,23 @@ class _FeatureMoments(StatisticsCollector):
 class _SourceFeatures:
     """Features of a private copy of the model, computed batch by batch."""
 
-    def __init__(self, model: nn.Module, head: str | None, key: str | None, device: torch.device | str | None) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        head: str | None,
+        key: str | None,
+        device: torch.device | str | None,
+        columns: tuple[str, ...] = (),
+    ) -> None:
         self._model = private_copy(model).eval()
         self.fingerprint = fingerprint(self._model)
         self.device = model_device(self._model) if device is None else _move(self._model, device)
         self._forward = None if head is None else FeatureModel(self._model, head)
         self._head = ""
         self._key = key
+        self.columns = columns
         self.ranges = InputRanges()
+        self.input_moments = InputMoments()
 
     @torch.no_grad()
     def over(self, loader: Iterable[object]) -> Iterator[Forward]:
@@ -180,10 +199,12 @@ class _SourceFeatures:
             inputs = extract_inputs(batch, self._key).to(self.device, non_blocking=pinned)
             if len(inputs) == 0:
                 continue
+            check_column_count(self.columns, inputs)
             if self._forward is None:
                 self._forward = FeatureModel(self._model, find_head(self._model, inputs))
             forward = self._forward(inputs)
             self.ranges.update(inputs)
+            self.input_moments.update(inputs)
             check.update(forward.features, index)
             yield forward
         check.run()
