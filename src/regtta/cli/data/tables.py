@@ -12,13 +12,12 @@ from numpy.typing import NDArray
 from regtta.cli.data.formats import TableFormat
 from regtta.cli.data.labelled_batches import ALL_BATCHES, BatchShard, LabelledBatch
 from regtta.errors import BatchError, OptionError
-from regtta.options import did_you_mean
+from regtta.options import did_you_mean, list_names
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 _CHUNK_ROWS = 8192
-_MAX_LISTED = 12
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ class Table:
     def advice(self) -> str:
         """Advice that names the input columns."""
         return (
-            f"{len(self.columns)} columns were used as inputs: {_list_names(self.columns)}. Select others with "
+            f"{len(self.columns)} columns were used as inputs: {list_names(self.columns)}. Select others with "
             "--columns, and name the label with --target to exclude it."
         )
 
@@ -88,7 +87,7 @@ def open_table(
         raise OptionError(f"Column {duplicates[0]!r} is named twice in --columns and --target. Name it once.")
     chosen = tuple(columns) or tuple(name for name in header.columns if name not in targets)
     if not chosen:
-        raise BatchError(f"{path} has no column left for inputs: it holds {_list_names(header.columns)}.")
+        raise BatchError(f"{path} has no column left for inputs: it holds {list_names(header.columns)}.")
     return Table(path, kind, chosen, tuple(targets), batch_size, dtype, header.rows)
 
 
@@ -130,9 +129,4 @@ def _to_float64(frame: "DataFrame", path: Path, rows_before: int) -> NDArray[np.
 def _check_column(name: str, columns: Sequence[str], path: Path) -> None:
     if name not in columns:
         hint = did_you_mean(name, columns)
-        raise OptionError(f"{path} has no column {name!r}; it has {_list_names(columns)}.{hint}")
-
-
-def _list_names(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
-    return ", ".join(names[:_MAX_LISTED]) + more
+        raise OptionError(f"{path} has no column {name!r}; it has {list_names(columns)}.{hint}")
