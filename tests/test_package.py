@@ -13,7 +13,7 @@ import regtta_bench
 
 MODULES = sorted(m.name for m in pkgutil.iter_modules(regtta.__path__) if not m.name.startswith("_"))
 SUBPACKAGES = (
-    *("cli", "engine", "execution", "guards", "methods"),
+    *("checks", "cli", "engine", "execution", "guards", "methods"),
     *("models", "monitoring", "persistence", "report", "statistics"),
 )
 EXPRESSIONS = {

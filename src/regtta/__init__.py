@@ -14,6 +14,7 @@ from regtta._version import __version__
 
 if TYPE_CHECKING:
     from regtta.adapter import Adapter
+    from regtta.checks import CheckResult, Finding, check
     from regtta.errors import RegttaError
     from regtta.execution import FAST, Execution
     from regtta.guards import SAFE, Guard
@@ -46,12 +47,14 @@ _HOMES = {
     "Adapter": "adapter",
     "BNAdapt": "methods",
     "Callback": "types",
+    "CheckResult": "checks",
     "Checkpoint": "persistence",
     "Diagnostics": "types",
     "Execution": "execution",
     "FAST": "execution",
     "FeatureAlignment": "methods",
     "FeatureRestoration": "methods",
+    "Finding": "checks",
     "METHODS": "methods",
     "Guard": "guards",
     "GradientMethod": "methods",
@@ -73,6 +76,7 @@ _HOMES = {
     "Tent": "methods",
     "VarianceMinimization": "methods",
     "Verdict": "types",
+    "check": "checks",
     "collect": "statistics",
     "fingerprint": "models",
     "create_method": "methods",
@@ -88,11 +92,13 @@ __all__ = [
     "Adapter",
     "BNAdapt",
     "Callback",
+    "CheckResult",
     "Checkpoint",
     "Diagnostics",
     "Execution",
     "FeatureAlignment",
     "FeatureRestoration",
+    "Finding",
     "GradientMethod",
     "Guard",
     "Method",
@@ -110,6 +116,7 @@ __all__ = [
     "VarianceMinimization",
     "Verdict",
     "__version__",
+    "check",
     "collect",
     "create_method",
     "fingerprint",

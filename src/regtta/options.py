@@ -61,6 +61,18 @@ def check_positive_int(name: str, value: object) -> None:
         raise OptionError(f"Expected {name} to be a whole number of at least 1, found {value!r}.")
 
 
+class DefaultInt(int):
+    """Integer that is the default of an option, so that it can be told from the same number given by the user.
+
+    Equal to, printed as and stored as the plain integer.
+
+    Example:
+        >>> default = DefaultInt(100)
+        >>> default == 100, default, isinstance(default, DefaultInt), isinstance(100, DefaultInt)
+        (True, 100, True, False)
+    """
+
+
 def check_non_negative_int(name: str, value: object) -> None:
     """Raise an OptionError unless ``value`` is an integer of at least 0."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:

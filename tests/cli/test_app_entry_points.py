@@ -78,7 +78,7 @@ def commands(text):
     return {row[0] for row in rows if row}
 
 
-OWN = {"collect", "adapt", "inspect", "methods", "report"}
+OWN = {"collect", "check", "adapt", "inspect", "methods", "report"}
 BENCH = {"reproduce", "stress", "label-shift", "demo"}
 
 

@@ -1,4 +1,4 @@
-"""Options of ``regtta adapt`` and ``regtta collect``."""
+"""Options of ``regtta adapt``, ``regtta collect`` and ``regtta check``."""
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -40,16 +40,9 @@ class AdaptOptions:
     model: shared.ModelOption
     data: shared.DataOption
     weights: shared.WeightsOption = None
-    stats: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Source statistics, for methods that need them.")
-    ] = None
-    method: Annotated[
-        str, typer.Option(metavar="NAME", help="See regtta methods; sums such as tent+ssa, weighted as tent+0.5*ssa.")
-    ] = "ssa"
-    settings: Annotated[
-        tuple[str, ...],
-        typer.Option("--set", metavar="KEY=VALUE", help="Option of the method, repeatable; see regtta methods NAME."),
-    ] = ()
+    stats: shared.StatsOption = None
+    method: shared.MethodOption = "ssa"
+    settings: shared.SettingsOption = ()
     protocol: Annotated[
         Protocol, typer.Option(help="online: predict while adapting. offline: adapt on all data, then predict it.")
     ] = Protocol.online
@@ -197,3 +190,29 @@ class CollectOptions:
         Path | None, typer.Option(metavar="FILE", help="Weights of the rotation branch, for --method ttt.")
     ] = None
     force: shared.ForceOption = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckOptions:
+    """Options of ``regtta check``, in the order and with the meaning that its help gives them."""
+
+    model: shared.ModelOption
+    data: shared.DataOption
+    weights: shared.WeightsOption = None
+    stats: shared.StatsOption = None
+    method: shared.MethodOption = "ssa"
+    settings: shared.SettingsOption = ()
+    columns: shared.ColumnsOption = ()
+    target: Annotated[str | None, typer.Option(metavar="NAME", help="Label in the data, excluded from the inputs.")] = (
+        None
+    )
+    inputs: shared.InputsOption = None
+    image_size: shared.ImageSizeOption = None
+    image_mean: shared.ImageMeanOption = ()
+    image_std: shared.ImageStdOption = ()
+    labels: shared.LabelsOption = None
+    head: shared.HeadOption = None
+    batch_size: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Rows per batch; a loader has its own.", show_default="64")
+    ] = None
+    device: shared.DeviceOption = None

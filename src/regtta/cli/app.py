@@ -9,7 +9,7 @@ import typer
 
 from regtta._version import __version__
 from regtta.cli import shared_options as shared
-from regtta.cli.adapt_options import AdaptOptions, CollectOptions
+from regtta.cli.adapt_options import AdaptOptions, CheckOptions, CollectOptions
 from regtta.cli.error_messages import OneLineErrorGroup, StderrWarningHandler, reject_multiple_processes
 from regtta.cli.help_examples import help_with_examples
 from regtta.cli.typer_signature import takes_options
@@ -66,6 +66,27 @@ def collect_command(options: CollectOptions) -> None:
         report = collect_statistics(options, progress, workers)
     if workers.is_first:
         views.print_collect_report(report)
+
+
+@app.command(
+    "check",
+    help=help_with_examples(
+        "Check a model, its data and source statistics before a run.\n\nReads the first batch of the data as regtta "
+        "adapt does, and reports what will be adapted, what looks wrong and how to correct it, and what a step will "
+        "cost. The exit status is 1 if there are errors.",
+        "check",
+    ),
+)
+@takes_options(CheckOptions)
+def check_command(options: CheckOptions, as_json: shared.AsJsonOption = False) -> None:
+    """Check a model, its data and source statistics."""
+    from regtta.cli import views
+    from regtta.cli.check import check_model_and_data
+
+    result = check_model_and_data(options)
+    views.print_json(result.to_dict()) if as_json else views.print_check_result(result)
+    if not result.ok:
+        raise typer.Exit(1)
 
 
 @app.command(

@@ -27,6 +27,10 @@ _COMMAND_LINE_TERMS = (
     (r"\binputs=<key>", "--inputs KEY"),
     (r"\binputs=('[^']*')", r"--inputs \1"),
     (r"\binputs= ", "--inputs "),
+    (r"\bwindow=64, batch_norm=\"blended\"", "--set window=64 --set batch_norm=blended"),
+    (r"(?<!--set )\bwindow=64\b", "--set window=64"),
+    (r"(?<!--set )\bbatch_norm=\"(\w+)\"", r"--set batch_norm=\1"),
+    (r"adapter\.summary\(\) lists all reasons; regtta\.check\(model, batch, source\) looks", "regtta check looks"),
     (r"(?<!--set )\bk=\"auto\"", "--set k=auto"),
     (r"(?<!--set )\bk=None\b", "--set k=none"),
     (r"regtta\.collect\(model, loader, methods=\[regtta\.create_method\('(\w+)'\)\]\)", r"regtta collect --method \1"),
@@ -41,7 +45,16 @@ def command_line_message(error: RegttaError) -> str:
         >>> command_line_message(RegttaError("No head. Pass head=<name>;\nlayers here: ['fc']."))
         "No head. Pass --head NAME; layers here: ['fc']."
     """
-    text = " ".join(str(error).split())
+    return to_command_line_terms(" ".join(str(error).split()))
+
+
+def to_command_line_terms(text: str) -> str:
+    """Return ``text`` with the names of command-line options in place of those of the Python interface.
+
+    Example:
+        >>> to_command_line_terms('Pass larger batches, or window=64, batch_norm="blended".')
+        'Pass larger batches, or --set window=64 --set batch_norm=blended.'
+    """
     for pattern, replacement in _COMMAND_LINE_TERMS:
         text = re.sub(pattern, replacement, text)
     return text
@@ -115,4 +128,4 @@ class StderrWarningHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Print one record, from the first process only."""
         if is_first_process():
-            typer.echo(f"{record.levelname.lower()}: {record.getMessage()}", err=True)
+            typer.echo(f"{record.levelname.lower()}: {to_command_line_terms(record.getMessage())}", err=True)

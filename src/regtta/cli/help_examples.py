@@ -19,6 +19,10 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             f"regtta collect {_MODEL} \\\n    --data mymodel:batches --out from-loader.safetensors",
             f"regtta collect {_IMAGE_MODEL} \\\n    --data photos --image-size 224 --out photos.safetensors",
         ),
+        "check": (
+            f"regtta check {_MODEL} \\\n    --stats stats.safetensors --data target.csv --target y",
+            f"regtta check {_MODEL} \\\n    --data mymodel:batches --method bn_adapt --json",
+        ),
         "adapt": (
             f"regtta adapt {_MODEL} \\\n    --stats stats.safetensors --set k=auto \\\n"
             "    --data target.csv --target y --predictions predictions.csv",

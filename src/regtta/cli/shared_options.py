@@ -76,6 +76,16 @@ DataOption = Annotated[
         "or dicts), or a function that returns one.",
     ),
 ]
+StatsOption = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Source statistics, for methods that need them.")
+]
+MethodOption = Annotated[
+    str, typer.Option(metavar="NAME", help="See regtta methods; sums such as tent+ssa, weighted as tent+0.5*ssa.")
+]
+SettingsOption = Annotated[
+    tuple[str, ...],
+    typer.Option("--set", metavar="KEY=VALUE", help="Option of the method, repeatable; see regtta methods NAME."),
+]
 ColumnsOption = Annotated[
     tuple[str, ...],
     typer.Option(

@@ -17,9 +17,11 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from regtta.cli.error_messages import to_command_line_terms
 from regtta.options import list_names
 
 if TYPE_CHECKING:
+    from regtta.checks import CheckResult
     from regtta.cli.adapt_report import AdaptReport
     from regtta.cli.collect import CollectReport
     from regtta.cli.inspect import StatisticsReport
@@ -60,6 +62,16 @@ def progress_bar(label: str, *, enabled: bool = True) -> Iterator["ProgressCallb
 def print_collect_report(report: "CollectReport") -> None:
     """Print the report of ``regtta collect``."""
     print_facts(*_count_facts(report), ("written", str(report.out)))
+
+
+def print_check_result(result: "CheckResult") -> None:
+    """Print the findings of ``regtta check``, and the number of errors and warnings."""
+    styles = {"ok": "green", "warning": "yellow", "error": "bold red"}
+    console = Console(soft_wrap=True)
+    for finding in result.findings:
+        line = Text(f"{finding.level:<9}", style=styles[finding.level]) + Text(f"{finding.topic:<15}", style="dim")
+        console.print(line + Text(to_command_line_terms(finding.message)), highlight=False)
+    print_facts(("result", f"{result.headline}, for {result.method}"))
 
 
 def print_adapt_report(report: "AdaptReport") -> None:

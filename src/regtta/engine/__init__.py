@@ -4,7 +4,7 @@ from regtta.engine.callbacks import call_after_step
 from regtta.engine.forward import Shard
 from regtta.engine.session import Session, SessionOptions
 from regtta.engine.stream import Stream, StreamStep
-from regtta.engine.summary import summarize
+from regtta.engine.summary import capture_warnings, summarize
 from regtta.engine.validation import check_arguments, check_head_name, check_needs, check_targets
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "Stream",
     "StreamStep",
     "call_after_step",
+    "capture_warnings",
     "check_arguments",
     "check_head_name",
     "check_needs",

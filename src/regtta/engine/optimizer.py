@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from regtta.errors import ModelError
 from regtta.execution import Communicator, Flat
 from regtta.methods import Schedule
 
@@ -47,7 +48,16 @@ class FlatGradients:
 
     def compute(self, loss: Tensor) -> None:
         """Set the gradients to those of ``loss``, and to 0 for parameters that it does not depend on."""
-        found: Iterable[Tensor] = torch.autograd.grad(loss, self.parts, materialize_grads=True)
+        try:
+            found: Iterable[Tensor] = torch.autograd.grad(loss, self.parts, materialize_grads=True)
+        except RuntimeError as error:
+            if loss.requires_grad:
+                raise
+            raise ModelError(
+                "The loss does not depend on the parameters to adapt, so that there is no gradient: forward() of the "
+                "model runs under torch.no_grad() or torch.inference_mode(), or calls detach(), .data or .numpy() on "
+                "the way to the head. Remove it; the adapter disables gradients itself where it only predicts."
+            ) from error
         if any(gradient.is_sparse for gradient in found):  # embeddings have sparse gradients
             found = [gradient.to_dense() for gradient in found]
         torch._foreach_copy_(self.views, list(found))

@@ -1,5 +1,6 @@
 """The adapter's copy of the model with the stream on it, from its construction to its export."""
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from regtta.engine.learner import Learner
 from regtta.engine.rollback import AdaptableState
 from regtta.engine.sharded import ShardedLearner, ShardedStream
 from regtta.engine.stream import Stream
-from regtta.engine.summary import record_warnings
+from regtta.engine.summary import capture_warnings, record_warnings
 from regtta.engine.validation import (
     check_complex,
     check_device,
@@ -39,9 +40,12 @@ from regtta.models import (
     private_copy,
     recompute_weights,
     run_model,
+    trainable_parameters,
 )
 from regtta.persistence import Provenance, require_bool, require_mapping, to_dict, to_dict_v0_1_0
-from regtta.statistics import SourceStatistics
+from regtta.statistics import SourceStatistics, describe_small_variation
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -94,6 +98,8 @@ class Session:
         self._grad_flags = [p.requires_grad for p in self.model.parameters()]
         self.fingerprint = fingerprint(self.model)
         options.processes.check_same("model", self.fingerprint)
+        with capture_warnings():  # logged once the head is known
+            trainable_parameters(self.model, None, options.method.schedule.trainable)  # raises if there are none
         self._slots = BufferSlots(self.model)
         self.device = model_device(self.model)
         self.stream: Stream | None = None
@@ -126,8 +132,16 @@ class Session:
         """Create the stream at the source model, and return it."""
         with record_warnings() as warnings:
             self.stream = self._make_stream(head)
+            self._warn_of_small_variation()
         self.head, self.warnings = head, (*self.warnings, *warnings)
         return self.stream
+
+    def _warn_of_small_variation(self) -> None:
+        source, options = self._options.source, self._options
+        if source is not None and (options.method.needs_source or any(guard.needs_source for guard in options.guards)):
+            message = describe_small_variation(source.mean, source.feature_variances)
+            if message:
+                logger.warning("%s", message)
 
     def _make_stream(self, head: str | None) -> Stream:
         method, source, processes = self._options.method, self._options.source, self._options.processes

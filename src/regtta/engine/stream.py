@@ -1,6 +1,7 @@
 """The loop over the batches of a stream: guards before the step, the step, guards after it, commit or rollback."""
 
 import copy
+import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from regtta.engine.forward import ForwardRunner, Shard
 from regtta.engine.learner import Learner, StepResult
+from regtta.engine.unlearned import FROZEN, MAX_UNLEARNED, describe_unlearned
 from regtta.errors import RegttaError, StateError
 from regtta.execution import Communicator
 from regtta.guards import (
@@ -28,6 +30,8 @@ from regtta.guards import (
 from regtta.models import Forward, Inputs
 from regtta.persistence import require_bool, require_count, require_mapping, require_str, state_error, utc_now
 from regtta.types import Diagnostics, Step, StepView, Verdict
+
+logger = logging.getLogger(__name__)
 
 _NO_STEP = StepResult(StepStats())
 _MAX_REASONS = 100  # distinct reasons that are counted one by one
@@ -76,6 +80,7 @@ class Stream:
         self._forward = forward
         self._guards = guards
         self._processes = processes
+        self._warned = bool(learner.never_adapts)
         self.reset()
 
     def reset(self) -> None:
@@ -94,7 +99,7 @@ class Stream:
         """Predict a batch, and learn from it unless a guard rejects the batch or the step."""
         # Guards exclude samples, and may reject the others before any work.
         batch = self._incoming(shard)
-        screened = Screened(batch, "frozen by hand") if frozen else self._chain.before_step(batch)
+        screened = Screened(batch, FROZEN) if frozen else self._chain.before_step(batch)
         part, excluded = shard, None
         if screened.kept is not None and screened.batch.size:
             part, excluded = _split(shard, screened)
@@ -152,7 +157,20 @@ class Stream:
         if reason:
             known = reason in self.reasons or len(self.reasons) < _MAX_REASONS
             self.reasons[reason if known else "other reasons"] += 1
+            if self.batches >= MAX_UNLEARNED and not self.learned and not self._warned:
+                self._warn_of_unlearned()
         return StreamStep(step, returned, part, forward, screened.batch)
+
+    def _warn_of_unlearned(self) -> None:
+        message = self.unlearned
+        if message:
+            self._warned = True
+            logger.warning("%s", message)
+
+    @property
+    def unlearned(self) -> str:
+        """Warning that nothing is learned from the stream, with the reasons; empty if there is no cause for it."""
+        return "" if self.learner.never_adapts else describe_unlearned(self.reasons, self.learned)
 
     def view(self, done: StreamStep) -> StepView:
         """Return the forward passes of a batch by both models; that of the source model is computed if necessary."""

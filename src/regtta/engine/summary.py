@@ -1,6 +1,7 @@
-"""Summary of an adapter as text, and the warnings that were logged while it was created."""
+"""Summary of an adapter as text, and the warnings that the library logs in a block of code."""
 
 import logging
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -35,6 +36,42 @@ def record_warnings() -> Iterator[list[str]]:
         logger.removeHandler(handler)
 
 
+class _ThreadFilter(logging.Filter):
+    """Filter that drops the warnings of the current thread and keeps their texts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._thread = threading.get_ident()
+        self.messages: list[str] = []
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno < logging.WARNING or record.thread != self._thread:
+            return True
+        self.messages.append(record.getMessage())
+        return False
+
+
+@contextmanager
+def capture_warnings() -> Iterator[list[str]]:
+    """Collect the warnings that the library logs in this thread inside the block, instead of logging them.
+
+    Example:
+        >>> with capture_warnings() as messages:
+        ...     logging.getLogger("regtta.statistics.source").warning("k=%d is too large", 9)
+        >>> messages
+        ['k=9 is too large']
+    """
+    names = [name for name in logging.root.manager.loggerDict if name.startswith("regtta.")]
+    loggers, found = [logging.getLogger(name) for name in names], _ThreadFilter()
+    for logger in loggers:
+        logger.addFilter(found)
+    try:
+        yield found.messages
+    finally:
+        for logger in loggers:
+            logger.removeFilter(found)
+
+
 def summarize(adapter: "Adapter", stream: Stream | None, notes: tuple[str, ...]) -> str:
     """Return one line each for model, method, statistics, guards, stream, reasons of rejection and warnings."""
     model, source = adapter.model, adapter.source
@@ -54,5 +91,7 @@ def summarize(adapter: "Adapter", stream: Stream | None, notes: tuple[str, ...])
         lines += [("rejected", f"{count:,}: {reason}") for reason, count in reasons[:_REASONS_SHOWN]]
         if len(reasons) > _REASONS_SHOWN:
             lines.append(("rejected", f"{sum(count for _, count in reasons[_REASONS_SHOWN:]):,}: for other reasons"))
+    if stream is not None and stream.unlearned:
+        notes = (*notes, stream.unlearned)
     lines += [("warning", note) for note in notes]
     return "\n".join(f"{name:<13}{value}" for name, value in lines)

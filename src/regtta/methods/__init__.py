@@ -1,6 +1,6 @@
 """Adaptation methods, one per module, and their registry ``METHODS``, which includes those of installed packages."""
 
-from regtta.methods.alignment import significance
+from regtta.methods.alignment import AlignmentMethod, significance
 from regtta.methods.base import OPTIMIZERS, GradientMethod, Method, MethodContext, Schedule
 from regtta.methods.bn_adapt import BNAdapt
 from regtta.methods.feature_alignment import FeatureAlignment
@@ -25,6 +25,7 @@ __all__ = [
     "RSD",
     "SSA",
     "TTT",
+    "AlignmentMethod",
     "BNAdapt",
     "Batch",
     "Buffered",

@@ -8,6 +8,7 @@ its leading directions and aligns their mean and variance with the source, weigh
 the output.
 """
 
+import logging
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -17,8 +18,10 @@ from torch import Tensor
 from regtta.errors import OptionError
 from regtta.methods.alignment import Alignment, AlignmentMethod, projection
 from regtta.methods.base import MethodContext
-from regtta.options import check_bool, check_positive_int
-from regtta.statistics import Subspace
+from regtta.options import DefaultInt, check_bool, check_positive_int
+from regtta.statistics import SourceStatistics, Subspace, describe_few_samples
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +31,8 @@ class SSA(AlignmentMethod):
     ``L = Σ_{d≤k} α_d · D(N(μ̃_d, σ̃²_d), N(0, λ_d))`` with the moments of the projected batch ``(z − μ) V``.
 
     Args:
-        k: number of leading directions; ``"auto"`` uses the rank of the source features.
+        k: number of leading directions; ``"auto"`` uses the rank of the source features, and the default of 100
+            at most the rank.
         weighting: ``α_d = 1 + ‖W v_d‖₂`` (the paper's ``1 + |wᵀv_d|`` for one output), else 1.
         metric: ``"kl"`` (both directions, the paper's), ``"w2"`` or ``"l1"``.
         unbiased: divide the batch's variance by B−1 (the paper's equations divide by B).
@@ -43,7 +47,7 @@ class SSA(AlignmentMethod):
         25
     """
 
-    k: int | Literal["auto"] = 100
+    k: int | Literal["auto"] = DefaultInt(100)
     free_output: bool = False
 
     name: ClassVar[str] = "ssa"
@@ -56,9 +60,24 @@ class SSA(AlignmentMethod):
             check_positive_int("k", self.k)
         check_bool("free_output", self.free_output)
 
+    def subspace(self, source: SourceStatistics) -> Subspace:
+        """Return the k leading directions; a ``k`` above the rank is reduced, with a warning unless it is the default.
+
+        Example:
+            >>> import regtta
+            >>> net = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Linear(8, 1))
+            >>> SSA(k=2).subspace(regtta.collect(net, [torch.randn(50, 3)])).basis.shape
+            torch.Size([8, 2])
+        """
+        k = min(self.k, source.rank) if self.clip and isinstance(self.k, DefaultInt) else self.k
+        return source.top(k, clip=self.clip)
+
     def alignment(self, context: MethodContext) -> Alignment:
         """Return the leading directions, in which the source has mean 0 and variances λ."""
-        subspace = context.require_source().top(self.k, clip=self.clip)
+        subspace = self.subspace(context.require_source())
+        few = describe_few_samples(context.require_source(), len(subspace.variances))
+        if few:
+            logger.warning("%s", few)
         weight = context.require_head().weight.detach().cpu().double()
         if self.free_output:
             return _around_output(subspace, weight, context)

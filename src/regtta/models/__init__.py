@@ -10,6 +10,7 @@ from regtta.models.batch_norm import (
     non_negative_buffers,
 )
 from regtta.models.batches import BatchReader, InputSelection, check_selection
+from regtta.models.calibration import BatchNormReport, inspect_batch_norm
 from regtta.models.features import (
     FeatureModel,
     Forward,
@@ -39,6 +40,7 @@ __all__ = [
     "BATCH_NORM_MODES",
     "TRAINABLE",
     "BatchNormMode",
+    "BatchNormReport",
     "BatchNormSwitch",
     "BatchReader",
     "BufferSlots",
@@ -71,6 +73,7 @@ __all__ = [
     "freeze_all_but",
     "has_constant_updates",
     "input_tensors",
+    "inspect_batch_norm",
     "model_device",
     "non_negative_buffers",
     "private_copy",

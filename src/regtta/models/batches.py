@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from regtta.errors import BatchError, OptionError
+from regtta.models.given_options import call_given, is_key
 from regtta.models.model_inputs import Inputs, ModelInputs
 
 MAX_LABELS = 3  # label tensors beside 2-D inputs; a longer list of tensors of equal shape is a list of samples
@@ -174,9 +175,9 @@ class BatchReader:
 
 def check_selection(selection: object) -> InputSelection | None:
     """Return a valid ``inputs=`` argument, or raise an OptionError."""
-    if selection is None or callable(selection) or (isinstance(selection, str | int) and selection is not True):
-        return selection
-    if isinstance(selection, list | tuple) and selection and all(isinstance(key, str | int) for key in selection):
+    if selection is None or callable(selection) or is_key(selection):
+        return selection  # type: ignore[return-value]
+    if isinstance(selection, list | tuple) and selection and all(map(is_key, selection)):
         return tuple(selection)
     raise OptionError(
         "Expected inputs to be a key, an index, a list of them, or a callable from a batch to (args, kwargs), found "
@@ -224,7 +225,7 @@ class _ForwardParameters:
 
 
 def _called(function: Callable[[Any], Any], batch: object) -> Inputs:
-    found = function(batch)
+    found = call_given("inputs", function, batch)
     if isinstance(found, Tensor):
         return _check_tensor(found)
     if isinstance(found, tuple) and len(found) == 2 and isinstance(found[0], tuple | list):

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from regtta.errors import BatchError, HeadError
+from regtta.models.given_options import call_given
 from regtta.models.heads import (
     FeaturePooling,
     Head,
@@ -31,6 +32,7 @@ _DTYPE_ERROR = re.compile(
     r"dtype|data ?type|scalar type|same type|(input|weight|bias|result|output) type|not implemented for '",
     re.IGNORECASE,
 )
+_INDEX_ERROR = re.compile(r"scalar types: Long, Int|tensors used as indices must be", re.IGNORECASE)
 _ARGUMENTS_ERROR = re.compile(r"forward\(\) (missing|takes|got)")
 
 
@@ -128,7 +130,8 @@ class FeatureModel:
         if values.ndim == 2 and len(values) == rows and not layout.pooling:
             return values
         if self._pooling is not None:
-            return _check_features(self._pooling(values), rows, self.head.in_features)
+            pooled = call_given("features", self._pooling, values)
+            return _check_features(pooled, rows, self.head.in_features)
         positions = to_positions(values, rows, recorder.layer, time_first=layout.time_first)
         if positions is None or (positions.shape[1] != 1 and not layout.pooling):
             raise HeadError(
@@ -295,9 +298,16 @@ def _check_dtype(model: nn.Module, inputs: Inputs, error: Exception) -> None:
     """Raise a :class:`BatchError` from ``error`` if it is due to inputs of another dtype than the parameters."""
     dtypes = [p.dtype for p in model.parameters() if p.is_floating_point() or p.is_complex()]
     found = [tensor.dtype for tensor in input_tensors(inputs)]
+    if _INDEX_ERROR.search(str(error)):
+        raise BatchError(
+            f"The model looks up its inputs in a table, such as an nn.Embedding, and needs integers there; the inputs "
+            f"are of {', '.join(map(str, found))} ({str(error).splitlines()[0]}). Convert the indices first: x.long()."
+        ) from error
     if not dtypes or set(found) <= set(dtypes) or not _DTYPE_ERROR.search(str(error)):
         return
-    other = next(dtype for dtype in found if dtype not in dtypes)
+    others = [dtype for dtype in found if dtype not in dtypes]
+    # Integers beside other inputs are usually indices, which are right.
+    other = next((dtype for dtype in others if dtype.is_floating_point or dtype.is_complex), others[0])
     wanted = str(dtypes[0]).removeprefix("torch.")
     method = {"float32": "float", "float64": "double", "float16": "half", "bfloat16": "bfloat16"}.get(wanted)
     raise BatchError(

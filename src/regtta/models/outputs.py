@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from regtta.errors import ModelError, OptionError
+from regtta.models.given_options import call_given, is_key
 
 OutputSelection = str | int | Callable[[Any], Tensor]
 
@@ -47,8 +48,8 @@ def select_output(returned: object, selection: OutputSelection | None = None) ->
 
 def check_output_selection(selection: object) -> OutputSelection | None:
     """Return a valid ``output=`` argument, or raise an OptionError."""
-    if selection is None or callable(selection) or (isinstance(selection, str | int) and selection is not True):
-        return selection
+    if selection is None or callable(selection) or is_key(selection):
+        return selection  # type: ignore[return-value]
     raise OptionError(
         "Expected output to be a key, an index, or a callable from what the model returns to a tensor, found "
         f"{selection!r:.80}. Omit it for models that return a tensor."
@@ -57,7 +58,7 @@ def check_output_selection(selection: object) -> OutputSelection | None:
 
 def _selected(returned: Any, selection: OutputSelection) -> object:
     if callable(selection):
-        return selection(returned)
+        return call_given("output", selection, returned)
     entries = _entries(returned)
     if isinstance(selection, str):
         if selection in entries:

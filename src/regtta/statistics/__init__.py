@@ -2,10 +2,12 @@
 
 from regtta.statistics.collection import collect
 from regtta.statistics.collectors import ConstantStatistics, StatisticsCollector
+from regtta.statistics.feature_checks import check_first_batch, describe_few_samples, describe_small_variation
 from regtta.statistics.label_shift import LabelShiftEvidence, evidence_from_coordinates, label_shift_evidence
 from regtta.statistics.linalg import LinAlgError, stable_svd
 from regtta.statistics.moments import EwmaMoments, RunningMoments
 from regtta.statistics.outliers import MIN_ROWS, ColumnArray, column_values, deviations, is_table, to_column_array
+from regtta.statistics.preprocessing import describe_preprocessing
 from regtta.statistics.shift_tests import (
     is_nonstationary,
     min_reweighting_divergence,
@@ -29,8 +31,12 @@ __all__ = [
     "StatisticsCollector",
     "Subspace",
     "Whitening",
+    "check_first_batch",
     "collect",
     "column_values",
+    "describe_few_samples",
+    "describe_preprocessing",
+    "describe_small_variation",
     "deviations",
     "evidence_from_coordinates",
     "is_nonstationary",

@@ -1,6 +1,7 @@
 """Collection of source statistics in streaming passes over the source data."""
 
 import dataclasses
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -9,7 +10,7 @@ from torch import Tensor, nn
 from torch import distributed as dist
 from torch.utils.data import DataLoader
 
-from regtta.errors import BatchError, OptionError, StatisticsError
+from regtta.errors import BatchError, ModelError, OptionError, StatisticsError
 from regtta.execution import Communicator, make_communicator, sync_errors
 from regtta.models import (
     BatchReader,
@@ -25,16 +26,18 @@ from regtta.models import (
     check_pooling,
     find_head,
     fingerprint,
+    inspect_batch_norm,
     model_device,
     private_copy,
 )
 from regtta.statistics.collectors import HasCollectors, StatisticsCollector
+from regtta.statistics.feature_checks import FeatureChecks
 from regtta.statistics.input_moments import InputMoments, check_column_count, check_column_names
 from regtta.statistics.moments import Moments, RunningMoments, all_reduce_moments
 from regtta.statistics.source import SourceStatistics
 from regtta.statistics.source_ranges import FurthestFeatures, InputRanges
 
-_BATCHES_BETWEEN_CHECKS = 32
+logger = logging.getLogger(__name__)
 
 
 def collect(
@@ -212,6 +215,7 @@ class _SourceFeatures:
         columns: tuple[str, ...] = (),
     ) -> None:
         self._model = private_copy(model).eval()
+        _check_batch_norm(self._model)
         self.fingerprint = fingerprint(self._model)
         self.device = model_device(self._model) if device is None else _move(self._model, device)
         self._interface = interface
@@ -219,16 +223,13 @@ class _SourceFeatures:
         self._forward: FeatureModel | None = None
         self._head = ""
         self.columns = columns
+        self.checks = FeatureChecks()
         self.ranges = InputRanges()
         self.input_moments = InputMoments()
 
     @torch.no_grad()
     def over(self, loader: Iterable[object]) -> Iterator[Forward]:
-        """Yield the forward passes of one pass over ``loader``; raise a StatisticsError if features are not finite.
-
-        Features are checked every few batches and at the end of the pass.
-        """
-        check = _FinitenessCheck()
+        """Yield the forward passes of one pass over ``loader``; raise a StatisticsError if features are unusable."""
         # Only torch's DataLoader allocates each pinned batch anew; other loaders may overwrite their pinned buffers.
         pinned = self.device.type == "cuda" and isinstance(loader, DataLoader) and loader.pin_memory
         for index, batch in enumerate(loader):
@@ -242,9 +243,9 @@ class _SourceFeatures:
             forward = Forward(found.flat_features, found.outputs)
             self.ranges.update(inputs)
             self.input_moments.update(inputs)
-            check.update(forward.features, index)
+            self.checks.update(inputs, forward, index)
             yield forward
-        check.run()
+        self.checks.check_finite()
 
     def _feature_model(self, head: str) -> FeatureModel:
         return FeatureModel(self._model, head, output=self._interface.output, pooling=self._interface.pooling)
@@ -270,34 +271,17 @@ class _SourceFeatures:
             extras={name: value.detach().cpu().contiguous() for name, value in extras.items()},
         )
         found.require_variance()
+        self.checks.finish(found)
         return found
 
 
-class _FinitenessCheck:
-    """Check that features are finite, run once per many batches, since the result synchronises with a GPU."""
-
-    def __init__(self) -> None:
-        self._extremes: list[Tensor] = []
-        self._batches: list[int] = []
-
-    def update(self, features: Tensor, batch: int) -> None:
-        """Add the features of batch number ``batch``."""
-        self._extremes += features.aminmax()  # NaN if any feature is
-        self._batches.append(batch)
-        if len(self._batches) == _BATCHES_BETWEEN_CHECKS:
-            self.run()
-
-    def run(self) -> None:
-        """Raise a StatisticsError that names the first non-finite batch, if there is one."""
-        if not self._batches:
-            return
-        finite = torch.stack(self._extremes).isfinite().view(-1, 2).all(dim=1).tolist()
-        if not all(finite):
-            raise StatisticsError(
-                f"The model gives non-finite features on source batch {self._batches[finite.index(False)]}. Source "
-                "data must be clean: remove those samples, or check the model's weights."
-            )
-        self._extremes, self._batches = [], []
+def _check_batch_norm(model: nn.Module) -> None:
+    """Raise a ModelError if BatchNorm's running statistics are invalid, and log a warning if they are doubtful."""
+    found = inspect_batch_norm(model)
+    if found.error:
+        raise ModelError(found.error)
+    if found.warning:
+        logger.warning("%s", found.warning)
 
 
 def _move(model: nn.Module, device: torch.device | str) -> torch.device:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from regtta._version import __version__
-from regtta.errors import InvalidFileError, NewerFormatError
+from regtta.errors import InvalidFileError, MissingFileError, NewerFormatError
 from regtta.persistence import MAX_COUNT, check_not_existing, parse_json, read_safetensors, write_safetensors
 from regtta.statistics.input_moments import find_duplicate, unknown_columns
 from regtta.statistics.outliers import MAX_COLUMNS
@@ -51,6 +51,11 @@ def write_statistics(path: str | Path, source: "SourceStatistics", *, overwrite:
 def read_statistics(path: str | Path) -> dict[str, Any]:
     """Read and validate a file written by :func:`write_statistics` and return the fields of a SourceStatistics."""
     path = Path(path)
+    if not path.is_file():
+        raise MissingFileError(
+            f"There is no file {path}. Pass a file of source statistics, written once by regtta.collect(model, "
+            "loader).save(path)."
+        )
     tensors, metadata = read_safetensors(path)
     header = _read_header(path, metadata)
     _check_tensors(path, tensors)

@@ -8,7 +8,7 @@ from typing import ClassVar, Protocol
 import torch
 from torch import Tensor
 
-from regtta.cli.adapt_options import AdaptOptions, CollectOptions
+from regtta.cli.adapt_options import AdaptOptions, CheckOptions, CollectOptions
 from regtta.cli.data.arrays import open_arrays
 from regtta.cli.data.formats import CSV, PARQUET, TableFormat
 from regtta.cli.data.images import IMAGENET_MEAN, IMAGENET_STD, LABELS_FILE, Images, ImageTransform, open_images
@@ -130,7 +130,7 @@ def _open_folder(path: Path, options: DataOptions, *, batch_size: int, dtype: to
     return images.with_labels(options.labels_path, column=options.inputs, targets=targets)
 
 
-def extract_data_options(options: AdaptOptions | CollectOptions) -> DataOptions:
+def extract_data_options(options: AdaptOptions | CheckOptions | CollectOptions) -> DataOptions:
     """Return the options of a command that concern its data."""
     return DataOptions(**{item.name: getattr(options, item.name) for item in fields(DataOptions)})
 
