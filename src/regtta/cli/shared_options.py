@@ -90,7 +90,7 @@ ColumnsOption = Annotated[
     tuple[str, ...],
     typer.Option(
         metavar="A,B,C",
-        help="Input columns of a table, in this order; default: those of --stats, else all but the target.",
+        help="Input columns of a table, in this order; default: all but the target; in adapt, those of --stats.",
         show_default=False,
     ),
     TextParser(split_names),

@@ -4,7 +4,7 @@ import os
 import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, ClassVar
 
@@ -96,7 +96,7 @@ class Images:
     batch_size: int
     dtype: torch.dtype = torch.float32
     targets: Tensor | None = None
-    target_names: tuple[str, ...] = field(default=())
+    target_names: tuple[str, ...] = ()
     reiterable: ClassVar[bool] = True
 
     @property
