@@ -243,16 +243,18 @@ def test_a_failure_midway_leaves_no_files(workspace: Path, statistics: Path):
         (["--predictions", "p.csv", "--stats", "none.safetensors"], "no file none.safetensors"),
         (["--predictions", "p.csv", "--stats", "weights.safetensors"], "Make one with regtta collect"),
         (["--predictions", "p.csv", "--head", "0"], "Leave --head out"),
-        (["--predictions", "p.csv"], "batch 0, of shape (16, 4): RuntimeError"),
-        (
-            ["--predictions", "p.csv"],
-            "4 columns were used as inputs: a, b, c, y. Select others with --columns",
-        ),
         (["--predictions", "p.csv", "--weights", "none.pt"], "no file none.pt"),
     ],
 )
 def test_mistakes_are_one_line_each(workspace: Path, statistics: Path, refusal, arguments, words):
-    assert words in refusal(*ADAPT, "--data", "target.csv", *arguments)
+    assert words in refusal(*ADAPT, "--data", "target.csv", "--target", "y", *arguments)
+    assert not Path("p.csv").exists()
+
+
+def test_inputs_that_the_model_cannot_take_are_described(workspace: Path, refusal):
+    line = refusal("adapt", *MODEL, "--method", "bn_adapt", "--data", "target.csv", "--predictions", "p.csv")
+    assert "batch 0, of shape (64, 4): RuntimeError" in line
+    assert "4 columns were used as inputs: a, b, c, y. Select others with --columns" in line
     assert not Path("p.csv").exists()
 
 
