@@ -63,6 +63,7 @@ class AdaptOptions:
         ),
     ] = None
     inputs: shared.InputsOption = None
+    output: shared.OutputOption = None
     image_size: shared.ImageSizeOption = None
     image_mean: shared.ImageMeanOption = ()
     image_std: shared.ImageStdOption = ()
@@ -176,6 +177,7 @@ class CollectOptions:
         None
     )
     inputs: shared.InputsOption = None
+    output: shared.OutputOption = None
     image_size: shared.ImageSizeOption = None
     image_mean: shared.ImageMeanOption = ()
     image_std: shared.ImageStdOption = ()
