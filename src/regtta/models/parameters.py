@@ -45,13 +45,17 @@ def private_copy(model: nn.Module) -> nn.Module:
         if isinstance(value, Tensor) and not value.is_leaf
     }
     try:
-        return copy.deepcopy(model, computed)
+        copied = copy.deepcopy(model, computed)
     except Exception as error:  # deepcopy propagates any error of a member
         raise ModelError(
             f"The model cannot be copied ({type(error).__name__}: {error}). regtta works on a copy so "
             "that yours is not modified: remove what copy.deepcopy rejects (open files, locks, "
             "non-leaf tensors)."
         ) from error
+    for module in copied.modules():
+        if isinstance(module, nn.RNNBase):
+            module.flatten_parameters()  # cuDNN needs the weights in one block of memory, which deepcopy splits
+    return copied
 
 
 def trainable_parameters(model: nn.Module, head: nn.Module | None, which: Trainable | None) -> dict[str, nn.Parameter]:
