@@ -107,7 +107,7 @@ def test_outputs_are_checked_before_any_work(workspace: Path, refusal):
         (["--data", "source.csv"], "4 columns were used as inputs: a, b, c, y. Select others with --columns"),
         (["--data", "target.npz", "--inputs", "y"], "Name another array with --inputs"),
         (["--data", "mymodel:bare", "--head", "9"], "Pass --head NAME; linear layers here: ['0', '3']"),
-        (["--data", "mymodel:dicts"], "Pass --inputs KEY; keys here: ['image', 'age']"),
+        (["--data", "mymodel:dicts"], "Pass --inputs NAME, or a list of keys; keys here: ['image', 'age']"),
         (["--data", "mymodel:bare", "--inputs", "x"], "Leave --inputs out"),
         (["--data", "empty.csv"], "gave no samples"),
         (["--data", "holes.csv"], "non-finite features on source batch 0"),

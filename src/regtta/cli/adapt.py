@@ -26,6 +26,7 @@ from regtta.cli.predictions import (
     reordered,
 )
 from regtta.cli.resume import StepHistory, step_history
+from regtta.cli.shared_options import parse_key
 from regtta.cli.torchrun import SINGLE_WORKER, WorkerGroup
 from regtta.cli.user_code import floating_dtype, load_model
 from regtta.errors import OptionError, StatisticsError
@@ -69,17 +70,23 @@ def _adapt(options: AdaptOptions, progress: Progress | None, workers: WorkerGrou
         model_writer.check_state_dict(model)
         columns = () if source is None else source.columns
         data = open_data(
-            extract_data_options(options), batch_size=BATCH_SIZE, dtype=floating_dtype(model), source_columns=columns
+            extract_data_options(options),
+            batch_size=BATCH_SIZE,
+            dtype=floating_dtype(model),
+            source_columns=columns,
+            model=model,
         )
         check_passes(options, data)
         check_labels(chosen, data)
     group = workers.process_group_for(model)
     followers = _followers(options, model, named_columns=bool(columns))
+    output = None if options.output is None else parse_key(options.output)
     adapter = Adapter(
         model,
         chosen,
         source,
         head=options.head,
+        output=output,
         guards=SAFE if options.safe else DEFAULT,
         callbacks=followers.callbacks,
         allow_mismatch=options.allow_mismatch,
@@ -87,7 +94,9 @@ def _adapt(options: AdaptOptions, progress: Progress | None, workers: WorkerGrou
         process_group=group,
         whole_batches=True,
     )
-    baseline = Adapter(model, NoAdaptation(), process_group=group, whole_batches=True) if data.target_names else None
+    baseline = None
+    if data.target_names:
+        baseline = Adapter(model, NoAdaptation(), output=output, process_group=group, whole_batches=True)
     tally = Tally(baseline)
     _run(options, data, adapter, tally=tally, followers=followers, model_writer=model_writer, progress=progress)
     model_writer.write(adapter)

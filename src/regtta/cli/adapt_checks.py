@@ -118,6 +118,7 @@ def format_command_line(options: AdaptOptions) -> str:
         "--columns": ",".join(options.columns) or None,
         "--target": options.target,
         "--inputs": options.inputs,
+        "--output": options.output,
         "--image-size": options.image_size,
         "--image-mean": ",".join(map(str, options.image_mean)) or None,
         "--image-std": ",".join(map(str, options.image_std)) or None,

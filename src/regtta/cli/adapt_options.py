@@ -56,6 +56,7 @@ class AdaptOptions:
         ),
     ] = None
     inputs: shared.InputsOption = None
+    output: shared.OutputOption = None
     image_size: shared.ImageSizeOption = None
     image_mean: shared.ImageMeanOption = ()
     image_std: shared.ImageStdOption = ()
@@ -169,6 +170,7 @@ class CollectOptions:
         None
     )
     inputs: shared.InputsOption = None
+    output: shared.OutputOption = None
     image_size: shared.ImageSizeOption = None
     image_mean: shared.ImageMeanOption = ()
     image_std: shared.ImageStdOption = ()
@@ -207,6 +209,7 @@ class CheckOptions:
         None
     )
     inputs: shared.InputsOption = None
+    output: shared.OutputOption = None
     image_size: shared.ImageSizeOption = None
     image_mean: shared.ImageMeanOption = ()
     image_std: shared.ImageStdOption = ()

@@ -5,6 +5,7 @@ from regtta.cli.adapt import BATCH_SIZE
 from regtta.cli.adapt_options import CheckOptions
 from regtta.cli.data.open_data import extract_data_options, open_data
 from regtta.cli.method_table import parse_method
+from regtta.cli.shared_options import parse_key
 from regtta.cli.user_code import floating_dtype, load_model
 from regtta.errors import BatchError, FileError
 from regtta.statistics import SourceStatistics
@@ -29,8 +30,10 @@ def check_model_and_data(options: CheckOptions) -> CheckResult:
         batch_size=BATCH_SIZE,
         dtype=floating_dtype(model),
         source_columns=source.columns if isinstance(source, SourceStatistics) else (),
+        model=model,
     )
     batch = next(data.batches(), None)
     if batch is None:
         raise BatchError(f"{options.data} has no rows: there is nothing to check.")
-    return check(model, batch.inputs, source, method=method, head=options.head)
+    output = None if options.output is None else parse_key(options.output)
+    return check(model, batch.inputs, source, method=method, head=options.head, output=output)

@@ -15,7 +15,7 @@ from regtta.cli.data.tables import Table
 from regtta.cli.method_table import parse_method
 from regtta.cli.outputs import check_output_files
 from regtta.cli.predictions import Progress
-from regtta.cli.shared_options import split_names
+from regtta.cli.shared_options import parse_key, split_names
 from regtta.cli.torchrun import SINGLE_WORKER, WorkerGroup
 from regtta.cli.user_code import convert_user_errors, floating_dtype, load_model
 from regtta.errors import InvalidFileError, OptionError
@@ -61,8 +61,10 @@ def collect_statistics(
             check_output_files({"--out": options.out}, inputs=read, force=options.force)
         methods = [parse_collect_method(text, options.branch) for text in options.methods]
         model = load_model(options.model, options.weights, workers.device(options.device))
-        data = open_data(extract_data_options(options), batch_size=COLLECT_BATCH_SIZE, dtype=floating_dtype(model))
-    if options.weights is None:
+        data = open_data(
+            extract_data_options(options), batch_size=COLLECT_BATCH_SIZE, dtype=floating_dtype(model), model=model
+        )
+    if options.weights is None and workers.is_first:
         logger.warning(
             "The model is used as --model returns it. If that function does not load trained weights, pass --weights "
             "FILE."
@@ -81,6 +83,7 @@ def collect_statistics(
             model,
             loader,
             head=options.head,
+            output=None if options.output is None else parse_key(options.output),
             methods=methods,
             columns=data.columns if isinstance(data, Table) else None,
             progress=report_progress,

@@ -171,6 +171,7 @@ def step_history(options: AdaptOptions, batch_size: int, *, named_columns: bool 
         "--data": options.data,
         "--columns": None if named_columns else ",".join(options.columns) or None,
         "--inputs": options.inputs,
+        "--output": options.output,
         "--image-size": options.image_size,
         "--image-mean": ",".join(map(str, options.image_mean)) or None,
         "--image-std": ",".join(map(str, options.image_std)) or None,

@@ -21,6 +21,29 @@ class TextParser:
     parse: Callable[[str], object]
 
 
+def parse_key(text: str) -> str | int:
+    """Return the position that ``text`` names, or the text itself as a key.
+
+    Example:
+        >>> parse_key("1"), parse_key("logits")
+        (1, 'logits')
+    """
+    return int(text) if text.lstrip("-").isdecimal() else text
+
+
+def parse_selection(text: str | None) -> str | int | list[str | int] | None:
+    """Return the inputs that ``text`` selects: one key or position, or a list of them.
+
+    Example:
+        >>> parse_selection("ids,mask"), parse_selection("0")
+        (['ids', 'mask'], 0)
+    """
+    if text is None:
+        return None
+    keys = [parse_key(part) for part in split_names(text)]
+    return keys[0] if len(keys) == 1 else keys
+
+
 def split_names(text: str) -> tuple[str, ...]:
     """Split a comma-separated list of names.
 
@@ -99,8 +122,14 @@ InputsOption = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="Array in an .npz file (default: x), key of the input in dict batches, or column of file names in the "
-        "labels of images (default: the first).",
+        help="Array in an .npz file (default: x), key or position of the input in the batches of a loader (several "
+        "as A,B), or column of file names in the labels of images (default: the first).",
+    ),
+]
+OutputOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME", help="Key or position of the prediction in what the model returns; default: detected."
     ),
 ]
 ImageSizeOption = Annotated[
@@ -139,7 +168,10 @@ LabelsOption = Annotated[
     ),
 ]
 HeadOption = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Linear layer whose inputs are the features; default: detected.")
+    str | None,
+    typer.Option(
+        metavar="NAME", help="Linear layer whose inputs are the features, such as fc or score[last]; default: detected."
+    ),
 ]
 DeviceOption = Annotated[str | None, typer.Option(metavar="NAME", help="Device to run on, such as cuda:0.")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]

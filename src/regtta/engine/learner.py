@@ -21,7 +21,7 @@ from regtta.errors import OptionError
 from regtta.execution import SINGLE_PROCESS, Communicator
 from regtta.guards import StepStats
 from regtta.methods import Batch, Buffered, Method, MethodContext, NewHead, Rule, Skip, Update
-from regtta.models import BatchNormSwitch, BufferSlots, Forward, assign_tensor, batch_norm_layers
+from regtta.models import BatchNormSwitch, BufferSlots, Forward, assign_tensor, batch_norm_layers, recurrent_training
 
 logger = logging.getLogger(__name__)
 
@@ -91,6 +91,7 @@ class Learner:
         self.rule: Rule = method.start(context)
         self._stateless = self.rule.capturable
         self._initial_rule = copy.deepcopy(self.rule.state_dict())
+        self._training = recurrent_training(context.model)
         self._gradients = FlatGradients(state.trainable_flats)
         self.reset()
 
@@ -190,7 +191,7 @@ class Learner:
         run = self._forward.default if shard.whole else self._forward.uncompiled
         self.batch_norm.begin_adaptation(len(shard.inputs))
         try:
-            with torch.set_grad_enabled(bool(self.state.trainable)):
+            with torch.set_grad_enabled(bool(self.state.trainable)), self._training:
                 found = run(shard.inputs)
                 for buffers, name, registered, _ in self._slots.entries:
                     if buffers.get(name) is not registered:

@@ -22,7 +22,7 @@ class ShardedLearner(Learner):
         run = partial(run_on_rows, self._forward.default if shard.whole else self._forward.uncompiled)
         self.batch_norm.begin_adaptation(sum(counts), BatchSharding(processes, empty=len(shard.inputs) == 0))
         try:
-            with torch.set_grad_enabled(bool(self.state.trainable)):
+            with torch.set_grad_enabled(bool(self.state.trainable)), self._training:
                 local = run(shard.inputs)
                 self._slots.restore_with_values()
                 found = Forward(processes.gather(local.features, counts), processes.gather(local.outputs, counts))

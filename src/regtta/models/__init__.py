@@ -34,6 +34,7 @@ from regtta.models.parameters import (
     private_copy,
     trainable_parameters,
 )
+from regtta.models.recurrent import recurrent_training
 from regtta.models.weight_assignment import assign_tensor, check_assignable, recompute_weights
 
 __all__ = [
@@ -78,6 +79,7 @@ __all__ = [
     "non_negative_buffers",
     "private_copy",
     "recompute_weights",
+    "recurrent_training",
     "run_model",
     "select_output",
     "shift_and_jitter",

@@ -82,9 +82,9 @@ def _default(returned: object) -> object:
         return next(iter(tensors.values()))
     if "logits" in tensors:
         return tensors["logits"]
-    shapes = {value.shape for value in tensors.values() if isinstance(value, Tensor)}
-    if len(shapes) == 1 and len(next(iter(shapes))) in (1, 2):
-        return torch.cat([value.reshape(len(value), -1) for value in tensors.values() if isinstance(value, Tensor)], 1)
+    columns = [value for value in tensors.values() if isinstance(value, Tensor)]
+    if columns and columns[0].ndim in (1, 2) and all(column.shape == columns[0].shape for column in columns):
+        return torch.cat([column.unsqueeze(1) if column.ndim == 1 else column for column in columns], dim=1)
     if not entries:
         return returned
     raise ModelError(

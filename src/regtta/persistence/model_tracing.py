@@ -1,6 +1,7 @@
 """Tracing of models with ``torch.export`` for programs and ONNX files, and checks of the exported outputs."""
 
 import contextlib
+import functools
 import inspect
 import io
 import logging
@@ -27,7 +28,7 @@ _ABSOLUTE = 1e-5
 
 
 class PredictionModel(nn.Module):
-    """Model that returns only the prediction of another one.
+    """Model that returns only the prediction of another one, and takes the same parameters.
 
     Args:
         model: the model.
@@ -37,11 +38,12 @@ class PredictionModel(nn.Module):
     def __init__(self, model: nn.Module, output: OutputSelection | None) -> None:
         super().__init__()
         self.model = model
-        self._output = output
 
-    def forward(self, *args: object, **kwargs: object) -> Tensor:
-        """Return the prediction."""
-        return select_output(self.model(*args, **kwargs), self._output)
+        @functools.wraps(model.forward)  # torch.export reads the names of the parameters
+        def forward(*args: object, **kwargs: object) -> Tensor:
+            return select_output(model(*args, **kwargs), output)
+
+        self.forward = forward
 
 
 def prepare_for_export(
@@ -83,8 +85,7 @@ def input_names(model: nn.Module, rows: ModelInputs) -> list[str]:
     """Return a name for each tensor of the inputs: ``input`` for a single one, else the names of the parameters."""
     if len(rows.tensors) == 1:
         return ["input"]
-    inner = model.model if isinstance(model, PredictionModel) else model
-    return [name for parameter, value in _bound(inner, rows).items() for name in _tensor_names(parameter, value)]
+    return [name for parameter, value in _bound(model, rows).items() for name in _tensor_names(parameter, value)]
 
 
 def _bound(model: nn.Module, rows: ModelInputs) -> Mapping[str, Any]:

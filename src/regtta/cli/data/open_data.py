@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import ClassVar, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regtta.cli.adapt_options import AdaptOptions, CheckOptions, CollectOptions
 from regtta.cli.data.arrays import open_arrays
@@ -15,9 +15,10 @@ from regtta.cli.data.images import IMAGENET_MEAN, IMAGENET_STD, LABELS_FILE, Ima
 from regtta.cli.data.labelled_batches import ALL_BATCHES, BatchShard, Data, LabelledBatch
 from regtta.cli.data.loaders import open_loader
 from regtta.cli.data.tables import open_table
-from regtta.cli.shared_options import split_names
+from regtta.cli.shared_options import parse_selection, split_names
 from regtta.cli.user_code import is_object_reference
 from regtta.errors import BatchError, MissingFileError, OptionError
+from regtta.models import BatchReader
 
 _TABLES: dict[str, TableFormat] = {".csv": CSV, ".csv.gz": CSV, ".parquet": PARQUET}
 _KINDS = "a .csv, .csv.gz, .parquet or .npz file, a folder of images, or package.module:loader"
@@ -31,7 +32,8 @@ class DataOptions:
         data: a file, a folder of images, or ``package.module:loader``.
         columns: input columns of a table, in this order; empty selects all except the target.
         target: column or columns (separated by commas), array, key or position of the labels.
-        inputs: array in an NPZ archive, key in dict batches, or column of file names in the labels of images.
+        inputs: array in an NPZ archive, keys or positions in the batches of a loader, or column of file names in the
+            labels of images.
         batch_size: rows per batch; loaders have their own.
         image_size: side of the square that images are resized to.
         image_mean: mean of each channel that is subtracted from images; empty for that of ImageNet.
@@ -71,6 +73,7 @@ def open_data(
     batch_size: int,
     dtype: torch.dtype = torch.float32,
     source_columns: tuple[str, ...] = (),
+    model: nn.Module | None = None,
 ) -> Data:
     """Open the data, or raise OptionError if an option does not apply to its kind.
 
@@ -79,6 +82,8 @@ def open_data(
         batch_size: default number of rows per batch.
         dtype: data type of inputs read from files.
         source_columns: input columns of the source statistics, which a table must have; empty if unknown.
+        model: the model, whose parameters decide which entries of a loader's batches it takes; ``None`` for a model
+            with one input.
     """
     path = options.path
     if path is not None and path.is_dir():
@@ -87,7 +92,8 @@ def open_data(
         _reject_image_options(options, "a loader")
         _reject(options.columns, "--columns", "a loader", "Select them in the loader.")
         _reject(options.batch_size, "--batch-size", "a loader", "Set it in the loader.")
-        return open_loader(options.data, inputs=options.inputs, target=options.target)
+        read = BatchReader(model or nn.Identity(), parse_selection(options.inputs))
+        return open_loader(options.data, read=read, target=options.target)
     if not path.is_file():
         raise MissingFileError(f"There is no file {path}. Expected {_KINDS}.")
     _reject_image_options(options, "a file")
