@@ -7,8 +7,9 @@ from torch import nn
 import regtta
 from helpers import small_models
 from regtta.errors import BatchError, HeadError, ModelError
-from regtta.models.features import FeatureModel, forward_without_features, model_device, run_model
+from regtta.models.features import FeatureModel, forward_without_features
 from regtta.models.head_search import find_head
+from regtta.models.model_calls import model_device, run_model
 
 
 class Custom(nn.Module):

@@ -14,14 +14,12 @@ from regtta.models.features import (
     FeatureModel,
     Forward,
     RunForward,
-    call_model,
     forward_without_features,
-    model_device,
-    run_model,
 )
 from regtta.models.fingerprints import digest_tensors, fingerprint, tensor_bytes
 from regtta.models.head_search import find_head
 from regtta.models.heads import FeaturePooling, Head, affine_layers, check_pooling
+from regtta.models.model_calls import call_model, model_device, run_model
 from regtta.models.model_checks import check_model
 from regtta.models.model_inputs import Inputs, ModelInputs, describe_sample, dummy_sample, input_tensors
 from regtta.models.outputs import OutputSelection, check_output_selection, select_output

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 
 from regtta.execution import BatchSharding
-from regtta.models.features import override_forward
+from regtta.models.layer_calls import override_forward
 from regtta.models.model_inputs import Inputs
 
 BatchNormMode = Literal["batch", "debiased", "blended", "source"]
