@@ -158,6 +158,31 @@ def test_a_row_with_nan_in_one_of_the_tensors_is_predicted_and_excluded(model, s
     assert_same(adapter.export().state_dict(), clean.export().state_dict())
 
 
+def test_a_row_with_nan_at_a_head_over_positions():
+    """The position of a sample is found by comparison with the output, which is NaN."""
+
+    class LastValid(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm, self.head = nn.LayerNorm(3), nn.Linear(3, 1)
+
+        def forward(self, series, lengths):
+            return self.head(self.norm(series))[torch.arange(series.shape[0]), lengths - 1]
+
+    torch.manual_seed(0)
+    model = LastValid().eval()
+    batches = [(torch.randn(24, 6, 3) + 1, torch.randint(1, 7, (24,))) for _ in range(4)]
+    source = regtta.collect(model, batches)
+    assert source.head == "head[matched]"
+    adapter = regtta.Adapter(model, regtta.SSA(k=2), source)
+    series, lengths = batches[0][0] * 3, batches[0][1]
+    series[5] = torch.nan
+    step = adapter.adapt((series, lengths))
+    assert step.adapted
+    assert step.excluded_rows == (5,)
+    assert adapter.features((series, lengths)).shape == (24, 3)
+
+
 def test_a_sample_far_outside_the_source_is_excluded(model, source):
     adapter = regtta.Adapter(model, regtta.SSA(k=4), source, guards=SAFE)
     batch = draw(32, shift=1.0)
