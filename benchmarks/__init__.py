@@ -1,1 +1,1 @@
-"""Benchmarks: the package ``speed`` and standalone scripts."""
+"""Benchmarks: the packages ``speed`` and ``no_normalisation``, and standalone scripts."""

@@ -23,7 +23,8 @@ A model can be adapted if
 - its prediction is computed by affine layers, the *head*: `nn.Linear`, 1×1 convolutions, layers of peft. Anything may follow:
   an activation, a scale, a mean over positions, a sum of several heads. Each layer of the head runs once per forward pass.
 
-A model with normalisation layers adapts their scale and shift; see [Adapting](adapting.md#what-is-adapted) for others.
+A model with normalisation layers adapts their scale and shift, others their
+[biases](adapting.md#models-without-normalisation-layers).
 
 ## Batches
 

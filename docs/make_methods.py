@@ -40,6 +40,7 @@ the range of every dimension first, so `collect(model, loader, methods=[regtta.F
 outputs; `tent` needs several logits.
 
 **Other normalisation layers.** All methods except `bn_adapt` support models with LayerNorm, GroupNorm or InstanceNorm instead of BatchNorm.
+In a model without normalisation layers they update the biases: see [Adapting](adapting.md#models-without-normalisation-layers).
 
 **Classifiers.** `ssa` aligns the features of a classifier too, alone or with Tent; the paper sets α = 1 there:
 `regtta.create_method("tent+ssa", weighting=False)`.

@@ -445,13 +445,61 @@ def test_missing_or_mismatched_statistics_are_rejected():
         assert adapter.adapt(make_stream(1)[0]).diagnostics.verdict.learned
 
 
-def test_a_model_without_normalisation_layers_needs_another_trainable_set():
-    model = nn.Sequential(nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 1))
+def changed_by_a_step(model, source, **options):
+    adapter = regtta.Adapter(model, regtta.SSA(k=2), source, **options)
+    assert adapter.adapt(make_stream(1)[0]).adapted
+    after = dict(adapter.export().named_parameters())
+    return {name for name, before in model.named_parameters() if not torch.equal(before, after[name])}
+
+
+def test_a_model_without_normalisation_layers_adapts_its_biases(caplog):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 1))
     source = regtta.collect(model, small_models.table(100).split(50))
-    with pytest.raises(ModelError, match=r'no normalisation layer.*trainable="extractor"'):
+    assert changed_by_a_step(model, source) == {"0.bias", "2.bias"}
+    (warning,) = caplog.messages
+    assert "its biases are updated instead, 8 values in 2 tensors" in warning
+    assert f"warning      {warning}" in regtta.Adapter(model, regtta.SSA(k=2), source).summary()
+    caplog.clear()
+    assert changed_by_a_step(model, source, trainable="bias") == {"0.bias", "2.bias"}
+    everything = {"0.weight", "0.bias", "2.weight", "2.bias"}
+    assert changed_by_a_step(model, source, trainable="extractor") == everything
+    assert not caplog.records
+
+
+def test_a_model_without_normalisation_layers_and_biases_needs_another_trainable_set():
+    model = nn.Sequential(nn.Linear(5, 4, bias=False), nn.ReLU(), nn.Linear(4, 1))
+    source = regtta.collect(model, small_models.table(100).split(50))
+    with pytest.raises(ModelError, match=r'neither a normalisation layer.*nor a bias.*trainable="extractor"'):
         regtta.Adapter(model, regtta.SSA(k=2), source)
-    step = regtta.Adapter(model, regtta.SSA(k=2), source, trainable="extractor").adapt(make_stream(1)[0])
-    assert step.diagnostics.verdict.learned
+    assert changed_by_a_step(model, source, trainable="extractor") == {"0.weight"}
+
+
+class LastState(nn.Module):
+    """LSTM with a linear head on its last state."""
+
+    def __init__(self):
+        super().__init__()
+        self.cell = nn.LSTM(5, 4, batch_first=True)
+        self.head = nn.Linear(4, 1)
+
+    def forward(self, x):
+        return self.head(self.cell(x)[0][:, -1])
+
+
+def test_the_biases_of_a_recurrent_network_adapt():
+    torch.manual_seed(0)
+    model = LastState()
+    series = torch.randn(200, 6, 5)
+    source = regtta.collect(model, series.split(50))
+    adapter = regtta.Adapter(model, regtta.SSA(k=2), source)
+    assert adapter.adapt(series[:32] + 1).adapted
+    after = dict(adapter.export().named_parameters())
+    changed = {name for name, before in model.named_parameters() if not torch.equal(before, after[name])}
+    assert changed == {"cell.bias_ih_l0", "cell.bias_hh_l0"}
+    again = regtta.Adapter(model, regtta.SSA(k=2), source)
+    again.load_state_dict(adapter.state_dict())
+    assert torch.equal(again.predict(series[:5]), adapter.predict(series[:5]))
 
 
 def test_no_adaptation_predicts_like_the_model_and_reports_no_learning():

@@ -133,6 +133,7 @@ class Adapter:
         self._lock = SharedLock()
         check_model(model)
         self._read = BatchReader(model, inputs)
+        self._takes_tensors = self._read.takes_one
         self._processes = make_communicator(process_group)
         self._whole_batches = whole_batches and self._processes.size > 1
         check_head_name(model, head)
@@ -175,7 +176,7 @@ class Adapter:
                 samples of this process, which may be none, ``(0, ...)``.
             targets: labels, for the oracle only.
         """
-        inputs = x if isinstance(x, Tensor) and x.ndim and self._read.takes_one else self._read(x)
+        inputs = x if isinstance(x, Tensor) and x.ndim and self._takes_tensors else self._read(x)
         with self._lock.turn:  # one batch at a time, with its callbacks; other threads may predict
             for callback in self.callbacks:
                 callback.before_step(self, inputs)
@@ -364,5 +365,6 @@ class Adapter:
         return f"Adapter({type(self.model).__name__}, {self.method.name}{head}, batches={batches}, adapted={learned})"
 
     def _on_device(self, x: object) -> Inputs:
-        inputs = self._read(x).to(self._session.device)
+        inputs: Inputs = x if isinstance(x, Tensor) and x.ndim and self._takes_tensors else self._read(x)
+        inputs = inputs.to(self._session.device)
         return inputs.clone() if inputs.is_inference() else inputs

@@ -8,8 +8,8 @@ from regtta.errors import MissingExtraError
 
 # The modules that each extra installs.
 _EXTRAS = {
-    "cli": ("typer", "rich", "pandas", "pyarrow", "scipy"),
-    "report": ("matplotlib", "jinja2", "PIL"),
+    "cli": ("typer", "rich", "pandas", "pyarrow", "scipy", "PIL"),
+    "report": ("matplotlib", "jinja2"),
     "analysis": ("ot", "umap"),
     "bench": ("sklearn", "timm", "torchvision"),
     "export": ("onnx", "onnxscript", "onnxruntime"),
@@ -17,7 +17,7 @@ _EXTRAS = {
     "monitor": ("river", "tensorboard"),
 }
 # Distributions whose name on PyPI differs from that of their module.
-_DISTRIBUTIONS = {"ot": "POT", "umap": "umap-learn"}
+_DISTRIBUTIONS = {"PIL": "pillow", "ot": "POT", "umap": "umap-learn"}
 
 
 def import_optional(module: str, extra: str, purpose: str) -> ModuleType:

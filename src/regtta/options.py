@@ -4,7 +4,7 @@ import dataclasses
 import difflib
 import sys
 import types
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from regtta.errors import OptionError
@@ -183,3 +183,14 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """
     near = difflib.get_close_matches(name, list(known), n=3)
     return f" Did you mean {' or '.join(repr(n) for n in near)}?" if near else ""
+
+
+def list_names(names: Sequence[str], most: int = 12) -> str:
+    """Return names on one line, at most ``most`` of them.
+
+    Example:
+        >>> list_names(["a", "b"]), list_names("abcde", most=3)
+        ('a, b', 'a, b, c and 2 more')
+    """
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

@@ -227,6 +227,25 @@ def test_a_failure_midway_leaves_no_files(workspace: Path, statistics: Path):
     assert sorted(os.listdir()) == before  # noqa: PTH208
 
 
+def test_biases_are_updated_on_request(workspace: Path, statistics: Path, regtta):
+    regtta(
+        *ADAPT, "--data", "target.csv", "--target", "y", "--set", "trainable=bias", "--adapted-weights", "w.safetensors"
+    )
+    before, after = (load_file(name) for name in ("weights.safetensors", "w.safetensors"))
+    changed = {name for name in before if not torch.equal(before[name], after[name])}
+    assert {"0.bias", "1.bias"} <= changed
+    assert not changed & {"0.weight", "1.weight", "3.weight", "3.bias"}
+
+
+def test_a_model_without_normalisation_layers_adapts_with_a_warning(workspace: Path, regtta, caplog):
+    model = ["--model", "mymodel:make_plain"]
+    regtta("collect", *model, "--data", "source.csv", "--target", "y", "--out", "plain.safetensors")
+    given = ["--stats", "plain.safetensors", "--data", "target.csv", "--target", "y", "--set", "k=3"]
+    regtta("adapt", *model, *given, "--predictions", "p.csv")
+    assert len([text for text in caplog.messages if "its biases are updated instead" in text]) == 1
+    assert Path("p.csv").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -243,16 +262,18 @@ def test_a_failure_midway_leaves_no_files(workspace: Path, statistics: Path):
         (["--predictions", "p.csv", "--stats", "none.safetensors"], "no file none.safetensors"),
         (["--predictions", "p.csv", "--stats", "weights.safetensors"], "Make one with regtta collect"),
         (["--predictions", "p.csv", "--head", "0"], "Leave --head out"),
-        (["--predictions", "p.csv"], "batch 0, of shape (16, 4): RuntimeError"),
-        (
-            ["--predictions", "p.csv"],
-            "4 columns were used as inputs: a, b, c, y. Select others with --columns",
-        ),
         (["--predictions", "p.csv", "--weights", "none.pt"], "no file none.pt"),
     ],
 )
 def test_mistakes_are_one_line_each(workspace: Path, statistics: Path, refusal, arguments, words):
-    assert words in refusal(*ADAPT, "--data", "target.csv", *arguments)
+    assert words in refusal(*ADAPT, "--data", "target.csv", "--target", "y", *arguments)
+    assert not Path("p.csv").exists()
+
+
+def test_inputs_that_the_model_cannot_take_are_described(workspace: Path, refusal):
+    line = refusal("adapt", *MODEL, "--method", "bn_adapt", "--data", "target.csv", "--predictions", "p.csv")
+    assert "batch 0, of shape (64, 4): RuntimeError" in line
+    assert "4 columns were used as inputs: a, b, c, y. Select others with --columns" in line
     assert not Path("p.csv").exists()
 
 

@@ -45,6 +45,10 @@ OTHER = {
     "target": "y,z",
     "inputs": "image",
     "batch_size": 7,
+    "image_size": 32,
+    "image_mean": (0.5, 1e-7, 0.1),
+    "image_std": (1.0, 2.0, 0.25),
+    "labels": Path("all labels.csv"),
 }
 
 

@@ -168,4 +168,4 @@ def test_an_error_is_reported_by_the_first_process_that_has_it(workspace: Path, 
 
 def test_every_output_path_is_redirected_in_other_processes():
     paths = {name for name, kind in get_type_hints(AdaptOptions).items() if kind == Path | None}
-    assert paths - {"weights", "stats"} == set(OUTPUT_FIELDS)
+    assert paths - {"weights", "stats", "labels"} == set(OUTPUT_FIELDS)

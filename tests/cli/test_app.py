@@ -4,11 +4,14 @@ import shlex
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
+from safetensors.torch import save_file
 from typer.testing import CliRunner
 
 import regtta as library
+from helpers.cli_images import make_photos
 from helpers.cli_workspace import MODEL
 from regtta.cli.app import app
 from regtta.cli.help_examples import EXAMPLES
@@ -23,7 +26,17 @@ def split_words(example: str) -> list[str]:
     return shlex.split(example.replace("\\\n", " "))
 
 
+def make_image_workspace(folder: Path) -> None:
+    make_photos(folder)
+    make_photos(folder, "new-photos", brightness=60)
+    (folder / "imagemodel.py").rename(folder / "faces.py")
+    namespace: dict[str, Any] = {}
+    exec((folder / "faces.py").read_text(), namespace)
+    save_file(namespace["make"]().state_dict(), folder / "faces.safetensors")
+
+
 def test_the_examples_in_the_help_work_one_after_the_other(workspace: Path, regtta):
+    make_image_workspace(workspace)
     for name, example in RUNNABLE:
         program, *arguments = split_words(example)
         assert (program, arguments[0]) == ("regtta", name)
@@ -38,6 +51,7 @@ def test_the_examples_in_the_help_work_one_after_the_other(workspace: Path, regt
         "from-loader.parquet",
         "run.json",
         "adaptation.html",
+        "ages.csv",
     }
     assert made <= {path.name for path in workspace.iterdir()}
 

@@ -49,6 +49,16 @@ def test_the_summary_describes_the_collected_statistics(workspace: Path, regtta)
     assert result.stderr == ""  # no progress bar off a terminal
 
 
+def test_a_model_without_weights_is_used_with_one_warning(workspace: Path, regtta):
+    line = ["collect", "--model", "mymodel:make", "--data", "source.csv", "--target", "y", "--out", "s.safetensors"]
+    result = regtta(*line)
+    assert result.exit_code == 0
+    assert result.stderr == (
+        "warning: The model is used as --model returns it. If that function does not load trained weights, pass "
+        "--weights FILE.\n"
+    )
+
+
 def test_columns_batches_and_another_head(workspace: Path, regtta):
     result = regtta(
         "collect", *MODEL, "--data", "source.csv", "--columns", "a,b,c", "--batch-size", "7", "--head", "0",
@@ -95,7 +105,7 @@ def test_outputs_are_checked_before_any_work(workspace: Path, refusal):
         (["--data", "source.csv"], "4 columns were used as inputs: a, b, c, y. Select others with --columns"),
         (["--data", "target.npz", "--inputs", "y"], "Name another array with --inputs"),
         (["--data", "mymodel:bare", "--head", "9"], "Pass --head NAME; linear layers here: ['0', '3']"),
-        (["--data", "mymodel:dicts"], "Pass --inputs KEY; keys here: ['image', 'age']"),
+        (["--data", "mymodel:dicts"], "Pass --inputs NAME, or a list of keys; keys here: ['image', 'age']"),
         (["--data", "mymodel:bare", "--inputs", "x"], "Leave --inputs out"),
         (["--data", "empty.csv"], "gave no samples"),
         (["--data", "holes.csv"], "non-finite features on source batch 0"),

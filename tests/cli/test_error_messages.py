@@ -10,7 +10,7 @@ from regtta.optional_imports import missing_extra_message
     [
         ("Leave head= out, or collect", "Leave --head out, or collect"),
         ("allow_mismatch=True goes on", "--allow-mismatch goes on"),
-        ("no inputs=<key> was given. Pass inputs=<key>;", "no --inputs KEY was given. Pass --inputs KEY;"),
+        ("no inputs=<key> was given. Pass inputs=<key>;", "no --inputs NAME was given. Pass --inputs NAME;"),
         ("inputs='x' names a key. Leave inputs= out", "--inputs 'x' names a key. Leave --inputs out"),
         ('k="auto" takes the rank', "--set k=auto takes the rank"),
         ("k=None takes all", "--set k=none takes all"),

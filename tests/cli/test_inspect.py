@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -48,6 +49,25 @@ def test_the_terminal_output(workspace: Path, statistics: Path, regtta):
     assert first.count("█") == 24  # the largest fills the bar
     carried = next(line for line in lines if line.startswith("99 %"))
     assert f"in {source.dimensions_for(0.99)} direction" in carried
+
+
+def test_columns_and_moments_of_the_inputs(workspace: Path, statistics: Path, regtta):
+    shown = dict(line.split(maxsplit=1) for line in regtta("inspect", statistics.name).stdout.splitlines() if line)
+    assert shown["columns"] == "3: a, b, c"
+    assert shown["inputs"] == "mean and variance of 3 columns"
+    source = SourceStatistics.load(statistics)
+    unknown = replace(source, columns=(), input_mean=torch.empty(0), input_variance=torch.empty(0), input_count=0)
+    unknown.save("unknown.safetensors")
+    shown = dict(
+        line.split(maxsplit=1) for line in regtta("inspect", "unknown.safetensors").stdout.splitlines() if line
+    )
+    assert (shown["columns"], shown["inputs"]) == ("not known", "no moments")
+    one = {name: torch.ones(1).double() for name in ("input_mean", "input_variance", "input_ranges")}
+    replace(source, columns=tuple(f"gene{i}" for i in range(300)), **one).save("wide.safetensors")
+    assert "300: gene0, gene1" in regtta("inspect", "wide.safetensors").stdout
+    assert "gene11 and 288 more\n" in regtta("inspect", "wide.safetensors").stdout
+    found = json.loads(regtta("inspect", "wide.safetensors", "--json").stdout)
+    assert (len(found["columns"]), found["input_moments"]) == (300, 1)
 
 
 def test_a_long_spectrum_is_truncated(tmp_path: Path, regtta):

@@ -57,8 +57,16 @@ def test_names_of_columns():
     assert list(prediction_frame(one, two, ("y",)).columns) == ["prediction", "y_0", "y_1"]
 
 
+def test_names_of_samples_come_first_and_follow_the_rows(tmp_path):
+    path = tmp_path / "p.csv"
+    with prediction_file(path, ("y",), ["a.png", "b.png", "c.png"]) as writer:
+        writer.write(torch.zeros(2), torch.ones(2))
+        writer.write(torch.zeros(1), torch.ones(1))
+    assert path.read_text().splitlines() == ["name,prediction,y", "a.png,0.0,1.0", "b.png,0.0,1.0", "c.png,0.0,1.0"]
+
+
 def test_a_label_named_like_a_prediction_is_rejected():
-    with pytest.raises(OptionError, match="label 'prediction' has the name of a prediction column. Rename it"):
+    with pytest.raises(OptionError, match="label 'prediction' has the name of a column of the predictions. Rename it"):
         prediction_frame(torch.zeros(2), torch.zeros(2), ("prediction",))
 
 

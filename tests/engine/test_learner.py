@@ -102,7 +102,7 @@ def test_rejected_steps_change_nothing_for_every_optimizer(optimizer, vetoed):
 
 
 @pytest.mark.parametrize("mode", ["batch", "debiased", "blended", "source"])
-@pytest.mark.parametrize("trainable", ["affine", "extractor", "all"])
+@pytest.mark.parametrize("trainable", ["affine", "bias", "extractor", "all"])
 def test_rejected_steps_change_nothing_for_every_batch_norm_mode_and_trainable_set(mode, trainable):
     for name in ("ssa", "oracle"):
         check_vetoes(

@@ -77,7 +77,7 @@ def test_the_method_is_shown_with_its_overrides():
     assert "lr=0.5" in text
 
 
-@pytest.mark.parametrize("trainable", ["affine", "extractor"])
+@pytest.mark.parametrize("trainable", ["affine", "bias", "extractor"])
 def test_the_adapted_parameters_are_those_that_need_a_gradient(trainable):
     adapter = make(trainable=trainable)
     moving = [p.numel() for p in adapter.model.parameters() if p.requires_grad]

@@ -127,7 +127,7 @@ def learner_state(adapter):
     return adapter.state_dict()["learner"]
 
 
-@pytest.mark.parametrize("trainable", ["affine", "extractor", "all"])
+@pytest.mark.parametrize("trainable", ["affine", "bias", "extractor", "all"])
 def test_rollback_restores_exactly_the_marked_state(trainable):
     method = regtta.SSA(k=8, lr=1e-2, trainable=trainable)
     adapter = adapter_of(method, (ScriptedGuard(_3=MarkGood(), _6=Rollback("runs away", "good")),))

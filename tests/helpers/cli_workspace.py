@@ -35,6 +35,11 @@ def make_wider():
     return nn.Sequential(nn.Linear(3, 9), nn.BatchNorm1d(9), nn.ReLU(), nn.Linear(9, 1))
 
 
+def make_plain():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 1))
+
+
 def fails():
     raise ValueError("no weights\\nto be found")
 

@@ -137,10 +137,63 @@ def test_a_timm_model_with_rms_norms_adapts():
     assert [name for name, p in model.named_parameters() if not torch.equal(p, adapted[name])] == ["1.weight"]
 
 
+def names(model, head, which):
+    return set(trainable_parameters(model, head, which))
+
+
+def test_biases_are_those_of_all_modules_except_the_head():
+    model = nn.ModuleDict(
+        {
+            "conv": nn.Conv2d(3, 4, 1),
+            "without": nn.Linear(4, 4, bias=False),
+            "bn": nn.BatchNorm1d(4),
+            "rnn": nn.LSTM(4, 4, num_layers=2, bidirectional=True),
+            "cell": nn.GRUCell(4, 4),
+            "attention": nn.MultiheadAttention(4, 2),
+            "head": nn.Linear(4, 1),
+        }
+    )
+    model["table"] = layer("SwinAttention", relative_position_bias_table=(9, 2), q_bias=4, bias_scale=4)
+    recurrent = {f"rnn.bias_{a}_l{n}{back}" for a in ("ih", "hh") for n in (0, 1) for back in ("", "_reverse")}
+    others = {"conv.bias", "bn.bias", "cell.bias_ih", "cell.bias_hh", "table.q_bias"}
+    attention = {"attention.in_proj_bias", "attention.out_proj.bias"}
+    assert names(model, model["head"], "bias") == recurrent | others | attention
+    assert "head.bias" in names(model, None, "bias")
+
+
+@pytest.mark.parametrize(
+    "extractor",
+    [nn.Linear(2, 3), nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3, affine=False)), nn.GRU(2, 3)],
+    ids=["linear", "norm without parameters", "gru"],
+)
+def test_affine_falls_back_to_the_biases_without_norm_layers_and_warns_once(extractor, caplog):
+    model = nn.Sequential(extractor, nn.Linear(3, 1))
+    found = names(model, model[1], "affine")
+    assert found == names(model, model[1], "bias")
+    assert "1.bias" not in found
+    (warning,) = caplog.records
+    assert warning.levelname == "WARNING"
+    text = warning.getMessage()
+    assert 'Sequential has no normalisation layer with affine parameters, which trainable="affine" updates' in text
+    assert 'trainable="bias"' in text
+    assert 'trainable="extractor"' in text
+
+
+def test_a_norm_layer_prevents_the_fallback(caplog):
+    model = nn.Sequential(nn.Linear(2, 3), nn.LayerNorm(3), nn.Linear(3, 1))
+    assert names(model, model[2], "affine") == {"1.weight", "1.bias"}
+    assert not caplog.records
+
+
 def test_a_model_without_trainable_parameters_raises():
-    plain = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))
-    with pytest.raises(ModelError, match=r'Sequential has no normalisation layer.*trainable="extractor"'):
+    plain = nn.Sequential(nn.Linear(2, 3, bias=False), nn.ReLU(), nn.Linear(3, 1))
+    with pytest.raises(
+        ModelError, match=r'Sequential.*neither a normalisation layer.*nor a bias.*trainable="extractor"'
+    ):
         trainable_parameters(plain, plain[2], "affine")
+    with pytest.raises(ModelError, match=r'trainable="bias" updates, found no bias.*trainable="extractor"'):
+        trainable_parameters(plain, plain[2], "bias")
+    assert names(plain, plain[2], "extractor") == {"0.weight"}
     head = nn.Linear(3, 1)
     with pytest.raises(ModelError, match="no trainable parameters"):
         trainable_parameters(nn.Sequential(head), head, "extractor")

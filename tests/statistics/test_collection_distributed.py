@@ -30,22 +30,24 @@ def _shard(group: dist.ProcessGroup, batches: list[torch.Tensor]) -> list[torch.
 
 
 def _collect(group: dist.ProcessGroup, batches: list[torch.Tensor], methods=()) -> regtta.SourceStatistics:
-    return regtta.collect(
-        small_models.mlp(outputs=2).double(), _shard(group, batches), methods=methods, process_group=group
-    )
+    model = small_models.mlp(outputs=2).double()
+    return regtta.collect(model, _shard(group, batches), methods=methods, columns=list("abcde"), process_group=group)
 
 
 # With 3 batches the last of 4 processes has none.
 @pytest.mark.parametrize(("size", "batches"), [(2, 7), (3, 7), (4, 3)])
 def test_all_processes_return_the_statistics_of_a_single_process(tmp_path, size, batches):
     data = _batches(batches)
-    alone = regtta.collect(small_models.mlp(outputs=2).double(), data, methods=[RESTORATION])
+    alone = regtta.collect(small_models.mlp(outputs=2).double(), data, methods=[RESTORATION], columns=list("abcde"))
     found = run_in_processes(size, _collect, tmp_path, data, [RESTORATION])
     for source in found:
         assert (source.count, source.head, source.fingerprint) == (alone.count, alone.head, alone.fingerprint)
         torch.testing.assert_close(source.mean, alone.mean, rtol=1e-10, atol=1e-14)
         torch.testing.assert_close(source.variances, alone.variances, rtol=1e-10, atol=1e-14)
         torch.testing.assert_close(source.covariance(), alone.covariance(), rtol=1e-10, atol=1e-13)
+        assert (source.columns, source.input_count) == (alone.columns, alone.input_count)
+        torch.testing.assert_close(source.input_mean, alone.input_mean, rtol=1e-12, atol=1e-14)
+        torch.testing.assert_close(source.input_variance, alone.input_variance, rtol=1e-12, atol=1e-14)
         _assert_same(source, found[0])
         for end in ("low", "high", "temperature"):
             assert torch.equal(_extra(source, end), _extra(alone, end))
@@ -57,7 +59,7 @@ def _extra(source: regtta.SourceStatistics, name: str) -> torch.Tensor:
 
 
 def _assert_same(one: regtta.SourceStatistics, other: regtta.SourceStatistics) -> None:
-    for name in ("mean", "variances", "basis", "feature_variances"):
+    for name in ("mean", "variances", "basis", "feature_variances", "input_mean", "input_variance"):
         assert torch.equal(getattr(one, name), getattr(other, name))
     assert one.extras.keys() == other.extras.keys()
     assert all(torch.equal(one.extras[name], other.extras[name]) for name in one.extras)
@@ -119,6 +121,9 @@ def _mismatched(group: dist.ProcessGroup) -> dict[str, str]:
         "model": _raises(group, MismatchError, small_models.mlp(seed=int(last)), inputs),
         "head": _raises(group, MismatchError, small_models.mlp(), inputs, head="3" if last else "6"),
         "methods": _raises(group, MismatchError, small_models.mlp(), inputs, methods=[bins]),
+        "columns": _raises(
+            group, MismatchError, small_models.mlp(), inputs, columns=list("edcba" if last else "abcde")
+        ),
         "unmerged": _raises(group, ProcessError, small_models.mlp(), inputs, methods=[_MethodWithUnmergedCollector()]),
         "afterwards": str(regtta.collect(small_models.mlp(), inputs, process_group=group).count),
     }
@@ -131,6 +136,7 @@ def test_mismatched_processes_all_raise(tmp_path):
         )
         assert messages["head"].startswith("Process 2 has a different head")
         assert messages["methods"].startswith("Process 2 has a different list of methods to collect for")
+        assert messages["columns"].startswith("Process 2 has a different list of columns")
         assert "_Unmerged cannot be collected by several processes" in messages["unmerged"]
         assert messages["afterwards"] == "36"
 

@@ -159,6 +159,71 @@ def test_a_file_with_invalid_metadata_is_rejected(tmp_path, header, words):
         SourceStatistics.load(path)
 
 
+def with_inputs(**changes):
+    tensors = {
+        "input_ranges": torch.ones(2, dtype=torch.float64),
+        "input_mean": torch.tensor([-1.0, 2.0], dtype=torch.float64),
+        "input_variance": torch.ones(2, dtype=torch.float64),
+    }
+    changed = {name: value for name, value in (tensors | changes).items() if value is not None}
+    return lambda others: others | changed
+
+
+INPUTS = {"columns": ["a", "b"], "input_count": 400}
+
+
+def test_columns_and_moments_of_the_inputs_are_read(tmp_path):
+    path = tmp_path / "s.safetensors"
+    write_changed_file(path, with_inputs(), INPUTS)
+    found = SourceStatistics.load(path)
+    assert (found.columns, found.input_count) == (("a", "b"), 400)
+    assert (found.input_mean.tolist(), found.input_variance.tolist()) == ([-1.0, 2.0], [1.0, 1.0])
+    write_changed_file(path, lambda tensors: tensors)  # as written by 0.1.0
+    found = SourceStatistics.load(path)
+    assert (found.columns, found.input_count) == ((), 0)
+    assert found.input_mean.shape == found.input_variance.shape == (0,)
+
+
+def test_a_wide_table_has_names_and_moments_of_one_column(tmp_path):
+    path = tmp_path / "s.safetensors"
+    one = {name: torch.ones(1).double() for name in ("input_ranges", "input_mean", "input_variance")}
+    names = {"columns": [str(number) for number in range(300)]}
+    write_changed_file(path, with_inputs(**one), INPUTS | names)
+    assert len(SourceStatistics.load(path).columns) == 300
+
+
+@pytest.mark.parametrize(
+    ("changes", "header", "words"),
+    [
+        ({}, {"columns": "ab"}, "'columns' are not a list of names"),
+        ({}, {"columns": ["a", 3]}, "'columns' are not a list of names"),
+        ({}, {"columns": {"a": 1}}, "'columns' are not a list of names"),
+        ({}, {"columns": ["a", "a"]}, "'columns' has 'a' twice"),
+        ({}, {"columns": ["a", "b", "c"]}, "'input_ranges' has 2 values for 3 columns"),
+        ({"input_ranges": None}, {"columns": ["a"]}, "'input_mean' has 2 values for 1 columns"),
+        ({}, {"input_count": 1}, "'input_count'"),
+        ({}, {"input_count": "400"}, "'input_count'"),
+        ({}, {"input_count": True}, "'input_count'"),
+        ({}, {"input_count": 10**400}, "'input_count'"),
+        ({"input_mean": None, "input_variance": None}, {}, "'input_count'"),
+        ({"input_mean": None}, {}, "different lengths"),
+        ({"input_variance": torch.ones(3, dtype=torch.float64)}, {}, "different lengths"),
+        ({"input_mean": torch.ones(2)}, {}, "'input_mean' is not one finite float64"),
+        ({"input_mean": torch.ones(2, 1, dtype=torch.float64)}, {}, "'input_mean' is not one finite float64"),
+        ({"input_mean": torch.tensor([0, torch.nan]).double()}, {}, "'input_mean' is not one finite float64"),
+        ({"input_variance": torch.tensor([0, torch.inf]).double()}, {}, "'input_variance' is not one finite float64"),
+        ({"input_variance": torch.tensor([1, -1]).double()}, {}, "'input_variance' has negative values"),
+        ({"input_ranges": torch.tensor([1, -1]).double()}, {}, "'input_ranges' has negative values"),
+    ],
+)
+def test_a_file_with_invalid_columns_or_input_moments_is_rejected(tmp_path, changes, header, words):
+    path = tmp_path / "s.safetensors"
+    write_changed_file(path, with_inputs(**changes), INPUTS | header)
+    with pytest.raises(InvalidFileError, match=words) as caught:
+        SourceStatistics.load(path)
+    assert "collect the statistics again" in str(caught.value)
+
+
 def deep_features(dtype):
     """Return features like those of networks: rectified, some constant, very different scales, fewer samples than D."""
     values = torch.randn(200, 300, generator=torch.Generator().manual_seed(0)).relu()

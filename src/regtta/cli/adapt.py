@@ -11,6 +11,7 @@ from regtta.adapter import Adapter
 from regtta.cli.adapt_checks import check_labels, check_options, check_passes, check_rows, open_diagnostics
 from regtta.cli.adapt_options import AdaptOptions, Protocol
 from regtta.cli.adapt_report import AdaptReport, summarize_alarms
+from regtta.cli.data.images import Images
 from regtta.cli.data.labelled_batches import Data
 from regtta.cli.data.open_data import ShuffledData, extract_data_options, open_data, shuffle
 from regtta.cli.method_table import parse_method
@@ -25,6 +26,7 @@ from regtta.cli.predictions import (
     reordered,
 )
 from regtta.cli.resume import StepHistory, step_history
+from regtta.cli.shared_options import parse_key
 from regtta.cli.torchrun import SINGLE_WORKER, WorkerGroup
 from regtta.cli.user_code import floating_dtype, load_model
 from regtta.errors import OptionError, StatisticsError
@@ -66,16 +68,25 @@ def _adapt(options: AdaptOptions, progress: Progress | None, workers: WorkerGrou
         model = load_model(options.model, options.weights, workers.device(options.device))
         model_writer = _model_files(options)
         model_writer.check_state_dict(model)
-        data = open_data(extract_data_options(options), batch_size=BATCH_SIZE, dtype=floating_dtype(model))
+        columns = () if source is None else source.columns
+        data = open_data(
+            extract_data_options(options),
+            batch_size=BATCH_SIZE,
+            dtype=floating_dtype(model),
+            source_columns=columns,
+            model=model,
+        )
         check_passes(options, data)
         check_labels(chosen, data)
     group = workers.process_group_for(model)
-    followers = _followers(options, model)
+    followers = _followers(options, model, named_columns=bool(columns))
+    output = None if options.output is None else parse_key(options.output)
     adapter = Adapter(
         model,
         chosen,
         source,
         head=options.head,
+        output=output,
         guards=SAFE if options.safe else DEFAULT,
         callbacks=followers.callbacks,
         allow_mismatch=options.allow_mismatch,
@@ -83,7 +94,9 @@ def _adapt(options: AdaptOptions, progress: Progress | None, workers: WorkerGrou
         process_group=group,
         whole_batches=True,
     )
-    baseline = Adapter(model, NoAdaptation(), process_group=group, whole_batches=True) if data.target_names else None
+    baseline = None
+    if data.target_names:
+        baseline = Adapter(model, NoAdaptation(), output=output, process_group=group, whole_batches=True)
     tally = Tally(baseline)
     _run(options, data, adapter, tally=tally, followers=followers, model_writer=model_writer, progress=progress)
     model_writer.write(adapter)
@@ -117,12 +130,13 @@ def _recorder(model: nn.Module) -> "RunRecorder":
     return RunRecorder(model)
 
 
-def _followers(options: AdaptOptions, model: nn.Module) -> _Followers:
+def _followers(options: AdaptOptions, model: nn.Module, *, named_columns: bool) -> _Followers:
     recorder = None if options.record is None else _recorder(model)
     if options.checkpoint is None:
         return _Followers(recorder, options.monitor_files.monitor())
     checkpoint = Checkpoint(options.checkpoint, options.checkpoint_every, overwrite=options.force)
-    return _Followers(recorder, options.monitor_files.monitor(), step_history(options, BATCH_SIZE), checkpoint)
+    history = step_history(options, BATCH_SIZE, named_columns=named_columns)
+    return _Followers(recorder, options.monitor_files.monitor(), history, checkpoint)
 
 
 def _report(options: AdaptOptions, chosen: Method, tally: Tally, alarms: tuple[str, ...]) -> AdaptReport:
@@ -182,7 +196,8 @@ def _run(
         steps = files.enter_context(open_diagnostics(options.diagnostics)) if options.diagnostics else None
         sink: PredictionSink | None = None
         if options.predictions is not None:
-            sink = files.enter_context(prediction_file(options.predictions, data.target_names))
+            names = data.names if isinstance(data, Images) else None
+            sink = files.enter_context(prediction_file(options.predictions, data.target_names, names))
             if online and isinstance(visited, ShuffledData):
                 sink = files.enter_context(reordered(sink, visited.order))
         if checkpoint is not None and options.resume:

@@ -30,7 +30,8 @@ def check_options(options: AdaptOptions, model_writer: ModelWriter) -> None:
     check_suffix("--predictions", options.predictions, PREDICTION_SUFFIXES)
     check_suffix("--record", options.record, (".json",))
     model_writer.check_suffixes()
-    read = (options.weights, options.stats, extract_data_options(options).path)
+    data_options = extract_data_options(options)
+    read = (options.weights, options.stats, data_options.path, data_options.labels_path)
     check_output_files(options.outputs, inputs=(*read, options.checkpoint), force=options.force)
     check_output_files({"--checkpoint": options.checkpoint}, inputs=read, force=options.force or options.resume)
     options.monitor_files.check(options.stats, force=options.force)
@@ -117,6 +118,11 @@ def format_command_line(options: AdaptOptions) -> str:
         "--columns": ",".join(options.columns) or None,
         "--target": options.target,
         "--inputs": options.inputs,
+        "--output": options.output,
+        "--image-size": options.image_size,
+        "--image-mean": ",".join(map(str, options.image_mean)) or None,
+        "--image-std": ",".join(map(str, options.image_std)) or None,
+        "--labels": options.labels,
         "--batch-size": options.batch_size,
         "--head": options.head,
         "--device": options.device,

@@ -58,11 +58,16 @@ class AdaptOptions:
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Label to score by: column (or columns A,B), array, key of dict batches, or position in "
-            "tuple batches (1 for y in (x, y)).",
+            help="Label to score by: column (or columns A,B) of a table or of the labels of images, array, key of "
+            "dict batches, or position in tuple batches (1 for y in (x, y)).",
         ),
     ] = None
     inputs: shared.InputsOption = None
+    output: shared.OutputOption = None
+    image_size: shared.ImageSizeOption = None
+    image_mean: shared.ImageMeanOption = ()
+    image_std: shared.ImageStdOption = ()
+    labels: shared.LabelsOption = None
     head: shared.HeadOption = None
     batch_size: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Rows per batch; a loader has its own.", show_default="64")
@@ -172,6 +177,11 @@ class CollectOptions:
         None
     )
     inputs: shared.InputsOption = None
+    output: shared.OutputOption = None
+    image_size: shared.ImageSizeOption = None
+    image_mean: shared.ImageMeanOption = ()
+    image_std: shared.ImageStdOption = ()
+    labels: shared.LabelsOption = None
     head: shared.HeadOption = None
     batch_size: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Rows per batch; a loader has its own.", show_default="256")

@@ -1,5 +1,6 @@
 """``regtta collect``: compute the source statistics of a model and write them to a file."""
 
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,10 +11,11 @@ from torch import nn
 from regtta.cli.adapt_options import CollectOptions
 from regtta.cli.data.labelled_batches import ALL_BATCHES, BatchShard, Data
 from regtta.cli.data.open_data import extract_data_options, open_data
+from regtta.cli.data.tables import Table
 from regtta.cli.method_table import parse_method
 from regtta.cli.outputs import check_output_files
 from regtta.cli.predictions import Progress
-from regtta.cli.shared_options import split_names
+from regtta.cli.shared_options import parse_key, split_names
 from regtta.cli.torchrun import SINGLE_WORKER, WorkerGroup
 from regtta.cli.user_code import convert_user_errors, floating_dtype, load_model
 from regtta.errors import InvalidFileError, OptionError
@@ -25,6 +27,8 @@ from regtta.persistence import load_weights
 from regtta.statistics import collect
 
 COLLECT_BATCH_SIZE = 256
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -52,11 +56,19 @@ def collect_statistics(
     size = workers.processes.size
     with sync_errors(workers.processes):
         if workers.is_first:
-            read = (options.weights, extract_data_options(options).path, options.branch)
+            data_options = extract_data_options(options)
+            read = (options.weights, data_options.path, data_options.labels_path, options.branch)
             check_output_files({"--out": options.out}, inputs=read, force=options.force)
         methods = [parse_collect_method(text, options.branch) for text in options.methods]
         model = load_model(options.model, options.weights, workers.device(options.device))
-        data = open_data(extract_data_options(options), batch_size=COLLECT_BATCH_SIZE, dtype=floating_dtype(model))
+        data = open_data(
+            extract_data_options(options), batch_size=COLLECT_BATCH_SIZE, dtype=floating_dtype(model), model=model
+        )
+    if options.weights is None and workers.is_first:
+        logger.warning(
+            "The model is used as --model returns it. If that function does not load trained weights, pass --weights "
+            "FILE."
+        )
     group = workers.process_group_for(model)
     inputs = TrackedInputs(data, BatchShard(workers.processes.rank, size))
     # An iterator stays an iterator, so that collect can reject methods that need two passes.
@@ -68,7 +80,14 @@ def collect_statistics(
 
     with convert_user_errors(inputs.error_message, data.advice):
         source = collect(
-            model, loader, head=options.head, methods=methods, progress=report_progress, process_group=group
+            model,
+            loader,
+            head=options.head,
+            output=None if options.output is None else parse_key(options.output),
+            methods=methods,
+            columns=data.columns if isinstance(data, Table) else None,
+            progress=report_progress,
+            process_group=group,
         )
     with sync_errors(workers.processes):
         if workers.is_first:

@@ -1,19 +1,23 @@
 """Example command lines shown in the help, ordered so that they can be run one after the other.
 
 They need a folder with ``mymodel.py`` (a function ``make`` that returns the model, a list ``batches``
-of ``(x, y)``), ``weights.safetensors``, and ``source.csv`` and ``target.csv`` with a column ``y``.
+of ``(x, y)``), ``weights.safetensors``, and ``source.csv`` and ``target.csv`` with a column ``y``. Those on images need
+``faces.py`` with a function ``make``, ``faces.safetensors``, and folders ``photos`` and ``new-photos``, the latter with
+``labels.csv`` with a column ``age``.
 """
 
 from collections.abc import Mapping
 from types import MappingProxyType
 
 _MODEL = "--model mymodel:make --weights weights.safetensors"
+_IMAGE_MODEL = "--model faces:make --weights faces.safetensors"
 
 EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "collect": (
             f"regtta collect {_MODEL} \\\n    --data source.csv --target y --out stats.safetensors",
             f"regtta collect {_MODEL} \\\n    --data mymodel:batches --out from-loader.safetensors",
+            f"regtta collect {_IMAGE_MODEL} \\\n    --data photos --image-size 224 --out photos.safetensors",
         ),
         "adapt": (
             f"regtta adapt {_MODEL} \\\n    --stats stats.safetensors --set k=auto \\\n"
@@ -27,6 +31,8 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "    --predictions long.csv --checkpoint long.safetensors --resume",
             f"regtta adapt {_MODEL} \\\n    --stats stats.safetensors --data target.csv --target y \\\n"
             "    --monitor signals.jsonl --prometheus regtta.prom",
+            f"regtta adapt {_IMAGE_MODEL} \\\n    --stats photos.safetensors --set k=auto \\\n"
+            "    --data new-photos --image-size 224 --target age --predictions ages.csv",
         ),
         "report": ("regtta report run.json --out adaptation.html",),
         "inspect": (

@@ -33,6 +33,8 @@ class StatisticsReport:
         directions_for: number of leading directions that explain each share of the variance.
         spectrum: all D directions, in descending order of variance.
         extras: names of the statistics stored for single methods beyond the moments.
+        columns: names of the input columns; empty if unknown.
+        input_moments: number of columns or channels of the inputs whose mean and variance are stored.
     """
 
     samples: int
@@ -44,6 +46,8 @@ class StatisticsReport:
     directions_for: Mapping[float, int]
     spectrum: tuple[Direction, ...]
     extras: tuple[str, ...]
+    columns: tuple[str, ...]
+    input_moments: int
 
     def to_dict(self) -> dict[str, object]:
         """Return JSON-compatible values; shares that are keys become strings."""
@@ -72,6 +76,8 @@ def inspect_statistics(path: Path) -> StatisticsReport:
         directions_for={share: source.dimensions_for(share) for share in VARIANCE_SHARES},
         spectrum=_compute_spectrum(source),
         extras=tuple(sorted(source.extras)),
+        columns=source.columns,
+        input_moments=len(source.input_mean),
     )
 
 

@@ -167,17 +167,28 @@ class _Appender(Protocol):
 
 
 class PredictionWriter:
-    """Buffered writer of one row per sample: ``prediction`` (or ``prediction_0``, …) and the labels by name."""
+    """Buffered writer of one row per sample: ``prediction`` (or ``prediction_0``, …) and the labels by name.
 
-    def __init__(self, appender: _Appender, target_names: tuple[str, ...]) -> None:
+    Args:
+        appender: receives the rows.
+        target_names: names of the labels.
+        names: names of all samples in the order of their predictions, written as the first column ``name``.
+    """
+
+    def __init__(self, appender: _Appender, target_names: tuple[str, ...], names: Sequence[str] | None = None) -> None:
         self._appender = appender
         self._target_names = target_names
+        self._names = names
+        self._written = 0
         self._waiting: list[DataFrame] = []
         self._rows = 0
 
     def write(self, predictions: Tensor, targets: Tensor | None) -> None:
         """Add a batch."""
-        self._waiting.append(prediction_frame(predictions, targets, self._target_names))
+        end = self._written + len(predictions)
+        names = None if self._names is None else self._names[self._written : end]
+        self._written = end
+        self._waiting.append(prediction_frame(predictions, targets, self._target_names, names))
         self._rows += len(predictions)
         if self._rows >= _ROWS_AT_ONCE:
             self.flush()
@@ -219,7 +230,9 @@ def reordered(sink: PredictionSink, order: Tensor) -> Iterator[PredictionSink]:
 
 
 @contextmanager
-def prediction_file(path: Path, target_names: tuple[str, ...]) -> Iterator[PredictionWriter]:
+def prediction_file(
+    path: Path, target_names: tuple[str, ...], names: Sequence[str] | None = None
+) -> Iterator[PredictionWriter]:
     """Yield a writer to ``path``; the file appears once the block has succeeded."""
     with atomic_write(path) as draft, ExitStack() as stack:
         appender: _Appender
@@ -227,13 +240,18 @@ def prediction_file(path: Path, target_names: tuple[str, ...]) -> Iterator[Predi
             appender = _Parquet(draft, stack)
         else:
             appender = _Csv(stack.enter_context(draft.open("w", encoding="utf-8", newline="")))
-        writer = PredictionWriter(appender, target_names)
+        writer = PredictionWriter(appender, target_names, names)
         yield writer
         writer.flush()
 
 
-def prediction_frame(predictions: Tensor, targets: Tensor | None, target_names: tuple[str, ...]) -> "DataFrame":
-    """Return the predictions and labels of a batch as a data frame.
+def prediction_frame(
+    predictions: Tensor,
+    targets: Tensor | None,
+    target_names: tuple[str, ...],
+    sample_names: Sequence[str] | None = None,
+) -> "DataFrame":
+    """Return the names of the samples, if they have any, the predictions and the labels of a batch as a data frame.
 
     Example:
         >>> prediction_frame(torch.zeros(1, 2), torch.ones(1), ("age",)).columns.tolist()
@@ -243,13 +261,16 @@ def prediction_frame(predictions: Tensor, targets: Tensor | None, target_names: 
 
     values = _columns(predictions)
     names = _names("prediction", values.shape[1])
-    data = {name: values[:, i].numpy() for i, name in enumerate(names)}
+    data: dict[str, Any] = {} if sample_names is None else {"name": list(sample_names)}
+    data |= {name: values[:, i].numpy() for i, name in enumerate(names)}
     if targets is not None:
         labels = _columns(targets)
         own = target_names if len(target_names) == labels.shape[1] else _names(target_names[0], labels.shape[1])
         clash = next((name for name in own if name in data), None)
         if clash is not None:
-            raise OptionError(f"The label {clash!r} has the name of a prediction column. Rename it in the data.")
+            raise OptionError(
+                f"The label {clash!r} has the name of a column of the predictions. Rename it in the data."
+            )
         data |= {name: labels[:, i].numpy() for i, name in enumerate(own)}
     return pd.DataFrame(data)
 

@@ -157,14 +157,25 @@ def check_resumable(options: AdaptOptions) -> None:
             )
 
 
-def step_history(options: AdaptOptions, batch_size: int) -> StepHistory:
-    """Return an empty history for the stream that ``options`` describe."""
+def step_history(options: AdaptOptions, batch_size: int, *, named_columns: bool = False) -> StepHistory:
+    """Return an empty history for the stream that ``options`` describe.
+
+    Args:
+        options: options of the command.
+        batch_size: default number of rows per batch.
+        named_columns: True if the statistics name the input columns, so that --columns cannot change the stream.
+    """
     stats = options.stats
-    # The adapter validates model, method and guards itself.
+    # The adapter validates model, method and guards itself. Older checkpoints lack the options of images.
     about = {
         "--data": options.data,
-        "--columns": ",".join(options.columns) or None,
+        "--columns": None if named_columns else ",".join(options.columns) or None,
         "--inputs": options.inputs,
+        "--output": options.output,
+        "--image-size": options.image_size,
+        "--image-mean": ",".join(map(str, options.image_mean)) or None,
+        "--image-std": ",".join(map(str, options.image_std)) or None,
+        "--labels": None if options.labels is None else str(options.labels),
         "--target": options.target,
         "--batch-size": options.batch_size or batch_size,
         "--shuffle-seed": options.shuffle_seed,

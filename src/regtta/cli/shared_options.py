@@ -21,6 +21,29 @@ class TextParser:
     parse: Callable[[str], object]
 
 
+def parse_key(text: str) -> str | int:
+    """Return the position that ``text`` names, or the text itself as a key.
+
+    Example:
+        >>> parse_key("1"), parse_key("logits")
+        (1, 'logits')
+    """
+    return int(text) if text.lstrip("-").isdecimal() else text
+
+
+def parse_selection(text: str | None) -> str | int | list[str | int] | None:
+    """Return the inputs that ``text`` selects: one key or position, or a list of them.
+
+    Example:
+        >>> parse_selection("ids,mask"), parse_selection("0")
+        (['ids', 'mask'], 0)
+    """
+    if text is None:
+        return None
+    keys = [parse_key(part) for part in split_names(text)]
+    return keys[0] if len(keys) == 1 else keys
+
+
 def split_names(text: str) -> tuple[str, ...]:
     """Split a comma-separated list of names.
 
@@ -44,6 +67,19 @@ def split_integers(text: str) -> tuple[int, ...]:
         raise OptionError(f"Expected whole numbers such as 1,8,64, found {text!r}.") from error
 
 
+def split_numbers(text: str) -> tuple[float, ...]:
+    """Parse a comma-separated list of numbers.
+
+    Example:
+        >>> split_numbers("0.5, 1")
+        (0.5, 1.0)
+    """
+    try:
+        return tuple(float(word) for word in split_names(text))
+    except ValueError as error:
+        raise OptionError(f"Expected numbers such as 0.5,0.5,0.5, found {text!r}.") from error
+
+
 ModelOption = Annotated[
     str,
     typer.Option(
@@ -58,26 +94,74 @@ WeightsOption = Annotated[
 DataOption = Annotated[
     str,
     typer.Option(
-        metavar="FILE|MODULE:LOADER",
-        help="A .csv, .csv.gz, .parquet or .npz file; or a Python iterable of batches (x, (x, y) or "
-        "dicts), or a function that returns one.",
+        metavar="FILE|FOLDER|MODULE:LOADER",
+        help="A .csv, .csv.gz, .parquet or .npz file; a folder of images; or a Python iterable of batches (x, (x, y) "
+        "or dicts), or a function that returns one.",
     ),
 ]
 ColumnsOption = Annotated[
     tuple[str, ...],
     typer.Option(
         metavar="A,B,C",
-        help="Input columns of a table, in this order; default: all but the target.",
+        help="Input columns of a table, in this order; default: all but the target; in adapt, those of --stats.",
         show_default=False,
     ),
     TextParser(split_names),
 ]
 InputsOption = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="Array in an .npz file (default: x), or key of the input in dict batches."),
+    typer.Option(
+        metavar="NAME",
+        help="Array in an .npz file (default: x), key or position of the input in the batches of a loader (several "
+        "as A,B), or column of file names in the labels of images (default: the first).",
+    ),
+]
+OutputOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME", help="Key or position of the prediction in what the model returns; default: detected."
+    ),
+]
+ImageSizeOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        metavar="N",
+        help="Size of the images of a folder: the shorter side is resized to N pixels (bicubic), then the centre N×N "
+        "is cropped.",
+    ),
+]
+ImageMeanOption = Annotated[
+    tuple[float, ...],
+    typer.Option(
+        metavar="R,G,B",
+        help="Mean subtracted from images in [0, 1].",
+        show_default="0.485,0.456,0.406, of ImageNet",
+    ),
+    TextParser(split_numbers),
+]
+ImageStdOption = Annotated[
+    tuple[float, ...],
+    typer.Option(
+        metavar="R,G,B",
+        help="Standard deviation that images are divided by.",
+        show_default="0.229,0.224,0.225, of ImageNet",
+    ),
+    TextParser(split_numbers),
+]
+LabelsOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Labels of images, .csv: a column of paths relative to the folder, and the columns of --target.",
+        show_default="labels.csv in the folder",
+    ),
 ]
 HeadOption = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Linear layer whose inputs are the features; default: detected.")
+    str | None,
+    typer.Option(
+        metavar="NAME", help="Linear layer whose inputs are the features, such as fc or score[last]; default: detected."
+    ),
 ]
 DeviceOption = Annotated[str | None, typer.Option(metavar="NAME", help="Device to run on, such as cuda:0.")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]

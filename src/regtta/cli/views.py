@@ -17,6 +17,8 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from regtta.options import list_names
+
 if TYPE_CHECKING:
     from regtta.cli.adapt_report import AdaptReport
     from regtta.cli.collect import CollectReport
@@ -93,6 +95,8 @@ def print_statistics_report(report: "StatisticsReport") -> None:
     print_facts(
         *_count_facts(report),
         ("fingerprint", report.fingerprint),
+        ("columns", f"{len(report.columns):,}: {list_names(report.columns)}" if report.columns else "not known"),
+        ("inputs", _format_input_moments(report.input_moments)),
         *([("extras", ", ".join(report.extras))] if report.extras else []),
     )
     table = make_table("", "variance>", "share>", "cumulative>", "")
@@ -182,6 +186,10 @@ def _count_facts(report: "CollectReport | StatisticsReport") -> tuple[tuple[str,
         ("valid", f"{report.valid_dimensions:,}"),
         ("rank", f"{report.rank:,}"),
     )
+
+
+def _format_input_moments(columns: int) -> str:
+    return f"mean and variance of {_format_count(columns, 'column', 'columns')}" if columns else "no moments"
 
 
 def _format_needs(report: "MethodReport") -> str:

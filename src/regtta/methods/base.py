@@ -161,8 +161,9 @@ class GradientMethod(Method):
             and target statistics weighted by their sample counts, for small batches; ``"source"`` keeps BatchNorm as
             trained.
         prior: number of samples that the source statistics count as with ``batch_norm="blended"``.
-        trainable: ``"affine"`` trains scale and shift of normalisation layers, ``"extractor"`` everything except the
-            head, ``"all"`` every parameter.
+        trainable: ``"affine"`` trains scale and shift of normalisation layers, in a model without any the biases;
+            ``"bias"`` all biases except the head's, ``"extractor"`` everything except the head, ``"all"`` every
+            parameter.
         steps: gradient steps per batch.
     """
 

@@ -66,7 +66,7 @@ class BatchReader:
 
     def _selected(self, batch: object, selection: str | int | Sequence[str | int]) -> object:
         if isinstance(selection, str | int):
-            found = batch if isinstance(batch, Tensor) else self._entry(batch, selection)
+            found = self._entry(batch, selection)
             is_tuple = isinstance(found, tuple | list) and not isinstance(found, PackedSequence)
             return _first_of(found) if is_tuple and found else found  # type: ignore[arg-type]
         values = [self._entry(batch, key) for key in selection]

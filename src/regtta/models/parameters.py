@@ -7,7 +7,7 @@ Everything else is frozen, which also saves a third of the backward pass.
 import copy
 import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Literal, get_args
 
 import torch
@@ -19,7 +19,7 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 from regtta.errors import ModelError
 from regtta.models.model_checks import check_model
 
-Trainable = Literal["affine", "extractor", "all"]
+Trainable = Literal["affine", "bias", "extractor", "all"]
 
 TRAINABLE: tuple[str, ...] = get_args(Trainable)
 
@@ -32,6 +32,9 @@ _NORMS = (_BatchNorm, _InstanceNorm, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
 _NORM_CLASS = re.compile(r"Norm(?!al)|Normali[sz]ation")
 _SCALES_AND_SHIFTS = frozenset({"weight", "bias", "gamma", "beta", "scale", "shift", "offset", "g", "b"})
 _NEVER_NORMS = (nn.Linear, nn.Bilinear, _ConvNd, nn.Embedding, nn.EmbeddingBag)
+
+# "bias", "in_proj_bias" and, in recurrent layers, "bias_ih_l0_reverse"; not "relative_position_bias_table".
+_BIAS = re.compile(r"(\w+_)?bias(_(ih|hh)(_l\d+(_reverse)?)?)?")
 
 
 def private_copy(model: nn.Module) -> nn.Module:
@@ -62,7 +65,10 @@ def trainable_parameters(model: nn.Module, head: nn.Module | None, which: Traina
     """Return the trainable parameters by name; raise a ModelError if there are none.
 
     * ``"affine"``: scale and shift of BatchNorm, LayerNorm, GroupNorm, InstanceNorm and RMSNorm, and of normalisation
-      layers of other libraries: classes called ``...Norm...`` whose parameters have one value per channel.
+      layers of other libraries: classes called ``...Norm...`` whose parameters have one value per channel. In a model
+      without any of these, the same as ``"bias"``, with a warning in the log.
+    * ``"bias"``: the biases of all modules except the head's, by their names: ``bias``, ``in_proj_bias``,
+      ``bias_ih_l0``, ``bias_hh_l0_reverse``.
     * ``"extractor"``: all parameters except the head's.
     * ``"all"``: all parameters.
     * ``None``: no parameters.
@@ -71,20 +77,34 @@ def trainable_parameters(model: nn.Module, head: nn.Module | None, which: Traina
         >>> net = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3), nn.Linear(3, 1))
         >>> list(trainable_parameters(net, net[2], "affine"))
         ['1.weight', '1.bias']
+        >>> list(trainable_parameters(net, net[2], "bias"))
+        ['0.bias', '1.bias']
         >>> list(trainable_parameters(net, net[2], "extractor"))
         ['0.weight', '0.bias', '1.weight', '1.bias']
     """
     if which is None:
         return {}
-    in_head = set(map(id, head.parameters())) if head is not None else set()
-    chosen = _affine(model) if which == "affine" else None
+    excluded = set(map(id, head.parameters())) if head is not None and which != "all" else set()
+    chosen = _SELECTIONS[which](model)
+    falls_back = which == "affine" and not chosen
+    if falls_back:
+        chosen = _biases(model)
     picked = {
         name: parameter
         for name, parameter in model.named_parameters()
-        if (chosen is None or id(parameter) in chosen) and (which == "all" or id(parameter) not in in_head)
+        if id(parameter) in chosen and id(parameter) not in excluded
     }
     if not picked:
         raise ModelError(_nothing_to_train(model, which))
+    if falls_back:
+        logger.warning(
+            '%s has no normalisation layer with affine parameters, which trainable="affine" updates: its biases are '
+            'updated instead, %s values in %s tensors. Pass trainable="bias" to choose this explicitly, or '
+            'trainable="extractor" to update everything except the head.',
+            type(model).__name__,
+            f"{sum(parameter.numel() for parameter in picked.values()):,}",
+            len(picked),
+        )
     return picked
 
 
@@ -165,6 +185,27 @@ def _affine(model: nn.Module) -> set[int]:
     }
 
 
+def _biases(model: nn.Module) -> set[int]:
+    return {
+        id(parameter)
+        for module in model.modules()
+        for name, parameter in module.named_parameters(recurse=False)
+        if _BIAS.fullmatch(name)
+    }
+
+
+def _every(model: nn.Module) -> set[int]:
+    return set(map(id, model.parameters()))
+
+
+_SELECTIONS: dict[Trainable, Callable[[nn.Module], set[int]]] = {
+    "affine": _affine,
+    "bias": _biases,
+    "extractor": _every,
+    "all": _every,
+}
+
+
 def _is_norm_by_name(module: nn.Module) -> bool:
     """Return True if the class name and the parameters of a module are those of a normalisation layer.
 
@@ -184,10 +225,10 @@ def _is_per_channel(parameter: Tensor) -> bool:
 
 def _nothing_to_train(model: nn.Module, which: Trainable) -> str:
     name = type(model).__name__
-    if which != "affine":
+    if which in ("extractor", "all"):
         return f"{name} has no trainable parameters (trainable={which!r})."
+    found = "no bias" if which == "bias" else "neither a normalisation layer with affine parameters nor a bias"
     return (
-        f"{name} has no normalisation layer with affine parameters (BatchNorm, LayerNorm, GroupNorm, "
-        'InstanceNorm, RMSNorm), and trainable="affine" updates only those. Pass '
-        'trainable="extractor" to update the whole feature extractor.'
+        f'Expected parameters before the head of {name} that trainable="{which}" updates, found {found}. Pass '
+        'trainable="extractor" to update everything except the head.'
     )

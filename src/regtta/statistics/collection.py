@@ -29,6 +29,7 @@ from regtta.models import (
     private_copy,
 )
 from regtta.statistics.collectors import HasCollectors, StatisticsCollector
+from regtta.statistics.input_moments import InputMoments, check_column_count, check_column_names
 from regtta.statistics.moments import Moments, RunningMoments, all_reduce_moments
 from regtta.statistics.source import SourceStatistics
 from regtta.statistics.source_ranges import FurthestFeatures, InputRanges
@@ -45,6 +46,7 @@ def collect(
     output: OutputSelection | None = None,
     features: FeaturePooling | None = None,
     methods: Sequence[HasCollectors] = (),
+    columns: Sequence[str] | None = None,
     device: torch.device | str | None = None,
     progress: Callable[[int], None] | None = None,
     process_group: "dist.ProcessGroup | None" = None,
@@ -66,6 +68,7 @@ def collect(
             pooled as the model pools the outputs of its head.
         methods: methods whose additional source statistics to collect. Feature restoration needs a second pass over
             the data, and therefore a loader that can be iterated again.
+        columns: names of the columns of the inputs ``(B, C)``, in order, to store with the statistics.
         device: device to run on; ``None`` uses the model's device.
         progress: callback, called after each batch with the number of samples seen so far over all passes.
         process_group: process group for distributed collection, such as ``torch.distributed.group.WORLD``. Each process
@@ -85,16 +88,22 @@ def collect(
         _check_methods(methods)
         check_model(model)
         interface = _Interface(BatchReader(model, inputs), check_output_selection(output), check_pooling(features))
-        source_features = _SourceFeatures(model, head, interface, device)
+        source_features = _SourceFeatures(model, head, interface, device, check_column_names(columns))
         collectors = _Collectors(methods, source_features.device)
         collectors.check(processes, loader)
     processes.check_same("model", source_features.fingerprint)
+    processes.check_same("list of columns", repr(source_features.columns))
     processes.check_same("list of methods to collect for", ", ".join(map(_describe_method, methods)))
     _run_passes(loader, source_features, collectors, processes, progress)
     source = source_features.statistics(collectors.moments.merged, collectors.extras())
+    input_moments = source_features.input_moments.all_reduce(processes)
     return dataclasses.replace(
         source,
         input_ranges=source_features.ranges.all_reduce(processes),
+        columns=source_features.columns,
+        input_mean=input_moments.mean,
+        input_variance=input_moments.variance,
+        input_count=input_moments.count,
         largest_feature_norm=float(source.whitened_norms(collectors.furthest.rows).max()),
     )
 
@@ -118,6 +127,7 @@ def _run_passes(
                 if progress is not None:
                     progress(sum(counts))
             _check_count(pass_index, counts[pass_index], counts[0])
+        features.input_moments.finish()
         features.agree_on_head(processes)
         for collector in active:
             collector.merge(processes, pass_index)
@@ -194,7 +204,12 @@ class _SourceFeatures:
     """Features of a private copy of the model, computed batch by batch."""
 
     def __init__(
-        self, model: nn.Module, head: str | None, interface: _Interface, device: torch.device | str | None
+        self,
+        model: nn.Module,
+        head: str | None,
+        interface: _Interface,
+        device: torch.device | str | None,
+        columns: tuple[str, ...] = (),
     ) -> None:
         self._model = private_copy(model).eval()
         self.fingerprint = fingerprint(self._model)
@@ -203,7 +218,9 @@ class _SourceFeatures:
         self._named = None if head is None else str(Head(self._model, head).layout)
         self._forward: FeatureModel | None = None
         self._head = ""
+        self.columns = columns
         self.ranges = InputRanges()
+        self.input_moments = InputMoments()
 
     @torch.no_grad()
     def over(self, loader: Iterable[object]) -> Iterator[Forward]:
@@ -218,11 +235,13 @@ class _SourceFeatures:
             inputs = self._interface.read(batch).to(self.device, non_blocking=pinned)
             if len(inputs) == 0:
                 continue
+            check_column_count(self.columns, inputs)
             if self._forward is None:
                 self._forward = self._feature_model(self._find_head(inputs))
             found = self._forward(inputs)
             forward = Forward(found.flat_features, found.outputs)
             self.ranges.update(inputs)
+            self.input_moments.update(inputs)
             check.update(forward.features, index)
             yield forward
         check.run()

@@ -39,7 +39,7 @@ class Moments:
     @classmethod
     def from_features(cls, features: Tensor) -> "Moments":
         """Compute the moments of one batch (B, D), centred before squaring to avoid cancellation."""
-        features = features.to(_moments_device(features.device), torch.float64)
+        features = features.to(moments_device(features.device), torch.float64)
         mean = features.mean(dim=0)
         centred = features - mean
         return cls(len(features), mean, centred.T @ centred)
@@ -78,7 +78,7 @@ def all_reduce_moments(moments: Moments | None, processes: Communicator, device:
     if count == 0:
         return None
     if moments is None:
-        nothing = torch.zeros(width, width, dtype=torch.float64, device=_moments_device(device))
+        nothing = torch.zeros(width, width, dtype=torch.float64, device=moments_device(device))
         moments = Moments(0, nothing[0], nothing)
     mean = processes.reduce(moments.mean * (moments.count / count))
     gap = moments.mean - mean
@@ -135,7 +135,7 @@ class RunningMoments:
         return moments
 
     def _begin(self, features: Tensor) -> Tensor:
-        home, columns = _moments_device(features.device), features.shape[1]
+        home, columns = moments_device(features.device), features.shape[1]
         rows = BLOCK_ROWS if home.type == "cpu" else BLOCK_ROWS_ON_GPU
         self._block = torch.empty(rows, columns, dtype=torch.float64, device=home)
         self._mean = self._block.new_zeros(columns)
@@ -165,7 +165,7 @@ class RunningMoments:
         self.count, self._filled = count, 0
 
 
-def _moments_device(device: torch.device) -> torch.device:
+def moments_device(device: torch.device) -> torch.device:
     """Return the device for the moments of features on ``device``: the CPU for MPS, which has no float64."""
     return torch.device("cpu") if device.type == "mps" else device
 

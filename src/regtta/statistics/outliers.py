@@ -11,14 +11,25 @@ from torch import Tensor
 
 MIN_ROWS = 16  # medians of fewer samples vary so much that good samples of long-tailed columns look like outliers
 _REFERENCE_ROWS = 32  # samples used for centre and scale: more cost time and change the medians little
-_MAX_COLUMNS = 256  # columns of a table, or channels; inputs with more are reduced to one column
+MAX_COLUMNS = 256  # columns of a table, or channels; inputs with more are reduced to one column
 
 ColumnArray = NDArray[np.floating]
 
 
 def is_table(inputs: Tensor) -> bool:
     """Return True if the inputs are a table (B, C) of at most 256 columns, which are compared one by one."""
-    return inputs.ndim == 2 and inputs.shape[1] <= _MAX_COLUMNS
+    return inputs.ndim == 2 and inputs.shape[1] <= MAX_COLUMNS
+
+
+def count_columns(inputs: Tensor) -> int:
+    """Return the number C of columns that :func:`column_values` gives for inputs (B, ...).
+
+    Example:
+        >>> count_columns(torch.zeros(8, 3, 32, 32)), count_columns(torch.zeros(8, 1000))
+        (3, 1)
+    """
+    channels = inputs.ndim >= 2 and inputs.shape[1] <= MAX_COLUMNS
+    return inputs.shape[1] if channels else 1
 
 
 def column_values(inputs: Tensor) -> Tensor:
@@ -39,7 +50,7 @@ def column_values(inputs: Tensor) -> Tensor:
     inputs = inputs.detach()
     if is_table(inputs):
         return inputs
-    channels = 2 if inputs.ndim > 2 and inputs.shape[1] <= _MAX_COLUMNS else 1
+    channels = 2 if inputs.ndim > 2 and inputs.shape[1] <= MAX_COLUMNS else 1
     inner = tuple(range(channels, inputs.ndim))
     if inner and inputs.is_cuda:  # one kernel on a GPU; slow on a CPU
         values: Tensor = torch.linalg.vector_norm(inputs, torch.inf, dim=inner)

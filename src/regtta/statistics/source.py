@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from regtta.errors import HeadMismatchError, ModelMismatchError, OptionError, StatisticsError
+from regtta.statistics.input_moments import ColumnMoments, merge_column_names, unknown_columns
 from regtta.statistics.linalg import stable_eigh
 from regtta.statistics.moments import Moments
 from regtta.statistics.source_files import check_rank, read_statistics, write_statistics
@@ -34,13 +35,9 @@ EXPLAINED_VARIANCE = 0.99
 logger = logging.getLogger(__name__)
 
 
-def _unknown_ranges() -> Tensor:
-    return torch.empty(0, dtype=torch.float64)
-
-
 def _merge_ranges(a: Tensor, b: Tensor) -> Tensor:
     """Return the elementwise maximum (C,) of two ranges; empty (unknown) if their lengths differ."""
-    return torch.maximum(a, b) if len(a) == len(b) else _unknown_ranges()
+    return torch.maximum(a, b) if len(a) == len(b) else unknown_columns()
 
 
 @dataclass(frozen=True)
@@ -88,6 +85,11 @@ class SourceStatistics:
             empty if unknown.
         largest_feature_norm: largest ``‖y‖²`` of all samples in the whitened subspace that carries 99 % of the
             variance; 0 if unknown.
+        columns: names of the table columns that were the inputs of the model, in order; empty if unknown.
+        input_mean: (C,) float64, the mean of each column of the inputs: a column of a table (B, C), or all values of a
+            channel (dimension 1) of images and sequences; one column for more than 256. Of shape (0,) if unknown.
+        input_variance: (C,) float64, their unbiased variance; of shape (0,) if unknown.
+        input_count: number of values of each column behind ``input_mean``; 0 if unknown.
     """
 
     mean: Tensor
@@ -98,8 +100,12 @@ class SourceStatistics:
     head: str
     fingerprint: str
     extras: Mapping[str, Tensor] = field(default_factory=dict)
-    input_ranges: Tensor = field(default_factory=_unknown_ranges)
+    input_ranges: Tensor = field(default_factory=unknown_columns)
     largest_feature_norm: float = 0.0
+    columns: tuple[str, ...] = ()
+    input_mean: Tensor = field(default_factory=unknown_columns)
+    input_variance: Tensor = field(default_factory=unknown_columns)
+    input_count: int = 0
 
     @classmethod
     def from_moments(
@@ -233,10 +239,13 @@ class SourceStatistics:
     def merge(self, other: "SourceStatistics") -> "SourceStatistics":
         """Return the statistics of both sets of samples together, as if collected in one pass.
 
-        The result is exact up to float64 rounding. Additional statistics of methods (``extras``) are dropped.
+        The result is exact up to float64 rounding. Additional statistics of methods (``extras``) are dropped. Raises a
+        MismatchError if both name their input columns and the names or their order differ.
         """
         self.check_head(other.head)
         self.check_fingerprint(other.fingerprint)
+        columns = merge_column_names(self.columns, other.columns)
+        inputs = self._input_moments().merge(other._input_moments())
         if self.extras or other.extras:
             logger.warning("Merging keeps only the moments; dropped: %s.", sorted({*self.extras, *other.extras}))
         merged = SourceStatistics.from_moments(
@@ -246,6 +255,10 @@ class SourceStatistics:
             merged,
             input_ranges=_merge_ranges(self.input_ranges, other.input_ranges),
             largest_feature_norm=max(self.largest_feature_norm, other.largest_feature_norm),
+            columns=columns,
+            input_mean=inputs.mean,
+            input_variance=inputs.variance,
+            input_count=inputs.count,
         )
 
     def check_fingerprint(self, fingerprint: str) -> None:
@@ -278,3 +291,6 @@ class SourceStatistics:
 
     def _moments(self) -> Moments:
         return Moments(self.count, self.mean, self.covariance() * (self.count - 1))
+
+    def _input_moments(self) -> ColumnMoments:
+        return ColumnMoments(self.input_count, self.input_mean, self.input_variance)

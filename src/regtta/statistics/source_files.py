@@ -11,7 +11,9 @@ from torch import Tensor
 
 from regtta._version import __version__
 from regtta.errors import InvalidFileError, NewerFormatError
-from regtta.persistence import check_not_existing, parse_json, read_safetensors, write_safetensors
+from regtta.persistence import MAX_COUNT, check_not_existing, parse_json, read_safetensors, write_safetensors
+from regtta.statistics.input_moments import find_duplicate, unknown_columns
+from regtta.statistics.outliers import MAX_COLUMNS
 
 if TYPE_CHECKING:
     from regtta.statistics.source import SourceStatistics
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 STATISTICS_FORMAT_VERSION = 1
 _TENSORS = ("mean", "variances", "basis", "feature_variances")
 _RANGES = "input_ranges"
+_INPUT_MOMENTS = ("input_mean", "input_variance")
 _EXTRA = "extra/"
 _KEY = "regtta.statistics"
 # Decompositions in float64 are accurate to header 1e-12 at any practical width; larger deviations are damage.
@@ -34,9 +37,12 @@ def write_statistics(path: str | Path, source: "SourceStatistics", *, overwrite:
         "head": source.head,
         "fingerprint": source.fingerprint,
         "largest_feature_norm": source.largest_feature_norm,
+        "columns": list(source.columns),
+        "input_count": source.input_count,
     }
     tensors = {name: getattr(source, name) for name in _TENSORS}
-    tensors |= {_RANGES: source.input_ranges} if len(source.input_ranges) else {}
+    optional = {name: getattr(source, name) for name in (_RANGES, *_INPUT_MOMENTS)}
+    tensors |= {name: values for name, values in optional.items() if len(values)}
     tensors |= {f"{_EXTRA}{name}": value for name, value in source.extras.items()}
     path = check_not_existing(path, overwrite=overwrite)
     write_safetensors(path, tensors, {_KEY: json.dumps(header)})
@@ -48,11 +54,14 @@ def read_statistics(path: str | Path) -> dict[str, Any]:
     tensors, metadata = read_safetensors(path)
     header = _read_header(path, metadata)
     _check_tensors(path, tensors)
+    _check_inputs(path, header, tensors)
     _check_spectrum(path, *(tensors[name] for name in ("variances", "basis", "feature_variances")))
     fields: dict[str, Any] = {name: tensors[name] for name in _TENSORS}
     fields |= {name: header[name] for name in ("count", "head", "fingerprint")}
-    fields |= {_RANGES: tensors[_RANGES]} if _RANGES in tensors else {}
+    fields |= {name: tensors[name] for name in (_RANGES, *_INPUT_MOMENTS) if name in tensors}
     fields["extras"] = {name.removeprefix(_EXTRA): value for name, value in tensors.items() if name.startswith(_EXTRA)}
+    fields["columns"] = tuple(header.get("columns", ()))
+    fields["input_count"] = header.get("input_count", 0)
     fields["largest_feature_norm"] = float(header.get("largest_feature_norm", 0.0))
     return fields
 
@@ -112,9 +121,32 @@ def _check_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
             raise InvalidFileError(f"{path}: expected {name!r} of shape {shape}, found {has}.")
         if found.dtype != torch.float64 or not found.isfinite().all():
             raise InvalidFileError(f"{path}: {name!r} is not finite float64: the file is damaged.")
-    ranges = tensors.get(_RANGES, torch.empty(0, dtype=torch.float64))
-    if ranges.ndim != 1 or ranges.dtype != torch.float64 or not bool((ranges.isfinite() & (ranges >= 0)).all()):
-        raise _damaged(path, f"{_RANGES!r} is not one finite float64 of at least 0 per column")
+    for name in (_RANGES, *_INPUT_MOMENTS):
+        values = tensors.get(name, unknown_columns())
+        if values.ndim != 1 or values.dtype != torch.float64 or not bool(values.isfinite().all()):
+            raise _damaged(path, f"{name!r} is not one finite float64 per column")
+        if name != "input_mean" and bool((values < 0).any()):
+            raise _damaged(path, f"{name!r} has negative values")
+
+
+def _check_inputs(path: Path, header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+    """Raise an InvalidFileError unless the columns of the inputs and their ranges and moments match in number."""
+    columns = header.get("columns", [])
+    if not isinstance(columns, list) or not all(isinstance(name, str) for name in columns):
+        raise _damaged(path, f"'columns' are not a list of names: {str(columns)[:40]}")
+    if len(set(columns)) < len(columns):
+        raise _damaged(path, f"'columns' has {find_duplicate(tuple(columns))!r} twice")
+    widths = {name: len(tensors.get(name, ())) for name in (_RANGES, *_INPUT_MOMENTS)}
+    if widths["input_mean"] != widths["input_variance"]:
+        raise _damaged(path, "'input_mean' and 'input_variance' are of different lengths")
+    width = len(columns) if len(columns) <= MAX_COLUMNS else 1  # wider tables are summarised by one column
+    for name, found in widths.items():
+        if columns and found not in (0, width):
+            raise _damaged(path, f"{name!r} has {found} values for {len(columns)} columns")
+    count = header.get("input_count", 0)
+    possible = type(count) is int and (count == 0 or (widths["input_mean"] > 0 and 2 <= count <= MAX_COUNT))
+    if not possible:
+        raise _damaged(path, f"'input_count' is not the number of values behind 'input_mean': {str(count)[:40]}")
 
 
 def _check_spectrum(path: Path, variances: Tensor, basis: Tensor, feature_variances: Tensor) -> None:

@@ -47,8 +47,11 @@ def csv_header(path: Path) -> TableHeader:
     return TableHeader(names)
 
 
-def csv_frames(path: Path, columns: Sequence[str], rows: int) -> Iterator["DataFrame"]:
-    """Iterate over ``columns`` of a CSV file (optionally gzipped), in this order, at most ``rows`` at a time."""
+def csv_frames(path: Path, columns: Sequence[str], rows: int, texts: Sequence[str] = ()) -> Iterator["DataFrame"]:
+    """Iterate over ``columns`` of a CSV file (optionally gzipped), in this order, at most ``rows`` at a time.
+
+    Columns in ``texts`` are read as strings, so that a name such as ``007`` is no number.
+    """
     import pandas as pd
 
     with (
@@ -59,6 +62,7 @@ def csv_frames(path: Path, columns: Sequence[str], rows: int) -> Iterator["DataF
             usecols=list(columns),
             chunksize=_limit_rows(rows, len(_csv_names(path))),
             encoding="utf-8-sig",
+            dtype=dict.fromkeys(texts, str),
             low_memory=False,  # one data type per column and chunk
         ) as frames,
     ):

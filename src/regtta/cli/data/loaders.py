@@ -1,7 +1,7 @@
 """Data loaders in the user's Python code, or functions that return one."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 
 from torch import Tensor, nn
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from regtta.cli.data.labelled_batches import ALL_BATCHES, BatchShard, LabelledBatch, shard_loader
 from regtta.cli.user_code import convert_user_errors, import_object
 from regtta.errors import BatchError, OptionError
-from regtta.models import BatchReader
+from regtta.models import BatchReader, Inputs
 
 _END = object()
 
@@ -21,13 +21,13 @@ class Loader:
     Attributes:
         name: value of ``--data``.
         source: iterable, or a function without arguments that returns one and is called for each pass.
-        inputs: key of the inputs in dict batches.
+        read: turns a batch into the inputs of the model; by default of a model with one input.
         target: key of the labels in dict batches, or their position in tuples, such as ``"1"``.
     """
 
     name: str
     source: Iterable[object] | Callable[[], object]
-    inputs: str | None = None
+    read: Callable[[object], Inputs] = field(default_factory=lambda: BatchReader(nn.Identity()))
     target: str | None = None
     rows: None = None
 
@@ -63,7 +63,7 @@ class Loader:
             if batch is _END:
                 return
             if shard.contains(index):
-                yield LabelledBatch(BatchReader(nn.Identity(), self.inputs)(batch), self._targets(batch))
+                yield LabelledBatch(self.read(batch), self._targets(batch))
 
     def _open_source(self) -> Iterable[object]:
         source: object = self.source
@@ -92,12 +92,12 @@ class Loader:
         )
 
 
-def open_loader(name: str, *, inputs: str | None, target: str | None) -> Loader:
+def open_loader(name: str, *, read: Callable[[object], Inputs], target: str | None) -> Loader:
     """Import the loader ``package.module:name``."""
     source = import_object(name, "--data")
     if callable(source) and not isinstance(source, Iterable):
-        return Loader(name, source, inputs, target)
-    return Loader(name, _check_iterable(source, name), inputs, target)
+        return Loader(name, source, read, target)
+    return Loader(name, _check_iterable(source, name), read, target)
 
 
 def _check_iterable(source: object, name: str) -> Iterable[object]:
