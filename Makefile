@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo test lint format docs bench clean
+.PHONY: demo test lint format docs architectures bench clean
 
 demo: $(INSTALLED)
 	$(BIN)/regtta demo --out regtta-demo --force
@@ -26,6 +26,9 @@ docs: $(INSTALLED)
 	$(BIN)/python docs/make_methods.py
 	$(BIN)/python docs/make_faults.py
 	$(BIN)/python docs/make_speed.py
+
+architectures: $(INSTALLED) # docs/models.md; takes some minutes
+	$(BIN)/python docs/make_architectures.py
 
 bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks.speed --out regtta-bench --limit 540

@@ -67,3 +67,17 @@ def test_the_readme_shows_the_three_lines():
 def test_the_made_pages_are_what_they_are_made_from(name):
     maker = runpy.run_path(str(ROOT / "docs" / f"make_{name}.py"))
     assert (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") == maker["page"](), "run make docs"
+
+
+def test_the_page_of_models_lists_the_catalogue():
+    from helpers.architectures import CATALOGUE  # imports many libraries
+
+    text = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
+    maker = runpy.run_path(str(ROOT / "docs" / "make_architectures.py"))
+    assert text.startswith(maker["INTRODUCTION"]), "run make architectures"
+    rows = [
+        [cell.strip() for cell in line.split("|")[1:5]] for line in text[len(maker["INTRODUCTION"]) :].splitlines()[2:]
+    ]
+    listed = [(family, name, head.strip("`")) for family, name, _, head in rows]
+    assert listed == [(entry.family, entry.name, entry.head) for entry in CATALOGUE], "run make architectures"
+    assert f"[{len(CATALOGUE)} architectures](docs/models.md)" in (ROOT / "README.md").read_text(encoding="utf-8")

@@ -11,8 +11,9 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import regtta
 from helpers import small_models
-from regtta.errors import BatchError
+from regtta.errors import BatchError, OptionError
 from regtta.models.batches import BatchReader
+from regtta.models.model_inputs import ModelInputs
 
 
 def extract_inputs(batch, key=None):
@@ -159,3 +160,228 @@ def test_every_public_function_rejects_packed_sequences(packed):
             with pytest.raises(BatchError, match=r"torch.stack|pad_packed_sequence"):
                 call(wrong)
     assert adapter.predict([IMAGES, IMAGES.sum(dim=(1, 2, 3))]).shape == (4, 1)
+
+
+# --- models with several inputs, or with names ---------------------------------------------------------
+
+
+class OneRequired(nn.Module):
+    def forward(self, ids, mask=None): ...
+
+
+class TwoRequired(nn.Module):
+    def forward(self, image, table, scale=1.0): ...
+
+
+class NoneRequired(nn.Module):
+    def forward(self, input_ids=None, attention_mask=None, labels=None, **options): ...
+
+
+class AnyArguments(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(1, 1), nn.Linear(1, 1)
+
+    def forward(self, *args, **kwargs): ...
+
+
+class Wrapper(nn.Module):
+    """Wrapper around one module, such as those of torch.compile and peft."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, *args, **kwargs): ...
+
+
+class LabelRequired(nn.Module):
+    def forward(self, x, y): ...
+
+
+A, B, MASK = torch.randn(4, 3), torch.randn(4, 2), torch.ones(4, 3)
+Fields = namedtuple("Fields", ["table", "image", "labels"])
+
+
+def read(model, batch, selection=None):
+    """Return what is passed to the model: names of keyword arguments, or positions, with their tensors."""
+    found = BatchReader(model, selection)(batch)
+    if isinstance(found, torch.Tensor):
+        return found
+    return found.kwargs or found.args
+
+
+def assert_same_arguments(found, expected):
+    if isinstance(expected, torch.Tensor):
+        assert found is expected
+        return
+    assert type(found) is type(expected)
+    if isinstance(expected, dict):
+        assert list(found) == list(expected)
+        found, expected = tuple(found.values()), tuple(expected.values())
+    assert len(found) == len(expected)
+    assert all(a is b for a, b in zip(found, expected, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("model", "batch", "expected"),
+    [
+        (OneRequired(), A, A),
+        (OneRequired(), (A, Y), A),
+        (OneRequired(), {"ids": A, "labels": Y}, A),
+        (OneRequired(), {"ids": A, "mask": MASK, "labels": Y, "text": ["a"] * 4}, {"ids": A, "mask": MASK}),
+        (OneRequired(), {"tokens": A}, A),
+        (OneRequired(), {"tokens": A, "y": Y}, A),
+        (OneRequired(), ({"ids": A, "mask": MASK}, Y), {"ids": A, "mask": MASK}),
+        (OneRequired(), ((A,), Y), A),
+        (TwoRequired(), (A, B), (A, B)),
+        (TwoRequired(), [A, B, Y], (A, B)),
+        (TwoRequired(), ((A, B), Y), (A, B)),
+        (TwoRequired(), [[A, B]], (A, B)),
+        (TwoRequired(), {"table": B, "image": A, "price": Y}, {"table": B, "image": A}),
+        (TwoRequired(), {"table": B, "image": A, "scale": 2.0}, {"table": B, "image": A, "scale": 2.0}),
+        (TwoRequired(), Fields(B, A, Y), {"table": B, "image": A}),
+        (NoneRequired(), A, A),
+        (NoneRequired(), (A,), A),
+        (
+            NoneRequired(),
+            {"input_ids": A, "attention_mask": MASK, "labels": Y},
+            {"input_ids": A, "attention_mask": MASK},
+        ),
+        (NoneRequired(), {"input_ids": A, "labels": Y}, A),
+        (Wrapper(TwoRequired()), {"table": B, "image": A}, {"table": B, "image": A}),
+        (Wrapper(Wrapper(TwoRequired())), (A, B), (A, B)),
+        (AnyArguments(), (A, Y), A),
+        (LabelRequired(), {"x": A, "y": B}, {"x": A, "y": B}),
+        (LabelRequired(), (A, B), (A, B)),
+    ],
+)
+def test_the_parameters_of_forward_decide_what_is_an_input(model, batch, expected):
+    assert_same_arguments(read(model, batch), expected)
+
+
+@pytest.mark.parametrize(
+    ("model", "batch", "selection", "expected"),
+    [
+        (OneRequired(), {"a": A, "b": B}, "b", B),
+        (OneRequired(), (A, B), 1, B),
+        (OneRequired(), (A, B), -1, B),
+        (OneRequired(), A, 0, A),
+        (OneRequired(), Fields(B, A, Y), "image", A),
+        (OneRequired(), {"ids": A, "mask": MASK}, "mask", MASK),
+        (OneRequired(), (A, MASK, Y), [0, 1], (A, MASK)),
+        (OneRequired(), {"ids": A, "mask": MASK}, ["mask", "ids"], {"mask": MASK, "ids": A}),
+        (OneRequired(), {"tokens": A, "kept": MASK}, ["tokens", "kept"], (A, MASK)),
+        (OneRequired(), {"tokens": A, "kept": MASK}, ("tokens",), (A,)),
+        (NoneRequired(), (A, MASK), [0, 1], (A, MASK)),
+        (NoneRequired(), {"tokens": A, "kept": MASK}, ["tokens", "kept"], (A, MASK)),
+        (NoneRequired(), {"input_ids": A, "more": B}, ["input_ids", "more"], {"input_ids": A, "more": B}),
+        (AnyArguments(), {"a": A, "b": B}, ["a", "b"], {"a": A, "b": B}),
+        (TwoRequired(), (Y, B, A), [2, 1], (A, B)),
+        (TwoRequired(), {"a": A, "b": B}, lambda batch: ((batch["a"],), {"table": batch["b"]}), None),
+        (TwoRequired(), {"a": A, "b": B}, lambda batch: ModelInputs((batch["a"],), {"table": batch["b"]}), None),
+        (OneRequired(), {"a": {"b": A}}, lambda batch: batch["a"]["b"], A),
+    ],
+)
+def test_inputs_are_selected_by_keys_indices_and_callables(model, batch, selection, expected):
+    if expected is None:
+        found = BatchReader(model, selection)(batch)
+        assert found.args[0] is A
+        assert found.kwargs["table"] is B
+        return
+    assert_same_arguments(read(model, batch, selection), expected)
+
+
+@pytest.mark.parametrize(
+    ("model", "batch", "selection", "message"),
+    [
+        (
+            NoneRequired(),
+            (A, MASK),
+            None,
+            r"two readings.*model\(input_ids=batch\[0\]\) with labels in batch\[1\].*"
+            r"model\(input_ids=batch\[0\], attention_mask=batch\[1\]\).*inputs=0.*inputs=\[0, 1\]",
+        ),
+        (
+            OneRequired(),
+            ((A, MASK), Y),
+            None,
+            r"two readings.*batch\[0\]\[0\].*\(batch\[0\], {}\).*\(\(batch\[0\],\), {}\)",
+        ),
+        (TwoRequired(), A, None, r"needs \['image', 'table'\], and the batch is a single tensor"),
+        (TwoRequired(), (A,), None, r"needs \['image', 'table'\], and the batch is a tuple of tensor \(4, 3\)"),
+        (TwoRequired(), {"image": A}, None, r"needs \['image', 'table'\]"),
+        (
+            TwoRequired(),
+            {"image": A, "x": B},
+            None,
+            r"keys here: \['image', 'x'\]; parameters.*\['image', 'table', 'scale'\]",
+        ),
+        (TwoRequired(), {"image": A, "table": B[:2]}, None, "Expected one row per sample in every tensor"),
+        (OneRequired(), {"a": A, "b": B}, None, r"Pass inputs=<key>, or a list of keys.*parameters of OneRequired"),
+        (OneRequired(), {"a": A}, ["a", "b"], "no key 'b'"),
+        (OneRequired(), (A, B), 2, r"inputs=2 is an index, but the batch is a tuple of tensor \(4, 3\)"),
+        (OneRequired(), (A, B), "x", "names a key, but the batch is a tuple"),
+        (OneRequired(), A, ["ids"], "names a key, but the batch is a Tensor"),
+        (OneRequired(), A, lambda batch: [batch], r"found list of tensor \(4, 3\)"),
+        (
+            OneRequired(),
+            A,
+            lambda batch: (batch, batch),
+            r"found tuple of tensor.*lambda batch: \(\(batch\[0\], batch\[1\]\), {}\)",
+        ),
+        (OneRequired(), A, lambda batch: {"ids": batch}, "found dict"),
+        (OneRequired(), A, lambda batch: ((batch,), {1: batch}), "a dict with string keys"),
+        (OneRequired(), A, lambda batch: None, "found NoneType"),
+        (OneRequired(), A, lambda batch: ((), {}), "at least one tensor"),
+        (OneRequired(), A, lambda batch: batch.sum(), "found a scalar"),
+    ],
+)
+def test_batches_without_a_clear_reading_raise(model, batch, selection, message):
+    with pytest.raises(BatchError, match=message):
+        BatchReader(model, selection)(batch)
+
+
+def test_the_three_fixes_for_a_nested_batch_work():
+    class OneTuple(nn.Module):
+        def forward(self, pair): ...
+
+    batch = ((A, MASK), Y)
+    assert BatchReader(OneRequired(), lambda b: b[0][0])(batch) is A
+    assert BatchReader(OneRequired(), lambda b: (b[0], {}))(batch).args == (A, MASK)
+    assert BatchReader(OneTuple(), lambda b: ((b[0],), {}))(batch).args == ((A, MASK),)
+
+
+def test_a_model_that_takes_a_tuple_is_adapted():
+    class Pair(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm, self.fc = nn.LayerNorm(5), nn.Linear(5, 1)
+
+        def forward(self, pair):
+            left, right = pair
+            return self.fc(self.norm(torch.cat([left, right], dim=1)))
+
+    torch.manual_seed(0)
+    model, select = Pair(), lambda batch: ((batch[0],), {})
+    batches = [((torch.randn(20, 3), torch.randn(20, 2)), torch.rand(20)) for _ in range(5)]
+    source = regtta.collect(model, batches, inputs=select)
+    assert regtta.Adapter(model, regtta.SSA(k=2), source, inputs=select).adapt(batches[0]).predictions.shape == (20, 1)
+
+
+def test_arguments_that_were_read_before_are_returned():
+    inputs = ModelInputs((A,), {"table": B})
+    for selection in (None, "image", [0], len):
+        assert BatchReader(TwoRequired(), selection)(inputs) is inputs
+
+
+@pytest.mark.parametrize("selection", [True, False, 1.5, [], ["a", True], ["a", None], {"a"}])
+def test_selections_are_validated(selection):
+    with pytest.raises(OptionError, match="Expected inputs to be a key, an index, a list of them, or a callable"):
+        BatchReader(OneRequired(), selection)
+
+
+def test_a_model_that_rejects_the_arguments_names_the_option():
+    adapter = regtta.Adapter(nn.Linear(3, 1), "source", inputs=[0, 1])
+    with pytest.raises(BatchError, match=r"cannot be called with this batch.*forward\(\).*inputs=<key, index"):
+        adapter.predict((A, B))

@@ -6,8 +6,8 @@ from torch import nn
 
 import regtta
 from helpers import small_models
-from regtta.errors import BatchError, HeadError, ModelError
-from regtta.models.features import FeatureModel, forward_without_features, model_device, run_model
+from regtta.errors import HeadError
+from regtta.models.features import FeatureModel, forward_without_features
 from regtta.models.head_search import find_head
 
 
@@ -209,113 +209,7 @@ def test_find_head_restores_mixed_training_modes():
     small_models.assert_unchanged(before, model)
 
 
-def test_a_model_that_returns_no_tensor():
-    class Answers(nn.Module):
-        def forward(self, x):
-            return "an answer"
-
-    with pytest.raises(ModelError, match=r"return a tensor \(B, ...\) of predictions, found str"):
-        run_model(Answers(), torch.randn(2, 5))
-
-
 def test_forward_without_features_runs_any_model():
     forward = forward_without_features(nn.Sequential(nn.Conv2d(3, 1, 16), nn.Flatten()))(small_models.images(4))
     assert forward.outputs.shape == (4, 1)
     assert forward.features.shape == (4, 0)
-
-
-DTYPES = {
-    "linear": lambda: nn.Linear(5, 1),
-    "convolution": lambda: nn.Sequential(nn.Unflatten(1, (1, 5)), nn.Conv1d(1, 2, 3), nn.Flatten()),
-    "batch norm": lambda: nn.Sequential(nn.BatchNorm1d(5), nn.Linear(5, 1)),
-    "layer norm": lambda: nn.Sequential(nn.LayerNorm(5), nn.Linear(5, 1)),
-    "recurrent": lambda: Last(nn.LSTM(5, 4, batch_first=True)),
-    "attention": lambda: nn.Sequential(nn.Unflatten(1, (1, 5)), nn.TransformerEncoderLayer(5, 1, 4), nn.Flatten()),
-}
-
-
-class Last(nn.Module):
-    def __init__(self, model):
-        super().__init__()
-        self.model = model
-
-    def forward(self, x):
-        return self.model(x[:, None])[0][:, -1]
-
-
-@pytest.mark.parametrize("layer", DTYPES)
-@pytest.mark.parametrize("dtype", [torch.float64, torch.int64, torch.uint8, torch.bool, torch.complex64])
-def test_inputs_of_another_dtype_than_the_parameters(layer, dtype):
-    torch.manual_seed(0)
-    model, x = DTYPES[layer]().eval(), torch.ones(4, 5)
-    assert run_model(model, x).dtype == torch.float32
-    with pytest.raises(
-        BatchError, match=rf"inputs of {dtype}: its parameters are of torch.float32 .*x\.float\(\)"
-    ) as told:
-        run_model(model, x.to(dtype))
-    assert isinstance(told.value.__cause__, (RuntimeError, ValueError))
-
-
-@pytest.mark.parametrize(
-    ("dtype", "fix"),
-    [(torch.float64, r"x\.double\(\)"), (torch.bfloat16, r"x\.bfloat16\(\)"), (torch.float16, r"x\.half\(\)")],
-)
-def test_the_suggested_fix_names_the_dtype_of_the_parameters(dtype, fix):
-    with pytest.raises(BatchError, match=rf"inputs of torch.float32: its parameters are of {dtype} .*{fix}"):
-        run_model(nn.Linear(5, 1).to(dtype), torch.ones(4, 5))
-
-
-def test_the_dtype_error_is_the_same_with_replaced_tensors():
-    model = nn.Linear(5, 1)
-    tensors = {name: tensor.detach() for name, tensor in model.named_parameters()}
-    with pytest.raises(BatchError, match="inputs of torch.float64"):
-        run_model(model, torch.ones(4, 5).double(), tensors)
-
-
-def test_integer_inputs_of_embeddings_are_accepted():
-    model = nn.Sequential(nn.EmbeddingBag(10, 4), nn.Linear(4, 1))
-    ids = torch.arange(12).reshape(4, 3) % 10
-    assert torch.equal(run_model(model, ids), model(ids))
-
-
-class Raises(nn.Module):
-    def __init__(self, error):
-        super().__init__()
-        self.scale = nn.Parameter(torch.ones(1))
-        self.error = error
-
-    def forward(self, x):
-        raise self.error
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        RuntimeError("mat1 and mat2 shapes cannot be multiplied (4x7 and 5x12)"),
-        RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB."),
-        TypeError("unsupported operand type(s) for +: 'int' and 'NoneType'"),
-        ValueError("expected 2D or 3D input (got 1D input)"),
-        KeyError("dtype"),
-        IndexError("index out of range in self"),
-    ],
-    ids=lambda error: type(error).__name__,
-)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
-def test_other_errors_of_the_model_propagate_unchanged(error, dtype):
-    with pytest.raises(type(error)) as told:
-        run_model(Raises(error), torch.ones(4, 5).to(dtype))
-    assert told.value is error
-
-
-def test_a_dtype_error_with_inputs_of_the_right_dtype_propagates_unchanged():
-    error = RuntimeError("expected scalar type Long but found Float")
-    with pytest.raises(RuntimeError) as told:
-        run_model(Raises(error), torch.ones(4, 5))
-    assert told.value is error
-
-
-def test_model_device():
-    assert model_device(small_models.mlp()) == torch.device("cpu")
-    assert model_device(nn.Linear(2, 1, device="meta")) == torch.device("meta")
-    assert model_device(nn.BatchNorm1d(2, affine=False, device="meta")) == torch.device("meta")
-    assert model_device(nn.ReLU()) == torch.device("cpu")

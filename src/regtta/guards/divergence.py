@@ -93,9 +93,9 @@ class _FirstSteps(GuardState):
 
     def after_step(self, stats: StepStats) -> Rollback | None:
         """Compare the forward pass that was learned from with the baselines; the first steps update the baseline."""
-        if stats.forward is None or stats.forward.features.shape[1] == 0:
+        if stats.forward is None or stats.forward.features.shape[-1] == 0:
             return None
-        now = self.measure(stats.forward.features.detach().double()).cpu()
+        now = self.measure(stats.forward.flat_features.detach().double()).cpu()
         if not bool(now.isfinite().all()):
             return Rollback("features are not finite", "good")
         if self.steps < self.first:

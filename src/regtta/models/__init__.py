@@ -17,7 +17,6 @@ from regtta.models.features import (
     RunForward,
     call_model,
     forward_without_features,
-    model_device,
     run_model,
 )
 from regtta.models.fingerprints import digest_tensors, fingerprint, tensor_bytes
@@ -31,6 +30,7 @@ from regtta.models.parameters import (
     BufferSlots,
     Trainable,
     freeze_all_but,
+    model_device,
     private_copy,
     trainable_parameters,
 )

@@ -1,14 +1,13 @@
 """Reading of batches: from what a data loader yields to the arguments of the model."""
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from regtta.errors import BatchError, OptionError
+from regtta.models.forward_parameters import ForwardParameters
 from regtta.models.given_options import call_given, is_key
 from regtta.models.model_inputs import Inputs, ModelInputs
 
@@ -32,7 +31,8 @@ class BatchReader:
             * a dict is passed by keyword: all entries that ``forward`` has a parameter for, except labels (``labels``,
               ``label``, ``targets``, ``target``, ``y``) that it does not require; a dict with one entry is the input;
             * a tuple or list is ``(inputs, labels, ...)`` for a model with one required parameter, and one input for
-              each required parameter, followed by labels, for others.
+              each required parameter, followed by labels, for others; ``((input, input), labels)`` is the same;
+            * a namedtuple with a field for each required parameter is passed like a dict.
 
     Attributes:
         takes_one: True if a tensor can be passed to the model without being read.
@@ -51,7 +51,7 @@ class BatchReader:
     def __init__(self, model: nn.Module, selection: InputSelection | None = None) -> None:
         self._selection = check_selection(selection)
         self._model = type(model).__name__
-        self._forward = _ForwardParameters.of(model)
+        self._forward = ForwardParameters.of(model)
         self.takes_one = isinstance(selection, str | int | None) and len(self._forward.required) < 2
 
     def __call__(self, batch: object) -> Inputs:
@@ -71,7 +71,7 @@ class BatchReader:
             is_tuple = isinstance(found, tuple | list) and not isinstance(found, PackedSequence)
             return _first_of(found) if is_tuple and found else found  # type: ignore[arg-type]
         values = [self._entry(batch, key) for key in selection]
-        if all(isinstance(key, str) and self._forward.accepts(key) for key in selection):
+        if self._forward.accepts(selection):
             return ModelInputs((), dict(zip(map(str, selection), values, strict=True)))
         return ModelInputs(tuple(values))
 
@@ -135,8 +135,13 @@ class BatchReader:
 
     def _from_sequence(self, batch: Sequence[object]) -> object:
         first, required = batch[0], self._forward.required
-        if isinstance(first, Mapping) or (isinstance(first, tuple | list) and not isinstance(first, PackedSequence)):
-            return self._default(first)  # ((inputs, inputs), labels)
+        fields = getattr(batch, "_fields", ())  # of a namedtuple
+        if required and set(required) <= set(fields):
+            return self._from_mapping(dict(zip(fields, batch, strict=True)))
+        if isinstance(first, Mapping):
+            return self._from_mapping(first)
+        if isinstance(first, tuple | list) and not isinstance(first, PackedSequence):
+            return self._from_nested(first)
         if len(required) < 2:
             self._check_unambiguous(batch)
             return _first_of(batch)
@@ -146,6 +151,17 @@ class BatchReader:
                 "yield all of them, in this order, or select them with inputs=."
             )
         return ModelInputs(tuple(batch[: len(required)]))
+
+    def _from_nested(self, inner: Sequence[object]) -> object:
+        """Return the inputs of ``(inner, labels)``."""
+        if len(self._forward.required) < 2 and sum(isinstance(item, Tensor) for item in inner) > 1:
+            raise BatchError(
+                f"The batch begins with a {_describe(inner)}, which has two readings, because {self._model}.forward "
+                f"requires {len(self._forward.required)} argument(s): its first tensor alone may be the input, or all "
+                "of them. Pass inputs=<callable>: lambda batch: batch[0][0] for the first, lambda batch: (batch[0], "
+                "{}) for the second, lambda batch: ((batch[0],), {}) if forward takes them as one tuple."
+            )
+        return self._default(inner)
 
     def _check_unambiguous(self, batch: Sequence[object]) -> None:
         """Raise unless the entries after the first can only be labels.
@@ -185,49 +201,10 @@ def check_selection(selection: object) -> InputSelection | None:
     )
 
 
-@dataclass(frozen=True)
-class _ForwardParameters:
-    """Parameters of a model's ``forward``.
-
-    Attributes:
-        required: names of those without a default value.
-        positional: names of those that can be passed by position.
-        named: names of those that can be passed by keyword.
-        any_name: True if it accepts any keyword.
-    """
-
-    required: tuple[str, ...] = ()
-    positional: tuple[str, ...] = ()
-    named: tuple[str, ...] = ()
-    any_name: bool = False
-
-    @classmethod
-    def of(cls, model: nn.Module) -> "_ForwardParameters":
-        try:
-            parameters = inspect.signature(model.forward).parameters.values()
-        except (TypeError, ValueError):  # a compiled function
-            return cls()
-        kinds = {parameter.kind for parameter in parameters}
-        children = list(model.children())
-        if kinds == {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD} and len(children) == 1:
-            return cls.of(children[0])  # a wrapper, such as torch.compile's or peft's
-        by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        by_name = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        return cls(
-            tuple(p.name for p in parameters if p.default is p.empty and p.kind in {*by_position, *by_name}),
-            tuple(p.name for p in parameters if p.kind in by_position),
-            tuple(p.name for p in parameters if p.kind in by_name),
-            inspect.Parameter.VAR_KEYWORD in kinds,
-        )
-
-    def accepts(self, name: str) -> bool:
-        return self.any_name or name in self.named
-
-
 def _called(function: Callable[[Any], Any], batch: object) -> Inputs:
     found = call_given("inputs", function, batch)
-    if isinstance(found, Tensor):
-        return _check_tensor(found)
+    if isinstance(found, Tensor | ModelInputs):
+        return found if isinstance(found, ModelInputs) else _check_tensor(found)
     if isinstance(found, tuple) and len(found) == 2 and isinstance(found[0], tuple | list):
         args, kwargs = found
         if isinstance(kwargs, Mapping) and all(isinstance(name, str) for name in kwargs):

@@ -4,36 +4,27 @@
 outputs. The override is removed after the pass.
 """
 
-import itertools
-import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
-from regtta.errors import BatchError, HeadError
+from regtta.errors import HeadError
+from regtta.models.call_errors import explain_call_error
 from regtta.models.given_options import call_given
 from regtta.models.heads import (
     FeaturePooling,
     Head,
+    input_width,
     list_layers,
     matching_positions,
     pool_positions,
     to_positions,
 )
-from regtta.models.model_inputs import Inputs, input_tensors
+from regtta.models.model_inputs import Inputs
 from regtta.models.outputs import OutputSelection, select_output
-
-# Matches torch's error messages about mismatched dtypes, which differ by layer and device.
-_DTYPE_ERROR = re.compile(
-    r"dtype|data ?type|scalar type|same type|(input|weight|bias|result|output) type|not implemented for '",
-    re.IGNORECASE,
-)
-_INDEX_ERROR = re.compile(r"scalar types: Long, Int|tensors used as indices must be", re.IGNORECASE)
-_ARGUMENTS_ERROR = re.compile(r"forward\(\) (missing|takes|got)")
 
 
 @dataclass(frozen=True)
@@ -98,7 +89,7 @@ class FeatureModel:
         self._output = output
         self._pooling = _check_pooling(pooling, head, found.layout.pooling)
         # The layers of a group have the same input.
-        self._recorders = [_CallRecorder(found.modules[group[0]], exact=exact_head) for group in found.layout.groups]
+        self._recorders = [CallRecorder(found.modules[group[0]], exact=exact_head) for group in found.layout.groups]
 
     def __call__(self, inputs: Inputs, tensors: Mapping[str, Tensor] | None = None) -> Forward:
         """Run the model on ``inputs`` (B, ...), with ``tensors`` replacing its parameters and buffers by name."""
@@ -118,7 +109,7 @@ class FeatureModel:
         parts = [self._features(recorder, len(inputs), outputs) for recorder in self._recorders]
         return Forward(torch.cat(parts, dim=-1), outputs)
 
-    def _features(self, recorder: "_CallRecorder", rows: int, outputs: Tensor) -> Tensor:
+    def _features(self, recorder: "CallRecorder", rows: int, outputs: Tensor) -> Tensor:
         """Return the features ``(B, D)`` of the single call that was recorded, or ``(B, T, D)``."""
         if len(recorder.inputs) != 1:
             runs = "does not run" if not recorder.inputs else f"runs {len(recorder.inputs)} times"
@@ -131,7 +122,7 @@ class FeatureModel:
             return values
         if self._pooling is not None:
             pooled = call_given("features", self._pooling, values)
-            return _check_features(pooled, rows, self.head.in_features)
+            return _check_features(pooled, rows, input_width(recorder.layer))
         positions = to_positions(values, rows, recorder.layer, time_first=layout.time_first)
         if positions is None or (positions.shape[1] != 1 and not layout.pooling):
             raise HeadError(
@@ -145,7 +136,7 @@ class FeatureModel:
             matched = self._matched(recorder, rows, outputs)
         return pool_positions(positions, layout.pooling, matched)
 
-    def _matched(self, recorder: "_CallRecorder", rows: int, outputs: Tensor) -> Tensor:
+    def _matched(self, recorder: "CallRecorder", rows: int, outputs: Tensor) -> Tensor:
         positions = to_positions(recorder.outputs[0], rows, recorder.layer, time_first=self._head.layout.time_first)
         if positions is not None and outputs.numel() == positions[:, 0].numel():
             matched, found = matching_positions(positions, outputs)
@@ -188,7 +179,7 @@ def layer_input(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
     return args[0] if args else next(iter(kwargs.values()))  # type: ignore[no-any-return]
 
 
-class _CallRecorder:
+class CallRecorder:
     """Records inputs and outputs of a layer between :meth:`begin` and :meth:`end`.
 
     Args:
@@ -250,13 +241,6 @@ def forward_without_features(model: nn.Module, output: OutputSelection | None = 
     return forward
 
 
-def model_device(model: nn.Module) -> torch.device:
-    """Return the device of the model's first parameter (or buffer); the CPU for a model without any."""
-    for tensor in itertools.chain(model.parameters(), model.buffers()):
-        return tensor.device
-    return torch.device("cpu")
-
-
 def run_model(
     model: nn.Module,
     inputs: Inputs,
@@ -270,12 +254,7 @@ def run_model(
     try:
         return call_model(model, inputs, tensors, output)
     except (RuntimeError, TypeError, ValueError) as error:
-        _check_dtype(model, inputs, error)
-        if isinstance(error, TypeError) and _ARGUMENTS_ERROR.search(str(error)):
-            raise BatchError(
-                f"The model cannot be called with this batch ({error}). Say which entries of a batch it takes with "
-                "inputs=<key, index or a list of them>, or inputs=<callable from a batch to (args, kwargs)>."
-            ) from error
+        explain_call_error(model, inputs, error)
         raise
 
 
@@ -292,38 +271,3 @@ def call_model(
     else:
         returned = torch.func.functional_call(model, dict(tensors), args, kwargs)
     return returned if output is None and isinstance(returned, Tensor) else select_output(returned, output)
-
-
-def _check_dtype(model: nn.Module, inputs: Inputs, error: Exception) -> None:
-    """Raise a :class:`BatchError` from ``error`` if it is due to inputs of another dtype than the parameters."""
-    dtypes = [p.dtype for p in model.parameters() if p.is_floating_point() or p.is_complex()]
-    found = [tensor.dtype for tensor in input_tensors(inputs)]
-    if _INDEX_ERROR.search(str(error)):
-        raise BatchError(
-            f"The model looks up its inputs in a table, such as an nn.Embedding, and needs integers there; the inputs "
-            f"are of {', '.join(map(str, found))} ({str(error).splitlines()[0]}). Convert the indices first: x.long()."
-        ) from error
-    if not dtypes or set(found) <= set(dtypes) or not _DTYPE_ERROR.search(str(error)):
-        return
-    others = [dtype for dtype in found if dtype not in dtypes]
-    # Integers beside other inputs are usually indices, which are right.
-    other = next((dtype for dtype in others if dtype.is_floating_point or dtype.is_complex), others[0])
-    wanted = str(dtypes[0]).removeprefix("torch.")
-    method = {"float32": "float", "float64": "double", "float16": "half", "bfloat16": "bfloat16"}.get(wanted)
-    raise BatchError(
-        f"The model cannot take inputs of {other}: its parameters are of {dtypes[0]} "
-        f"({type(error).__name__}: {str(error).splitlines()[0]}). Convert the inputs first: "
-        + (f"x.{method}()." if method else f"x.to({dtypes[0]}).")
-    ) from error
-
-
-@contextmanager
-def eval_mode(model: nn.Module) -> Iterator[None]:
-    """Set all modules to eval mode inside the block and restore each module's mode afterwards."""
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, mode in modes:
-            module.training = mode

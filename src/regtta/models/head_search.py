@@ -1,26 +1,24 @@
 """Search for the head of a model: which affine layers determine its output, and how their positions are pooled."""
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from regtta.errors import HeadError
-from regtta.models.features import eval_mode, layer_input, override_forward, run_model
+from regtta.models.features import layer_input, run_model
 from regtta.models.heads import (
     FeaturePooling,
     HeadLayout,
     affine_layers,
-    is_affine_layer,
     list_layers,
     matching_positions,
     pool_positions,
     to_positions,
 )
+from regtta.models.layer_calls import LayerCall, eval_mode, override_affine_layers
 from regtta.models.model_inputs import Inputs, ModelInputs, input_tensors
 from regtta.models.outputs import OutputSelection
 
@@ -28,17 +26,6 @@ MAX_LAYERS = 16  # of a head with several layers
 _SAME = 1e-3  # difference between outputs that counts as none, relative to that between different samples
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass
-class _Call:
-    """Call of an affine layer, the ``index``-th in its forward pass."""
-
-    index: int
-    name: str
-    layer: nn.Module
-    inputs: Tensor
-    outputs: Tensor
 
 
 def find_head(
@@ -98,16 +85,16 @@ class _Search:
     def __init__(self, model: nn.Module, inputs: Inputs, output: OutputSelection | None) -> None:
         self._model, self._inputs, self._output = model, inputs, output
         self._rows = len(inputs)
-        self.calls: list[_Call] = []
+        self.calls: list[LayerCall] = []
         self.outputs = self._run(inputs, self._record)
 
     def _record(self, name: str, layer: nn.Module, run: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         outputs = run(*args, **kwargs)
         if isinstance(outputs, Tensor):  # cloned, since the model may modify them in place
-            self.calls.append(_Call(len(self.calls), name, layer, layer_input(args, kwargs), outputs.clone()))
+            self.calls.append(LayerCall(len(self.calls), name, layer, layer_input(args, kwargs), outputs.clone()))
         return outputs
 
-    def unchanged_output(self) -> tuple[list[_Call], str] | None:
+    def unchanged_output(self) -> tuple[list[LayerCall], str] | None:
         """Return the last layer that returns the model's output, pooled over positions, and the pooling."""
         for call in reversed(self.calls):
             pooling = self._exact_pooling(call)
@@ -115,7 +102,7 @@ class _Search:
                 return [call], pooling
         return None
 
-    def _exact_pooling(self, call: _Call) -> str | None:
+    def _exact_pooling(self, call: LayerCall) -> str | None:
         """Return the pooling that makes the outputs of a layer those of the model; None if there is none."""
         for suffix in ("", "/time-first"):
             positions = to_positions(call.outputs, self._rows, call.layer, time_first=bool(suffix))
@@ -148,7 +135,7 @@ class _Search:
 
     # --- layers that determine the output --------------------------------------------------------
 
-    def determining_layers(self) -> tuple[list[_Call], None] | None:
+    def determining_layers(self) -> tuple[list[LayerCall], None] | None:
         """Return the smallest set of last layers whose outputs determine those of the model.
 
         The model runs on other samples, with the outputs of the layers replaced by those on the batch: it must return
@@ -160,7 +147,7 @@ class _Search:
         if not distance > 1e-6 * scale:  # the model returns the same for all samples
             return None
 
-        def determine(calls: Sequence[_Call]) -> bool:
+        def determine(calls: Sequence[LayerCall]) -> bool:
             return _distance(self._run_with_outputs(other, calls), self.outputs) <= _SAME * distance
 
         if not determine(self.calls):
@@ -176,7 +163,7 @@ class _Search:
                 chosen = fewer
         return (chosen, None) if len(chosen) <= MAX_LAYERS else None
 
-    def contributing_layer(self) -> tuple[list[_Call], None] | None:
+    def contributing_layer(self) -> tuple[list[LayerCall], None] | None:
         """Return the last layer that changes the model's outputs and has as many, per sample or per position.
 
         For models that add something to the outputs of the head or scale them, such as the mean and the standard
@@ -187,13 +174,13 @@ class _Search:
             same_width = call.outputs.numel() == self.outputs.numel() or call.outputs.shape[-1] == width
             if not same_width or not call.outputs.is_floating_point():
                 continue
-            moved = _Call(call.index, call.name, call.layer, call.inputs, call.outputs + 1)
+            moved = LayerCall(call.index, call.name, call.layer, call.inputs, call.outputs + 1)
             if bool((self._run_with_outputs(self._inputs, [moved]) != self.outputs).any()):
                 logger.info("The head is %s: the model's outputs depend on it, but not on it alone.", call.name)
                 return [call], None
         return None
 
-    def check_called_once(self, calls: Sequence[_Call]) -> None:
+    def check_called_once(self, calls: Sequence[LayerCall]) -> None:
         """Raise a HeadError if a layer of the head runs more than once."""
         for name in dict.fromkeys(call.name for call in calls):
             count = sum(call.name == name for call in self.calls)
@@ -214,9 +201,9 @@ class _Search:
         found = self.layout(calls, known, custom=custom)
         return str(HeadLayout(head.groups, found.pooling, found.time_first))
 
-    def layout(self, calls: Sequence[_Call], pooling: str | None, *, custom: bool) -> HeadLayout:
+    def layout(self, calls: Sequence[LayerCall], pooling: str | None, *, custom: bool) -> HeadLayout:
         """Return the layout of a head that consists of the layers of ``calls``; its pooling is found if it is None."""
-        groups: list[list[_Call]] = []
+        groups: list[list[LayerCall]] = []
         for call in calls:
             same = next((group for group in groups if _same_tensor(group[0].inputs, call.inputs)), None)
             groups.append([call]) if same is None else same.append(call)
@@ -235,7 +222,7 @@ class _Search:
         kind, _, time_first = pooling.partition("/")
         return HeadLayout(tuple(tuple(call.name for call in group) for group in groups), kind, bool(time_first))
 
-    def _pooling_by_gradient(self, call: _Call) -> str | None:
+    def _pooling_by_gradient(self, call: LayerCall) -> str | None:
         """Return the pooling of the positions of a layer, from the positions that the model's output depends on."""
         for suffix in ("", "/time-first"):
             positions = to_positions(call.outputs, self._rows, call.layer, time_first=bool(suffix))
@@ -252,9 +239,9 @@ class _Search:
         return None
 
     @torch.enable_grad()
-    def _gradient(self, call: _Call) -> Tensor:
+    def _gradient(self, call: LayerCall) -> Tensor:
         leaf = call.outputs.detach().clone().requires_grad_()
-        moved = _Call(call.index, call.name, call.layer, call.inputs, leaf)
+        moved = LayerCall(call.index, call.name, call.layer, call.inputs, leaf)
         outputs = self._run_with_outputs(self._inputs, [moved])
         if not outputs.requires_grad:
             return torch.zeros_like(leaf)
@@ -264,10 +251,10 @@ class _Search:
     # --- forward passes --------------------------------------------------------------------------
 
     def _run(self, inputs: Inputs, handle: Callable[..., Tensor] | None = None) -> Tensor:
-        with _overridden(self._model, handle):
+        with override_affine_layers(self._model, handle):
             return run_model(self._model, inputs, None, self._output)
 
-    def _run_with_outputs(self, inputs: Inputs, calls: Sequence[_Call]) -> Tensor:
+    def _run_with_outputs(self, inputs: Inputs, calls: Sequence[LayerCall]) -> Tensor:
         """Run the model with the outputs of ``calls`` in place of those that their layers compute."""
         given = {call.index: call.outputs for call in calls}
         count = iter(range(2**63))
@@ -280,24 +267,6 @@ class _Search:
             return outputs if known is None or known.shape != outputs.shape else known.clone()
 
         return self._run(inputs, replace)
-
-
-@contextmanager
-def _overridden(model: nn.Module, handle: Callable[..., Tensor] | None) -> Iterator[None]:
-    """Let ``handle(name, layer, run, args, kwargs)`` compute the outputs of every affine layer inside the block."""
-    endings = []
-
-    def override(name: str, layer: nn.Module, handle: Callable[..., Tensor]) -> Callable[[], None]:
-        run = layer.forward
-        return override_forward(layer, lambda *args, **kwargs: handle(name, layer, run, args, kwargs))
-
-    if handle is not None:
-        endings = [override(name, m, handle) for name, m in model.named_modules() if is_affine_layer(m)]
-    try:
-        yield
-    finally:
-        for end in endings:
-            end()
 
 
 def _reordered(inputs: Inputs) -> Inputs:

@@ -159,11 +159,16 @@ def affine_map(module: nn.Module) -> tuple[Tensor, Tensor]:
         weight = module.weight.detach().flatten(1)
         bias = module.bias
         return weight, weight.new_zeros(len(weight)) if bias is None else bias.detach()
-    width = int(module.in_features)  # type: ignore[arg-type]
+    width = input_width(module)
     dtype = tensor.dtype if tensor.is_floating_point() else torch.float32
     probe = torch.cat([torch.zeros(1, width), torch.eye(width)]).to(tensor.device, dtype)
     outputs = module(probe)
     return (outputs[1:] - outputs[0]).T.contiguous(), outputs[0]
+
+
+def input_width(module: nn.Module) -> int:
+    """Return the number of features that an affine layer takes."""
+    return int(module.in_channels if isinstance(module, _ConvNd) else module.in_features)  # type: ignore[arg-type]
 
 
 def to_positions(values: Tensor, rows: int, layer: nn.Module, *, time_first: bool = False) -> Tensor | None:
@@ -213,7 +218,8 @@ def matching_positions(positions: Tensor, outputs: Tensor) -> tuple[Tensor, Tens
         positions: outputs of the head, ``(B, P, O)``.
         outputs: outputs of the model with B * O values.
     """
-    equal = (positions == outputs.reshape(len(positions), 1, -1)).all(dim=-1)
+    wanted = outputs.reshape(len(positions), 1, -1)
+    equal = ((positions == wanted) | (positions.isnan() & wanted.isnan())).all(dim=-1)
     last = positions.shape[1] - 1 - equal.flip(1).int().argmax(dim=1)
     return last, equal.any(dim=1)
 

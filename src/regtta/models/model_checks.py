@@ -34,7 +34,7 @@ def check_model(model: object) -> None:
             "replaced by operations, so that there is nothing to adapt. Pass the module it was exported from, with the "
             "same weights: model.load_state_dict(program.state_dict)."
         )
-    quantized = [name or type(module).__name__ for name, module in model.named_modules() if _is_quantized(module)]
+    quantized = _quantized_layers(model)
     if quantized:
         raise ModelError(
             f"The model is quantised ({quantized[0]} and {len(quantized) - 1} other layers): integer weights have no "
@@ -74,6 +74,12 @@ def _is_exported(model: nn.Module) -> bool:
 def _defined_in(value: object, package: str) -> bool:
     """Return True if the class of ``value`` or one of its bases is defined in ``package``, which is not imported."""
     return any(cls.__module__.startswith(package) for cls in type(value).__mro__)
+
+
+def _quantized_layers(model: nn.Module) -> list[str]:
+    """Return the names of all quantised layers, without the parts that they consist of."""
+    found = {name: type(module).__name__ for name, module in model.named_modules() if _is_quantized(module)}
+    return [name or kind for name, kind in found.items() if name.rpartition(".")[0] not in found or not name]
 
 
 def _is_quantized(module: nn.Module) -> bool:

@@ -34,7 +34,7 @@ def select_output(returned: object, selection: OutputSelection | None = None) ->
     """
     found = _default(returned) if selection is None else _selected(returned, selection)
     if isinstance(found, Distribution):
-        found = found.mean
+        found = _mean(found)
     if isinstance(found, Tensor) and found.ndim:
         return found
     kind = "a number" if isinstance(found, Tensor) else type(found).__name__
@@ -83,7 +83,12 @@ def _default(returned: object) -> object:
     if "logits" in tensors:
         return tensors["logits"]
     columns = [value for value in tensors.values() if isinstance(value, Tensor)]
-    if columns and columns[0].ndim in (1, 2) and all(column.shape == columns[0].shape for column in columns):
+    if (
+        columns
+        and len(columns) == len(tensors)
+        and columns[0].ndim in (1, 2)
+        and all(column.shape == columns[0].shape for column in columns)
+    ):
         return torch.cat([column.unsqueeze(1) if column.ndim == 1 else column for column in columns], dim=1)
     if not entries:
         return returned
@@ -91,6 +96,16 @@ def _default(returned: object) -> object:
         f"Expected the model to return one tensor of predictions, found {_describe(returned)}. Pass output=<key or "
         "index> of the predictions, or output=<callable from what the model returns to a tensor>."
     )
+
+
+def _mean(distribution: Distribution) -> Tensor:
+    try:
+        return distribution.mean
+    except NotImplementedError as error:
+        raise ModelError(
+            f"The model returns a {type(distribution).__name__}, whose mean is not known. Pass output=<callable from "
+            "the distribution to a tensor>, such as its median."
+        ) from error
 
 
 def _is_prediction(name: object, value: object) -> bool:
@@ -107,7 +122,7 @@ def _entries(returned: Any) -> dict[object, object]:
         return dict(zip(returned._fields, returned, strict=True))
     if isinstance(returned, tuple | list):
         return dict(enumerate(returned))
-    return dict(vars(returned)) if hasattr(returned, "__dataclass_fields__") else {}
+    return {name: getattr(returned, name) for name in getattr(returned, "__dataclass_fields__", ())}
 
 
 def _describe(returned: object) -> str:

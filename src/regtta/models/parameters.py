@@ -5,6 +5,7 @@ Everything else is frozen, which also saves a third of the backward pass.
 """
 
 import copy
+import itertools
 import logging
 import re
 from collections.abc import Callable, Iterable
@@ -59,6 +60,13 @@ def private_copy(model: nn.Module) -> nn.Module:
         if isinstance(module, nn.RNNBase):
             module.flatten_parameters()  # cuDNN needs the weights in one block of memory, which deepcopy splits
     return copied
+
+
+def model_device(model: nn.Module) -> torch.device:
+    """Return the device of the model's first parameter (or buffer); the CPU for a model without any."""
+    for tensor in itertools.chain(model.parameters(), model.buffers()):
+        return tensor.device
+    return torch.device("cpu")
 
 
 def trainable_parameters(model: nn.Module, head: nn.Module | None, which: Trainable | None) -> dict[str, nn.Parameter]:

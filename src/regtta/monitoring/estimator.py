@@ -118,9 +118,9 @@ class SignalEstimator:
             # The moments of the adapted model are obsolete after a rollback.
             self.at_adapted.reset()
             self.outputs.reset()
-        self.at_source.update(self.whitening(view.source.features))
+        self.at_source.update(self.whitening(view.source.flat_features))
         if self.moved:
-            self.at_adapted.update(self.whitening(view.answered.features))
+            self.at_adapted.update(self.whitening(view.answered.flat_features))
         else:
             self.at_adapted.load_state_dict(self.at_source.state_dict())
         linear = self._linear(view.source)
@@ -147,12 +147,12 @@ class SignalEstimator:
         )
 
     def _linear(self, forward: Forward) -> Tensor:
-        """Return the outputs ``(B, O)`` of the source head for the features of a forward pass."""
+        """Return the outputs ``(N, O)`` of the source head for the features of a forward pass."""
         with torch.no_grad():
-            return _rows(self.head(forward.features.detach()))
+            return _float64(self.head(forward.flat_features.detach()))
 
     def _update_outputs(self, view: StepView, linear: Tensor) -> None:
-        source, answered = (_rows(forward.outputs) for forward in (view.source, view.answered))
+        source, answered = (_rows(forward) for forward in (view.source, view.answered))
         if source.shape != linear.shape:  # the model transforms the outputs of its head
             source, answered = linear, self._linear(view.answered)
         # The variance of the last column yields the covariance of the first two.
@@ -209,7 +209,15 @@ class SignalEstimator:
         self.moved = state["moved"]
 
 
-def _rows(outputs: Tensor) -> Tensor:
-    """Return outputs ``(B, O)`` in float64 on the CPU, since not all devices support float64."""
-    rows = outputs.detach().cpu().double()
-    return rows.flatten(1) if rows.ndim > 1 else rows[:, None]
+def _rows(forward: Forward) -> Tensor:
+    """Return outputs ``(B, O)``; one row for each step ``(B*T, O)`` of a sequence-to-sequence model."""
+    outputs = _float64(forward.outputs)
+    if forward.features.ndim > 2:
+        steps = forward.features.shape[:-1].numel()
+        return outputs.reshape(steps, -1) if outputs.numel() == steps else outputs.flatten(0, -2)
+    return outputs.flatten(1) if outputs.ndim > 1 else outputs[:, None]
+
+
+def _float64(values: Tensor) -> Tensor:
+    """Return values in float64 on the CPU, since not all devices support float64."""
+    return values.detach().cpu().double()

@@ -62,7 +62,8 @@ def prepare_for_export(
     rows = ModelInputs((read,)) if isinstance(read, Tensor) else read
     rows = rows.map(torch.detach).to(torch.device("cpu"))
     dummy = make_dummy_inputs(rows)
-    with torch.no_grad():
+    remedy = "torch.export traces models with such inputs. .safetensors supports any model."
+    with torch.no_grad(), convert_export_errors("The model does not run on inputs of zeros and ones", remedy):
         plain = output is None and isinstance(copied(*dummy.args, **dummy.kwargs), Tensor)
     return copied if plain else PredictionModel(copied, output), rows
 
@@ -104,18 +105,25 @@ def _tensor_names(name: str, value: object) -> Iterator[str]:
 
 
 def make_dummy_inputs(rows: ModelInputs) -> ModelInputs:
-    """Return dummy inputs ``(2, ...)`` for tracing.
+    """Return dummy inputs ``(2, ...)`` for tracing: zeros, and ones for integers and masks.
 
-    Programs store their example inputs, so no user data may be used. A batch size of 1 would be specialized.
+    Programs store their example inputs, so no user data may be used. A batch size of 1 would be specialized. Lengths of
+    sequences are at least 1, and a sequence has a token that is not masked.
     """
-    return rows.map(lambda tensor: torch.zeros(2, *tensor.shape[1:], dtype=tensor.dtype))
+
+    def dummy(tensor: Tensor) -> Tensor:
+        fill = torch.zeros if tensor.is_floating_point() or tensor.is_complex() else torch.ones
+        return fill(2, *tensor.shape[1:], dtype=tensor.dtype)
+
+    return rows.map(dummy)
 
 
 def trace_model(model: nn.Module, rows: ModelInputs) -> "torch.export.ExportedProgram":
     """Export ``model`` as a program for any batch size; raise a ModelError if torch.export cannot trace it."""
     remedy = (
-        "Its forward must not depend on values or on the batch size: use torch.where instead of an if on values, and "
-        "x.flatten(1) instead of a view of fixed size. .safetensors supports any model."
+        "Its forward must not depend on values or on the batch size: use torch.where instead of an if on values, "
+        "x.shape[0] instead of len(x), and x.flatten(1) instead of a view of fixed size. .safetensors supports any "
+        "model."
     )
     dummy = make_dummy_inputs(rows)
     with convert_export_errors("torch.export cannot trace the model", remedy):

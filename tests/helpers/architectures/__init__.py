@@ -3,8 +3,8 @@
 The tests run every one of them, and ``docs/models.md`` lists them.
 """
 
-from helpers.architectures.catalogue import CATALOGUE, trainable_of
+from helpers.architectures.catalogue import CATALOGUE
 from helpers.architectures.entry import Architecture
 from helpers.architectures.pipeline import Outcome, make_adapter, run_pipeline
 
-__all__ = ["CATALOGUE", "Architecture", "Outcome", "make_adapter", "run_pipeline", "trainable_of"]
+__all__ = ["CATALOGUE", "Architecture", "Outcome", "make_adapter", "run_pipeline"]

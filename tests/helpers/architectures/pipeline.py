@@ -10,10 +10,11 @@ from torch import Tensor, nn
 
 import regtta
 from helpers import small_models
-from helpers.architectures.catalogue import trainable_of
 from helpers.architectures.entry import ROWS, Architecture
 from regtta.persistence import save_model
 from regtta.persistence.state_files import read_state, write_state
+
+METHOD = regtta.SSA(k=4, lr=1e-2)  # for small models
 
 
 @dataclass
@@ -49,18 +50,13 @@ class Outcome:
     moved: list[str]
 
 
-def method_of(entry: Architecture) -> regtta.SSA:
-    """Return SSA in sizes for small models."""
-    return regtta.SSA(k=4, lr=1e-2, trainable=trainable_of(entry))  # type: ignore[arg-type]
-
-
 def make_adapter(
     entry: Architecture, model: nn.Module, source: regtta.SourceStatistics | Path | None = None
 ) -> regtta.Adapter:
     """Return an adapter of ``model``, with statistics of the source batches unless others are given."""
     if source is None:
         source = regtta.collect(model, entry.source_batches(), **entry.interface)
-    return regtta.Adapter(model, method_of(entry), source, **entry.interface)
+    return regtta.Adapter(model, METHOD, source, **entry.interface)
 
 
 def run_pipeline(entry: Architecture, folder: Path) -> Outcome:

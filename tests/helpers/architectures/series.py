@@ -146,7 +146,7 @@ class Blocks(nn.Module):
         self.forecasts = nn.ModuleList(nn.Linear(10, 4) for _ in range(2))
 
     def forward(self, series: Tensor) -> Tensor:
-        total = series.new_zeros(len(series), 4)
+        total = series.new_zeros(series.shape[0], 4)
         for body, backcast, forecast in zip(self.bodies, self.backcasts, self.forecasts, strict=True):
             hidden = body(series)
             series = series - backcast(hidden)

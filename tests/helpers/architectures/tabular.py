@@ -105,7 +105,7 @@ class FeatureTokens(nn.Module):
         self.head = nn.Sequential(nn.LayerNorm(16), nn.ReLU(), nn.Linear(16, 1))
 
     def forward(self, numbers: Tensor, categories: Tensor) -> Tensor:
-        tokens = [self.summary.expand(len(numbers), -1, -1), numbers.unsqueeze(-1) * self.scale]
+        tokens = [self.summary.expand(numbers.shape[0], -1, -1), numbers.unsqueeze(-1) * self.scale]
         return self.head(self.block(torch.cat([*tokens, self.categories(categories)], dim=1))[:, 0])
 
 
