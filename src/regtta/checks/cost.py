@@ -118,4 +118,4 @@ def _measure(work: Callable[[], object], inputs: Inputs) -> float:
 
 
 def _format(seconds: float) -> str:
-    return f"{seconds * 1000:.2g} ms" if seconds < 1 else f"{seconds:.2g} s"
+    return f"{float(f'{seconds * 1000:.2g}'):g} ms" if seconds < 1 else f"{float(f'{seconds:.2g}'):g} s"
