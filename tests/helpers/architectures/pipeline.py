@@ -14,7 +14,6 @@ from helpers.architectures.entry import ROWS, Architecture
 from regtta.persistence import save_model
 from regtta.persistence.state_files import read_state, write_state
 
-
 METHOD = regtta.SSA(k=4, lr=1e-2)  # for small models
 
 
