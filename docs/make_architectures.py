@@ -51,7 +51,9 @@ class House(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.photo = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+        self.photo = nn.Sequential(
+            nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()
+        )
         self.table = nn.Sequential(nn.Linear(5, 8), nn.LayerNorm(8), nn.ReLU())
         self.price = nn.Linear(16, 1)
 
@@ -60,7 +62,9 @@ class House(nn.Module):
 
 
 house = House().eval()
-batches = [{"image": torch.rand(20, 3, 8, 8), "table": torch.randn(20, 5), "sold_for": torch.rand(20)} for _ in range(5)]
+batches = [
+    {"image": torch.rand(20, 3, 8, 8), "table": torch.randn(20, 5), "sold_for": torch.rand(20)} for _ in range(5)
+]
 source = regtta.collect(house, batches)  # image= and table=, by name
 step = regtta.Adapter(house, "ssa", source, k=4).adapt(batches[0])
 

@@ -266,7 +266,6 @@ def test_the_parameters_of_forward_decide_what_is_an_input(model, batch, expecte
         (OneRequired(), {"a": A, "b": B}, "b", B),
         (OneRequired(), (A, B), 1, B),
         (OneRequired(), (A, B), -1, B),
-        (OneRequired(), A, 0, A),
         (OneRequired(), Fields(B, A, Y), "image", A),
         (OneRequired(), {"ids": A, "mask": MASK}, "mask", MASK),
         (OneRequired(), (A, MASK, Y), [0, 1], (A, MASK)),
