@@ -44,6 +44,7 @@ OTHER = {
     "columns": ("age", "room count"),
     "target": "y,z",
     "inputs": "image",
+    "output": "logits",
     "batch_size": 7,
     "image_size": 32,
     "image_mean": (0.5, 1e-7, 0.1),

@@ -33,7 +33,10 @@ def test_description_of_ssa():
     assert "ICLR 2025" in report.paper
     k = next(option for option in report.options if option.name == "k")
     assert (k.type, k.default) == ('int | "auto"', 100)
-    assert k.meaning == 'number of leading directions; "auto" uses the rank of the source features.'
+    assert k.meaning == (
+        'number of leading directions; "auto" uses the rank of the source features, and the default of 100 at most the '
+        "rank."
+    )
 
 
 def test_a_misspelt_method_gets_a_suggestion():

@@ -1,7 +1,6 @@
 """Collection of source statistics in streaming passes over the source data."""
 
 import dataclasses
-import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -36,8 +35,6 @@ from regtta.statistics.input_moments import InputMoments, check_column_count, ch
 from regtta.statistics.moments import Moments, RunningMoments, all_reduce_moments
 from regtta.statistics.source import SourceStatistics
 from regtta.statistics.source_ranges import FurthestFeatures, InputRanges
-
-logger = logging.getLogger(__name__)
 
 
 def collect(
@@ -215,7 +212,6 @@ class _SourceFeatures:
         columns: tuple[str, ...] = (),
     ) -> None:
         self._model = private_copy(model).eval()
-        _check_batch_norm(self._model)
         self.fingerprint = fingerprint(self._model)
         self.device = model_device(self._model) if device is None else _move(self._model, device)
         self._interface = interface
@@ -223,7 +219,7 @@ class _SourceFeatures:
         self._forward: FeatureModel | None = None
         self._head = ""
         self.columns = columns
-        self.checks = FeatureChecks()
+        self.checks = FeatureChecks(_check_batch_norm(self._model))
         self.ranges = InputRanges()
         self.input_moments = InputMoments()
 
@@ -275,13 +271,12 @@ class _SourceFeatures:
         return found
 
 
-def _check_batch_norm(model: nn.Module) -> None:
-    """Raise a ModelError if BatchNorm's running statistics are invalid, and log a warning if they are doubtful."""
+def _check_batch_norm(model: nn.Module) -> str:
+    """Raise a ModelError if BatchNorm's running statistics are invalid; return a warning if they are doubtful."""
     found = inspect_batch_norm(model)
     if found.error:
         raise ModelError(found.error)
-    if found.warning:
-        logger.warning("%s", found.warning)
+    return found.warning
 
 
 def _move(model: nn.Module, device: torch.device | str) -> torch.device:

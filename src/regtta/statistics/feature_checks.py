@@ -108,9 +108,14 @@ def check_first_batch(inputs: Inputs, features: Tensor) -> str:
 
 
 class FeatureChecks:
-    """Checks of the features of a collection, batch by batch; each problem is logged at most once."""
+    """Checks of the features of a collection, batch by batch; each problem is logged at most once.
 
-    def __init__(self) -> None:
+    Args:
+        doubt: warning about the model, to log with the first batch, which shows that the model runs; empty for none.
+    """
+
+    def __init__(self, doubt: str = "") -> None:
+        self._doubt = doubt
         self._extremes: list[Tensor] = []
         self._batches: list[int] = []
         self._begun = self._warned = False
@@ -122,6 +127,8 @@ class FeatureChecks:
         """
         if not self._begun:
             self._begun = True
+            if self._doubt:
+                logger.warning("%s", self._doubt)
             self._warn(check_first_batch(inputs, forward.features))
         self._extremes += forward.features.aminmax()  # NaN if any feature is
         self._batches.append(batch)
