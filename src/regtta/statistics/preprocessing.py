@@ -1,7 +1,7 @@
 """Comparison of the inputs of a batch with those of the source, to find preprocessing that differs.
 
 Only differences that no ordinary shift makes are reported: values far outside the range of the source, the moments of a
-common normalisation that is missing or was applied twice, and columns whose moments are those of other columns. Changes
+common normalisation that is missing, or that the source lacks, and columns whose moments are those of other columns. Changes
 of brightness, contrast or location of a few standard deviations are what adaptation is for.
 """
 
@@ -123,7 +123,7 @@ class _Comparison:
         return f"The inputs seem to be in another order than those of the source: {listed}. Restore the order."
 
     def normalised(self) -> str:
-        """Return a warning if a normalisation that is missing, or was applied twice, explains the moments."""
+        """Return a warning if a normalisation that is missing, or that the source lacks, explains the moments."""
         batch, own = self.batch, self.batch.distance(self.mean, self.deviation)
         if not self.certain or float(own.min()) < _MISMATCH / 3 or float(own.mean()) < 0.7 * _MISMATCH:
             return ""
