@@ -1,8 +1,8 @@
 """Comparison of the inputs of a batch with those of the source, to find preprocessing that differs.
 
 Only differences that no ordinary shift makes are reported: values far outside the range of the source, the moments of a
-common normalisation that is missing, or that the source lacks, and columns whose moments are those of other columns. Changes
-of brightness, contrast or location of a few standard deviations are what adaptation is for.
+common normalisation that is missing, or that the source lacks, and columns whose moments are those of other columns.
+Changes of brightness, contrast or location of a few standard deviations are what adaptation is for.
 """
 
 from collections.abc import Sequence
