@@ -52,6 +52,7 @@ def test_k_beyond_the_rank_is_clipped_without_a_warning(caplog):
     model = small_models.mlp(width=12)
     few = regtta.collect(model, [small_models.table(4)])  # four rows span three directions
     features = compute_features(model, [small_models.table(9, seed=3)], few.head)
+    caplog.clear()  # collecting warned of four samples
     report = shift_report(few, {"x": features}, k=100)
     assert len(report.means["x"]) == few.rank == 3
     assert caplog.records == []
