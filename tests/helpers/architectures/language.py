@@ -184,7 +184,7 @@ LANGUAGE = (
     _text("Electra", "Electra", "classifier.out_proj", embedding_size=8, **SMALL),
     _text("DebertaV2", "DebertaV2", "classifier", relative_attention=True, pos_att_type=["p2c", "c2p"], **SMALL),
     _text("GPT2", "GPT2", "score[matched]", **GPT2),
-    _text("Llama", "Llama", "score[matched]", outputs=2, num_key_value_heads=1, exports=(".pt2",), **SMALL),
+    _text("Llama", "Llama", "score[matched]", outputs=2, num_key_value_heads=1, exports=(".pt2", ".onnx"), **SMALL),
     _text("Qwen2", "Qwen2", "score[matched]", num_key_value_heads=1, **SMALL),
     Architecture("T5 encoder, mean of tokens", "transformers", MeanOfTokens, draw_tokens(), "score", 16),
     _named("ViT", _vit, "pixel_values", draw_images(32), "classifier", 16),

@@ -206,7 +206,12 @@ TIME_SERIES = (
     _series("GRU on packed series", PackedRecurrent, _draw_with_lengths, "head", 10),
     _series("TCN", TemporalConvolutions, STEPS, "linear", 8),
     _series(
-        "TransformerEncoder, mean of steps", lambda: Encoder("features"), STEPS, "regressor", 16, exports=(".pt2",)
+        "TransformerEncoder, mean of steps",
+        lambda: Encoder("features"),
+        STEPS,
+        "regressor",
+        16,
+        exports=(".pt2", ".onnx"),
     ),
     _series("TransformerEncoder, mean of outputs", lambda: Encoder("outputs"), STEPS, "regressor[mean]", 16),
     _series(

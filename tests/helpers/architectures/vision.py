@@ -144,7 +144,9 @@ VISION = (
         1024,
     ),
     Architecture("VisionTransformer", "torchvision", _torchvision_vit, draw_images(32), "heads.head", 24),
-    Architecture("depth of every pixel", "images", DepthNet, draw_images(8), "depth[all]", 8, exports=(".pt2",)),
+    Architecture(
+        "depth of every pixel", "images", DepthNet, draw_images(8), "depth[all]", 8, exports=(".pt2", ".onnx")
+    ),
     Architecture(
         "image and table, by position",
         "several inputs",

@@ -102,12 +102,11 @@ def execute_on_pool(pool: WorkerPool[S], specs: Sequence[S], listener: ProgressL
     groups = group_by_source(specs)
     for group in groups:
         pool.submit(PrepareTask(tuple(group)))
-    unprepared, left = len(groups), len(specs)
+    left = len(specs)
     while left:
         completed = pool.poll()
-        if unprepared:
-            for progress in pool.training_progress():
-                listener.on_training(*progress)
+        for progress in pool.training_progress():
+            listener.on_training(*progress)
         if completed is None:
             continue
         task, result = completed
@@ -115,6 +114,7 @@ def execute_on_pool(pool: WorkerPool[S], specs: Sequence[S], listener: ProgressL
             left -= 1
             yield task.spec, result
             continue
-        unprepared -= 1
         for spec in task.specs:
             pool.submit(RunTask(spec))
+    for progress in pool.training_progress():
+        listener.on_training(*progress)

@@ -21,14 +21,13 @@ from regtta_bench.sweep.executors.base import (
 from regtta_bench.sweep.executors.ray.cluster import TaskResources, compute_task_resources, list_machines, run_on_each
 from regtta_bench.sweep.executors.ray.tasks import (
     DriverFiles,
+    ProgressInbox,
     SweepConfig,
     TaskOutput,
     check_machine,
-    drain_progress,
     execute_task,
     marker_file,
     remove_scratch_folder,
-    start_progress_actor,
 )
 from regtta_bench.sweep.interfaces import CompletedRuns, ProgressListener, RunResult, S, WorkerConfig
 
@@ -113,7 +112,7 @@ class RayWorkerPool(Generic[S]):
         self._execute = ray.remote(execute_task).options(
             num_cpus=resources.cpus, num_gpus=resources.gpus, max_retries=0
         )
-        self._progress_actor = start_progress_actor()
+        self._progress = ProgressInbox()
         self._files = DriverFiles(config.worker_config.models)
         self._pending: deque[_Submission[S]] = deque()
         self._running: dict[Any, _Submission[S]] = {}
@@ -132,7 +131,7 @@ class RayWorkerPool(Generic[S]):
             while self._pending and len(self._running) < self._resources.max_submitted:
                 submission = self._pending.popleft()
                 references = self._files.references(submission.task.source)
-                self._running[self._execute.remote(self._config, self._progress_actor, references, submission.task)] = (
+                self._running[self._execute.remote(self._config, self._progress.actor, references, submission.task)] = (
                     submission
                 )
             done, _ = ray.wait(list(self._running), timeout=POLL_SECONDS)
@@ -162,7 +161,8 @@ class RayWorkerPool(Generic[S]):
 
     def training_progress(self) -> Iterable[TrainingProgress]:
         """Return the training progress reported since the last call."""
-        return drain_progress(self._progress_actor)
+        # Pending reports are waited for only once all tasks have ended.
+        return self._progress.drain() + self._progress.drain() if not self._running else self._progress.drain(0.01)
 
     def shutdown(self) -> None:
         """Cancel running tasks and remove temporary folders; machines that do not answer are skipped."""
@@ -179,7 +179,7 @@ class RayWorkerPool(Generic[S]):
                 _, left = ray.wait(left, num_returns=len(left), timeout=1.0) if left else ([], [])
                 if not left:
                     break
-            ray.kill(self._progress_actor)
+            ray.kill(self._progress.actor)
             used = [machine for machine in list_machines() if machine.node_id in self._scratch_nodes]
             cleared = list(run_on_each(used, remove_scratch_folder, self._marker))
             if cleared:

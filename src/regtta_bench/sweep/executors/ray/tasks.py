@@ -4,8 +4,8 @@ import platform
 import shutil
 import tempfile
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic
@@ -124,22 +124,37 @@ class ProgressActor:
         return reports
 
 
-def start_progress_actor() -> Any:
-    """Start the actor on any machine of the cluster; Ray restarts it if it is lost."""
-    import ray
+class ProgressInbox:
+    """Progress reports of all workers, collected from an actor on any machine of the cluster.
 
-    return ray.remote(ProgressActor).options(num_cpus=0, max_restarts=-1).remote()
+    Ray restarts the actor if it is lost. A request that it has not answered yet is kept, so that no report is lost
+    while its process starts.
 
+    Attributes:
+        actor: the actor, to which workers report.
+    """
 
-def drain_progress(progress_actor: Any) -> Iterable[tuple[str, int, int]]:
-    """Return the reports since the last call; none if the actor does not respond."""
-    import ray
-    from ray.exceptions import GetTimeoutError, RayActorError
+    def __init__(self) -> None:
+        import ray
 
-    with suppress(RayActorError, GetTimeoutError, ConnectionError):
-        reports: list[tuple[str, int, int]] = ray.get(progress_actor.drain.remote(), timeout=_ACTOR_TIMEOUT)
-        return reports
-    return []
+        self.actor: Any = ray.remote(ProgressActor).options(num_cpus=0, max_restarts=-1).remote()
+        self._request: Any = None
+
+    def drain(self, timeout: float = _ACTOR_TIMEOUT) -> list[tuple[str, int, int]]:
+        """Return the reports since the last call; none if the actor does not answer in time."""
+        import ray
+        from ray.exceptions import GetTimeoutError, RayActorError
+
+        request = self._request or self.actor.drain.remote()
+        self._request = None
+        try:
+            reports: list[tuple[str, int, int]] = ray.get(request, timeout=timeout)
+            return reports
+        except GetTimeoutError:
+            self._request = request
+        except (RayActorError, ConnectionError):
+            pass
+        return []
 
 
 class ProgressReporter:
