@@ -261,7 +261,7 @@ class CheckRun:
             return
         finally:
             if self.source is None:
-                del self.logged[known:]  # about statistics of this batch, which stand in for those of the source
+                del self.logged[known:]  # warnings about the statistics of this batch, used in place of the source's
         self.cost, self.seconds = cost.ratio, cost.step_seconds
         for name in cost.unmoved:
             self.moving = tuple(known for known in self.moving if known != name)

@@ -13,7 +13,7 @@ from regtta.cli.data.open_data import DataOptions, open_data, shuffle
 from regtta.errors import ModelError
 
 
-def dealt_and_whole(data, size: int):
+def sharded_and_whole(data, size: int):
     """Return all batches, and the batches of the shards of ``size`` processes, interleaved."""
     shares = [list(data.batches(BatchShard(rank, size))) for rank in range(size)]
     turns = [batch for turn in itertools.zip_longest(*shares) for batch in turn if batch is not None]
@@ -31,17 +31,17 @@ def assert_same(found, expected):
 @pytest.mark.parametrize("size", [1, 2, 3, 9])  # 70 rows are 5 batches of 16
 @pytest.mark.parametrize("name", ["target.csv", "target.csv.gz", "target.parquet", "target.npz"])
 def test_shards_of_files_cover_all_batches(workspace: Path, name: str, size: int):
-    assert_same(*dealt_and_whole(open_data(DataOptions(name, target="y"), batch_size=16), size))
+    assert_same(*sharded_and_whole(open_data(DataOptions(name, target="y"), batch_size=16), size))
 
 
 def test_shards_of_shuffled_rows_cover_all_batches(workspace: Path):
-    assert_same(*dealt_and_whole(shuffle(open_data(DataOptions("target.csv"), batch_size=16), 3, 8), 4))
+    assert_same(*sharded_and_whole(shuffle(open_data(DataOptions("target.csv"), batch_size=16), 3, 8), 4))
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 9])
 @pytest.mark.parametrize("name", ["batches", "generator"])
 def test_shards_of_loaders_cover_all_batches(workspace: Path, name: str, size: int):
-    assert_same(*dealt_and_whole(open_data(DataOptions(f"mymodel:{name}", target="1"), batch_size=16), size))
+    assert_same(*sharded_and_whole(open_data(DataOptions(f"mymodel:{name}", target="1"), batch_size=16), size))
 
 
 class Squares(Dataset[torch.Tensor]):
