@@ -223,8 +223,8 @@ def test_batch_norm_with_invalid_statistics_is_an_error():
     model[1].running_var[2] = torch.nan
     result = regtta.check(model, SHIFTED)
     assert find(result, "BatchNorm", "error") == [
-        "The running statistics of BatchNorm are not finite or have negative variances in 1. Load weights that are not "
-        "damaged, or train the model without diverging."
+        "The running statistics of BatchNorm are not finite or have negative variances in '1'. Load weights that are "
+        "not damaged, or train the model without diverging."
     ]
 
 

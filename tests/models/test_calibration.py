@@ -27,9 +27,9 @@ def test_layers_without_running_statistics_are_not_judged():
 def test_initial_statistics_are_doubtful_and_the_layers_named():
     model = nn.Sequential(*(nn.BatchNorm2d(3) for _ in range(5)))
     warning = inspect_batch_norm(model).warning
-    assert "the running statistics of 0, 1, 2 and 2 other layers have their initial values" in warning
+    assert "the running statistics of '0', '1', '2' and 2 other layers have their initial values" in warning
     model[0].running_mean += 0.1
-    assert "of 1, 2, 3 and 1 other layers" in inspect_batch_norm(model).warning
+    assert "of '1', '2', '3' and 1 other layers" in inspect_batch_norm(model).warning
 
 
 def test_statistics_that_were_loaded_without_their_counter_are_fine():
@@ -44,7 +44,7 @@ def test_statistics_that_were_loaded_without_their_counter_are_fine():
 def test_invalid_statistics_are_an_error(name, value):
     model = small_models.cnn()
     getattr(model[4], name)[3] = value
-    assert "negative variances in 4. Load weights" in inspect_batch_norm(model).error
+    assert "negative variances in '4'. Load weights" in inspect_batch_norm(model).error
 
 
 def test_half_of_the_channels_without_variance_are_doubtful():

@@ -140,7 +140,7 @@ def test_collect_warns_of_batch_norm_without_data(caplog):
 def test_collect_rejects_invalid_running_statistics_before_it_reads():
     model = small_models.mlp()
     model[4].running_mean[0] = torch.inf
-    with pytest.raises(ModelError, match=r"not finite or have negative variances in 4\. Load weights"):
+    with pytest.raises(ModelError, match=r"not finite or have negative variances in '4'\. Load weights"):
         regtta.collect(model, iter(()))
 
 

@@ -150,7 +150,7 @@ class CheckRun:
             self.add("error", "BatchNorm", found.error)
         self.warn("BatchNorm", found.warning)
         if not found.error and not found.warning:
-            self.add("ok", "BatchNorm", f"The running statistics of {found.layers} layers have been trained.")
+            self.add("ok", "BatchNorm", f"The running statistics have been trained; number of layers: {found.layers}.")
 
     def check_head(self) -> None:
         """Find the head, and run the model."""

@@ -147,5 +147,6 @@ def describe_source(source: SourceStatistics, method: Method, width: int | None)
 
 
 def _shorten(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:_NAMED])
-    return shown + (f", ..., {names[-1]}" if len(names) > _NAMED else "")
+    if len(names) <= _NAMED + 1:
+        return ", ".join(names)
+    return f"{', '.join(names[:_NAMED])}, ..., {names[-1]}"

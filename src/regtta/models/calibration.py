@@ -76,5 +76,6 @@ def inspect_batch_norm(model: nn.Module) -> BatchNormReport:
 
 
 def _list(names: Sequence[str]) -> str:
-    shown = ", ".join(name or "the model" for name in names[:_NAMED])
+    """Return the names of layers as part of a sentence, quoted, since layers of nn.Sequential are called "0", "1"."""
+    shown = ", ".join(repr(name) if name else "the model" for name in names[:_NAMED])
     return shown + (f" and {len(names) - _NAMED} other layers" if len(names) > _NAMED else "")
