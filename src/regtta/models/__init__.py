@@ -9,13 +9,12 @@ from regtta.models.batch_norm import (
     has_constant_updates,
     non_negative_buffers,
 )
-from regtta.models.batches import BatchReader, InputSelection, check_selection
+from regtta.models.batches import BatchReader, InputSelection
 from regtta.models.calibration import BatchNormReport, inspect_batch_norm
 from regtta.models.features import (
     FeatureModel,
     Forward,
     RunForward,
-    call_model,
     forward_without_features,
     run_model,
 )
@@ -58,12 +57,10 @@ __all__ = [
     "affine_layers",
     "assign_tensor",
     "batch_norm_layers",
-    "call_model",
     "check_assignable",
     "check_model",
     "check_output_selection",
     "check_pooling",
-    "check_selection",
     "crop_windows",
     "describe_sample",
     "digest_tensors",

@@ -252,19 +252,19 @@ def run_model(
     ``tensors`` replace parameters and buffers by name during the pass. Other errors of the model propagate unchanged.
     """
     try:
-        return call_model(model, inputs, tensors, output)
+        return _call_model(model, inputs, tensors, output)
     except (RuntimeError, TypeError, ValueError) as error:
         explain_call_error(model, inputs, error)
         raise
 
 
-def call_model(
+def _call_model(
     model: nn.Module,
     inputs: Inputs,
     tensors: Mapping[str, Tensor] | None = None,
     output: OutputSelection | None = None,
 ) -> Tensor:
-    """Return the prediction of the model without translating its errors, for compilers, which handle them."""
+    """Return the prediction of the model; errors propagate unchanged."""
     args, kwargs = ((inputs,), {}) if isinstance(inputs, Tensor) else (inputs.args, inputs.kwargs)
     if tensors is None:
         returned: Any = model(*args, **kwargs)
