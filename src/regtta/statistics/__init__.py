@@ -5,9 +5,10 @@ from regtta.statistics.collectors import ConstantStatistics, StatisticsCollector
 from regtta.statistics.feature_checks import check_first_batch, describe_few_samples, describe_small_variation
 from regtta.statistics.label_shift import LabelShiftEvidence, evidence_from_coordinates, label_shift_evidence
 from regtta.statistics.linalg import LinAlgError, stable_svd
-from regtta.statistics.moments import EwmaMoments, RunningMoments
+from regtta.statistics.moments import EwmaCovariance, EwmaMoments, RunningMoments
 from regtta.statistics.outliers import MIN_ROWS, ColumnArray, column_values, deviations, is_table, to_column_array
 from regtta.statistics.preprocessing import describe_preprocessing
+from regtta.statistics.sensor_faults import SensorFaults, fit_sensor_faults
 from regtta.statistics.shift_tests import (
     is_nonstationary,
     min_reweighting_divergence,
@@ -23,10 +24,12 @@ __all__ = [
     "VALID_TOLERANCE",
     "ColumnArray",
     "ConstantStatistics",
+    "EwmaCovariance",
     "EwmaMoments",
     "LabelShiftEvidence",
     "LinAlgError",
     "RunningMoments",
+    "SensorFaults",
     "SourceStatistics",
     "StatisticsCollector",
     "Subspace",
@@ -39,6 +42,7 @@ __all__ = [
     "describe_small_variation",
     "deviations",
     "evidence_from_coordinates",
+    "fit_sensor_faults",
     "is_nonstationary",
     "is_table",
     "label_shift_evidence",

@@ -31,7 +31,7 @@ from regtta.models import (
 )
 from regtta.statistics.collectors import HasCollectors, StatisticsCollector
 from regtta.statistics.feature_checks import FeatureChecks
-from regtta.statistics.input_moments import InputMoments, check_column_count, check_column_names
+from regtta.statistics.input_moments import InputCovariance, InputMoments, check_column_count, check_column_names
 from regtta.statistics.moments import Moments, RunningMoments, all_reduce_moments
 from regtta.statistics.source import SourceStatistics
 from regtta.statistics.source_ranges import FurthestFeatures, InputRanges
@@ -104,6 +104,9 @@ def collect(
         input_mean=input_moments.mean,
         input_variance=input_moments.variance,
         input_count=input_moments.count,
+        input_covariance=source_features.input_covariance.all_reduce(
+            processes, source_features.device, input_moments.variance
+        ),
         largest_feature_norm=float(source.whitened_norms(collectors.furthest.rows).max()),
     )
 
@@ -128,6 +131,7 @@ def _run_passes(
                     progress(sum(counts))
             _check_count(pass_index, counts[pass_index], counts[0])
         features.input_moments.finish()
+        features.input_covariance.finish()
         features.agree_on_head(processes)
         for collector in active:
             collector.merge(processes, pass_index)
@@ -222,6 +226,7 @@ class _SourceFeatures:
         self.checks = FeatureChecks(_check_batch_norm(self._model))
         self.ranges = InputRanges()
         self.input_moments = InputMoments()
+        self.input_covariance = InputCovariance()
 
     @torch.no_grad()
     def over(self, loader: Iterable[object]) -> Iterator[Forward]:
@@ -239,6 +244,7 @@ class _SourceFeatures:
             forward = Forward(found.flat_features, found.outputs)
             self.ranges.update(inputs)
             self.input_moments.update(inputs)
+            self.input_covariance.update(inputs)
             self.checks.update(inputs, forward, index)
             yield forward
         self.checks.check_finite()

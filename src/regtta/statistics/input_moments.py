@@ -1,4 +1,4 @@
-"""Moments of the source inputs by column, and the names of the columns of a table."""
+"""Moments of the source inputs by column, the covariance of a table's columns, and the names of the columns."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -11,8 +11,8 @@ from regtta.errors import MismatchError, OptionError
 from regtta.execution import SINGLE_PROCESS, Communicator
 from regtta.models import Inputs, input_tensors
 from regtta.options import list_names
-from regtta.statistics.moments import moments_device
-from regtta.statistics.outliers import count_columns
+from regtta.statistics.moments import Moments, RunningMoments, all_reduce_moments, moments_device
+from regtta.statistics.outliers import MAX_COLUMNS, count_columns
 
 # Values that are converted to float64 at once, so that a batch of large images is never copied as a whole.
 _BLOCK_VALUES, _BLOCK_VALUES_ON_GPU = 2**20, 2**25
@@ -21,6 +21,11 @@ _BLOCK_VALUES, _BLOCK_VALUES_ON_GPU = 2**20, 2**25
 def unknown_columns() -> Tensor:
     """Return the empty tensor (0,) that stands for values by column that are not known."""
     return torch.empty(0, dtype=torch.float64)
+
+
+def unknown_covariance() -> Tensor:
+    """Return the empty tensor (0, 0) that stands for a covariance that is not known."""
+    return torch.empty(0, 0, dtype=torch.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,6 +128,76 @@ class InputMoments:
         self._scatter += gap.square() * (self._count * added / count)
         self._mean += gap * (added / count)
         self._count = count
+
+
+class InputCovariance:
+    """Running covariance of the columns of a table of source inputs (B, C), in float64.
+
+    It is unknown for inputs that are not one table of numbers, and for more than 256 columns.
+    """
+
+    def __init__(self) -> None:
+        self._running = RunningMoments()
+        self._width = 0
+        self._known, self._finished = True, False
+
+    def update(self, inputs: Inputs) -> None:
+        """Update with the inputs of a batch; does nothing after :meth:`finish`."""
+        if self._finished or not self._known:
+            return
+        table = isinstance(inputs, Tensor) and inputs.ndim == 2 and inputs.is_floating_point()
+        if not isinstance(inputs, Tensor) or not table or not 2 <= inputs.shape[1] <= MAX_COLUMNS:
+            self._known = False
+        elif self._width not in (0, inputs.shape[1]):
+            self._known = False
+        else:
+            self._width = inputs.shape[1]
+            self._running.update(inputs)
+
+    def finish(self) -> None:
+        """End the first pass over the source: the batches of further passes are the same and are ignored."""
+        self._finished = True
+
+    def all_reduce(self, processes: Communicator, device: torch.device, variance: Tensor) -> Tensor:
+        """Return the unbiased covariance (C, C) over all processes, on the CPU; of shape (0, 0) if it is unknown.
+
+        Args:
+            processes: the processes that collect together.
+            device: device of this process.
+            variance: (C,) variances of the columns, which become the diagonal.
+        """
+        own = self._running.finish() if self._width and self._known else None
+        width = int(processes.reduce(torch.tensor(self._width), "max"))
+        unknown = not self._known or self._width not in (0, width)
+        if int(processes.reduce(torch.tensor(int(unknown)), "max")):
+            return unknown_covariance()
+        moments = all_reduce_moments(own, processes, device)
+        if moments is None or moments.count < 2 or not bool(moments.scatter.isfinite().all()):
+            return unknown_covariance()
+        return _with_variances(moments.covariance().cpu(), variance)
+
+
+def merge_covariances(one: tuple[ColumnMoments, Tensor], other: tuple[ColumnMoments, Tensor]) -> Tensor:
+    """Return the covariance (C, C) of the inputs of two sets of samples; of shape (0, 0) if one is unknown."""
+    sides = [
+        Moments(moments.count, moments.mean, covariance * (moments.count - 1))
+        for moments, covariance in (one, other)
+        if len(covariance) and len(covariance) == len(moments.mean)
+    ]
+    if len(sides) < 2 or len(sides[0].mean) != len(sides[1].mean):
+        return unknown_covariance()
+    variance = one[0].merge(other[0]).variance
+    return _with_variances(sides[0].merge(sides[1]).covariance(), variance)
+
+
+def _with_variances(covariance: Tensor, variance: Tensor) -> Tensor:
+    """Return ``covariance`` (C, C), symmetric and with the diagonal ``variance`` (C,) in spite of rounding errors."""
+    if len(covariance) != len(variance):
+        return unknown_covariance()
+    bound = torch.outer(variance.sqrt(), variance.sqrt())
+    exact = torch.minimum(torch.maximum((covariance + covariance.T) / 2, -bound), bound)
+    exact.diagonal().copy_(variance)
+    return exact
 
 
 def _finite_moments(count: int, mean: Tensor, scatter: Tensor) -> ColumnMoments:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -187,6 +187,8 @@ class EwmaMoments:
         (tensor([1., 1., 1.], dtype=torch.float64), True)
     """
 
+    _squares_only: ClassVar[bool] = True  # the products that are kept are those of squares, and so not negative
+
     def __init__(self, memory: float, *, products: bool = True) -> None:
         self.memory = memory
         self.products = products
@@ -211,10 +213,13 @@ class EwmaMoments:
         # Samples of one batch have the same age: otherwise only the end of a batch far longer than the memory counts.
         decay = math.exp(-len(values) / self.memory)
         rows = [values.sum(dim=0, keepdim=True), totals]
-        sums = torch.cat([*rows, squares.T @ squares] if self.products else rows)
+        sums = torch.cat([*rows, self._products(values, squares)] if self.products else rows)
         self._sums = sums if self._sums is None else sums.add_(self._sums.to(sums.device), alpha=decay)
         self._weight = self._weight * decay + len(values)
         self._squared_weight = self._squared_weight * decay**2 + len(values)
+
+    def _products(self, values: Tensor, squares: Tensor) -> Tensor:  # noqa: ARG002 - for subclasses
+        return squares.T @ squares
 
     @property
     def count(self) -> float:
@@ -258,7 +263,8 @@ class EwmaMoments:
                 raise state_error(f"{path}/sums", f"the sums of samples of weight {weight:g}", sums)
             return
         require_tensor(f"{path}/sums", sums, (width + 2 if self.products else 2, width), torch.float64)
-        require_tensor(f"{path}/sums", sums[1:], (None, width), torch.float64, minimum=0.0)  # sums of squares
+        squares = sums[1:] if self._squares_only else sums[1:2]
+        require_tensor(f"{path}/sums", squares, (None, width), torch.float64, minimum=0.0)
         # The latest samples have weight 1, older ones a smaller one.
         if not 1 <= squared <= weight * (1 + 1e-9) <= MAX_COUNT:
             raise state_error(f"{path}/squared_weight", f"from 1 to the weight {weight:g}", squared)
@@ -275,3 +281,32 @@ class EwmaMoments:
         if self._sums is None:
             raise ValueError("Nothing has been added yet. Call update(values) first.")
         return self._sums
+
+
+class EwmaCovariance(EwmaMoments):
+    """Exponentially weighted mean and covariance; weights decay as in :class:`EwmaMoments`.
+
+    Args:
+        memory: number of samples after which a weight has decayed by a factor of e.
+
+    Example:
+        >>> recent = EwmaCovariance(memory=100)
+        >>> recent.update(torch.tensor([[0.0, 1.0], [2.0, -1.0]]))
+        >>> recent.covariance
+        tensor([[ 1., -1.],
+                [-1.,  1.]], dtype=torch.float64)
+    """
+
+    _squares_only: ClassVar[bool] = False
+
+    def __init__(self, memory: float) -> None:
+        super().__init__(memory)
+
+    def _products(self, values: Tensor, squares: Tensor) -> Tensor:  # noqa: ARG002 - overrides
+        return values.T @ values
+
+    @property
+    def covariance(self) -> Tensor:
+        """Covariance ``E[y yᵀ] − E[y] E[y]ᵀ``, (K, K)."""
+        mean = self.mean
+        return torch.addr(self._rows()[2:] / self._weight, mean, mean, alpha=-1)

@@ -22,7 +22,13 @@ import torch
 from torch import Tensor
 
 from regtta.errors import HeadMismatchError, ModelMismatchError, OptionError, StatisticsError
-from regtta.statistics.input_moments import ColumnMoments, merge_column_names, unknown_columns
+from regtta.statistics.input_moments import (
+    ColumnMoments,
+    merge_column_names,
+    merge_covariances,
+    unknown_columns,
+    unknown_covariance,
+)
 from regtta.statistics.linalg import stable_eigh
 from regtta.statistics.moments import Moments
 from regtta.statistics.source_files import check_rank, read_statistics, write_statistics
@@ -90,6 +96,8 @@ class SourceStatistics:
             channel (dimension 1) of images and sequences; one column for more than 256. Of shape (0,) if unknown.
         input_variance: (C,) float64, their unbiased variance; of shape (0,) if unknown.
         input_count: number of values of each column behind ``input_mean``; 0 if unknown.
+        input_covariance: (C, C) float64, the unbiased covariance of the columns of a table of inputs (B, C); of shape
+            (0, 0) for other inputs, for more than 256 columns, and if unknown.
     """
 
     mean: Tensor
@@ -106,6 +114,7 @@ class SourceStatistics:
     input_mean: Tensor = field(default_factory=unknown_columns)
     input_variance: Tensor = field(default_factory=unknown_columns)
     input_count: int = 0
+    input_covariance: Tensor = field(default_factory=unknown_covariance)
 
     @classmethod
     def from_moments(
@@ -259,6 +268,9 @@ class SourceStatistics:
             input_mean=inputs.mean,
             input_variance=inputs.variance,
             input_count=inputs.count,
+            input_covariance=merge_covariances(
+                (self._input_moments(), self.input_covariance), (other._input_moments(), other.input_covariance)
+            ),
         )
 
     def check_fingerprint(self, fingerprint: str) -> None:

@@ -22,6 +22,7 @@ STATISTICS_FORMAT_VERSION = 1
 _TENSORS = ("mean", "variances", "basis", "feature_variances")
 _RANGES = "input_ranges"
 _INPUT_MOMENTS = ("input_mean", "input_variance")
+_INPUT_COVARIANCE = "input_covariance"
 _EXTRA = "extra/"
 _KEY = "regtta.statistics"
 # Decompositions in float64 are accurate to header 1e-12 at any practical width; larger deviations are damage.
@@ -41,7 +42,7 @@ def write_statistics(path: str | Path, source: "SourceStatistics", *, overwrite:
         "input_count": source.input_count,
     }
     tensors = {name: getattr(source, name) for name in _TENSORS}
-    optional = {name: getattr(source, name) for name in (_RANGES, *_INPUT_MOMENTS)}
+    optional = {name: getattr(source, name) for name in (_RANGES, *_INPUT_MOMENTS, _INPUT_COVARIANCE)}
     tensors |= {name: values for name, values in optional.items() if len(values)}
     tensors |= {f"{_EXTRA}{name}": value for name, value in source.extras.items()}
     path = check_not_existing(path, overwrite=overwrite)
@@ -63,7 +64,7 @@ def read_statistics(path: str | Path) -> dict[str, Any]:
     _check_spectrum(path, *(tensors[name] for name in ("variances", "basis", "feature_variances")))
     fields: dict[str, Any] = {name: tensors[name] for name in _TENSORS}
     fields |= {name: header[name] for name in ("count", "head", "fingerprint")}
-    fields |= {name: tensors[name] for name in (_RANGES, *_INPUT_MOMENTS) if name in tensors}
+    fields |= {name: tensors[name] for name in (_RANGES, *_INPUT_MOMENTS, _INPUT_COVARIANCE) if name in tensors}
     fields["extras"] = {name.removeprefix(_EXTRA): value for name, value in tensors.items() if name.startswith(_EXTRA)}
     fields["columns"] = tuple(header.get("columns", ()))
     fields["input_count"] = header.get("input_count", 0)
@@ -148,10 +149,24 @@ def _check_inputs(path: Path, header: Mapping[str, Any], tensors: Mapping[str, T
     for name, found in widths.items():
         if columns and found not in (0, width):
             raise _damaged(path, f"{name!r} has {found} values for {len(columns)} columns")
+    _check_covariance(path, tensors)
     count = header.get("input_count", 0)
     possible = type(count) is int and (count == 0 or (widths["input_mean"] > 0 and 2 <= count <= MAX_COUNT))
     if not possible:
         raise _damaged(path, f"'input_count' is not the number of values behind 'input_mean': {str(count)[:40]}")
+
+
+def _check_covariance(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Raise an InvalidFileError unless the covariance of the inputs is absent, or a covariance with their variances."""
+    found, variance = tensors.get(_INPUT_COVARIANCE), tensors.get("input_variance", unknown_columns())
+    if found is None:
+        return
+    if tuple(found.shape) != (len(variance), len(variance)) or found.dtype != torch.float64:
+        raise _damaged(path, f"{_INPUT_COVARIANCE!r} is not one float64 per pair of columns")
+    bound = torch.outer(variance.sqrt(), variance.sqrt())
+    near = bool(((found.diagonal() - variance).abs() <= _ROUNDING * variance).all())
+    if not near or not bool((found.abs() <= bound * (1 + _ROUNDING)).all()) or not torch.equal(found, found.T):
+        raise _damaged(path, f"{_INPUT_COVARIANCE!r} is not a covariance with the variances of the inputs")
 
 
 def _check_spectrum(path: Path, variances: Tensor, basis: Tensor, feature_variances: Tensor) -> None:
