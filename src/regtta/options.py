@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 from regtta.errors import OptionError
 
 T = TypeVar("T")
+_ADDED_LATER = "added_later"
 
 
 def check_choice(name: str, value: object, choices: Collection[object]) -> None:
@@ -127,6 +128,32 @@ def parse_options(owner: str, known: Mapping[str, Any], assignments: Iterable[st
             raise unknown_option_error(owner, name, known)
         parsed[name] = _parse(name, value, known[name])
     return parsed
+
+
+def added_later(default: T) -> T:
+    """Return a dataclass field that descriptions leave out at its default.
+
+    Files and keys of runs from before the field existed thereby stay valid. Give it the default that keeps the earlier
+    behaviour.
+
+    Example:
+        >>> @dataclasses.dataclass(frozen=True)
+        ... class Options:
+        ...     rate: float = 0.1
+        ...     restore: float = added_later(0.0)
+        >>> Options(), fields_to_describe(Options()), fields_to_describe(Options(restore=0.5))
+        (Options(rate=0.1, restore=0.0), ['rate'], ['rate', 'restore'])
+    """
+    return dataclasses.field(default=default, metadata={_ADDED_LATER: True})
+
+
+def fields_to_describe(options: object) -> list[str]:
+    """Return the names of the fields of a dataclass, without those of :func:`added_later` at their defaults."""
+    return [
+        item.name
+        for item in (dataclasses.fields(options) if dataclasses.is_dataclass(options) else ())
+        if not item.metadata.get(_ADDED_LATER) or getattr(options, item.name) != item.default
+    ]
 
 
 def field_types(cls: type) -> dict[str, Any]:

@@ -3,7 +3,8 @@
 import copy
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -91,7 +92,10 @@ class Learner:
         self.rule: Rule = method.start(context)
         self._stateless = self.rule.capturable
         self._initial_rule = copy.deepcopy(self.rule.state_dict())
-        self._training = recurrent_training(context.model)
+        self._training: AbstractContextManager[object] = recurrent_training(context.model)
+        if self.rule.recordings:
+            self._forward = ForwardFunctions(forward.uncompiled, forward.uncompiled)
+            self._training = _Together((self._training, *self.rule.recordings))
         self._gradients = FlatGradients(state.trainable_flats)
         self.reset()
 
@@ -174,6 +178,9 @@ class Learner:
         numbers: list[Tensor] = []
         if isinstance(update, Tensor) and self._optimizer is not None:
             numbers = [update.detach(), self._optimizer.apply(update, self._processes)]
+            if self._schedule.restore:
+                state = self.state
+                torch._foreach_lerp_(state.parameters, state.initial_parameters, self._schedule.restore)
         measured = [
             total_distance(self.state.parameters, self.state.initial_parameters),
             total_norm(self.state.floating, order=math.inf),
@@ -218,7 +225,8 @@ class Learner:
                 f"The rule of {self.method.name} returned a new head, but the head of this model is not one nn.Linear. "
                 "Set replaces_head = True in the method, so that this is noticed before the stream starts."
             )
-        assign_tensor(head, "weight", new.weight)
+        if new.weight is not None:
+            assign_tensor(head, "weight", new.weight)
         if new.bias is not None and head.bias is not None:
             assign_tensor(head, "bias", new.bias)
 
@@ -261,6 +269,22 @@ class Learner:
         self.rule.load_state_dict(copy.deepcopy(state["rule"]))
         self.batch_norm.load_state_dict(state["batch_norm"])
         self.displacement = self.state.displacement()
+
+
+class _Together:
+    """Several reusable context managers as one."""
+
+    def __init__(self, contexts: Sequence[AbstractContextManager[object]]) -> None:
+        self._contexts = contexts
+
+    def __enter__(self) -> None:
+        with ExitStack() as stack:
+            for context in self._contexts:
+                stack.enter_context(context)
+            self._entered = stack.pop_all()
+
+    def __exit__(self, *_: object) -> None:
+        self._entered.close()
 
 
 def _changes_nothing(method: Method) -> str:

@@ -18,7 +18,14 @@ from torch import Tensor, nn
 from regtta.errors import HeadError, StatisticsError
 from regtta.methods.rules import Rule
 from regtta.models import BATCH_NORM_MODES, TRAINABLE, BatchNormMode, Trainable
-from regtta.options import check_choice, check_positive, check_positive_int
+from regtta.options import (
+    added_later,
+    check_choice,
+    check_fraction,
+    check_non_negative,
+    check_positive,
+    check_positive_int,
+)
 from regtta.statistics import SourceStatistics, StatisticsCollector
 
 OptimizerFactory = Callable[..., torch.optim.Optimizer]
@@ -87,7 +94,8 @@ class Schedule:
     """Trainable parameters, optimizer and number of steps with which the adapter runs a method.
 
     An ``elementwise`` optimizer updates every element independently of the parameter it belongs to. Without an
-    optimizer the rule may return a :class:`~regtta.methods.rules.NewHead`.
+    optimizer the rule may return a :class:`~regtta.methods.rules.NewHead`. ``restore`` is the share ρ of the source
+    parameters in those after every step.
     """
 
     trainable: Trainable | None = None
@@ -96,6 +104,7 @@ class Schedule:
     steps: int = 1
     optimizer: Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer] | None = None
     elementwise: bool = False
+    restore: float = 0.0
 
     @property
     def may_replace_head(self) -> bool:
@@ -158,13 +167,16 @@ class GradientMethod(Method):
             ``functools.partial(torch.optim.SGD, momentum=0.9)``.
         batch_norm: ``"batch"`` normalises by the batch and updates running statistics with each layer's momentum;
             ``"debiased"`` estimates the running statistics from the target alone; ``"blended"`` normalises by source
-            and target statistics weighted by their sample counts, for small batches; ``"source"`` keeps BatchNorm as
-            trained.
+            and target statistics weighted by their sample counts, for small batches; ``"cumulative"`` is like
+            ``"batch"``, with running statistics that are the mean over all target samples so far; ``"source"`` keeps
+            BatchNorm as trained.
         prior: number of samples that the source statistics count as with ``batch_norm="blended"``.
         trainable: ``"affine"`` trains scale and shift of normalisation layers, in a model without any the biases;
             ``"bias"`` all biases except the head's, ``"extractor"`` everything except the head, ``"all"`` every
             parameter.
         steps: gradient steps per batch.
+        restore: averaging of the trained parameters towards the source after every step, ``θ ← (1 − ρ) θ + ρ θ₀`` with
+            ρ = ``restore``; 0 disables it. Running statistics of BatchNorm are not averaged.
     """
 
     lr: float = 1e-3
@@ -173,6 +185,7 @@ class GradientMethod(Method):
     prior: int = 32
     trainable: Trainable = "affine"
     steps: int = 1
+    restore: float = added_later(0.0)
 
     def __post_init__(self) -> None:
         """Validate fields."""
@@ -181,6 +194,9 @@ class GradientMethod(Method):
         check_positive_int("prior", self.prior)
         check_choice("batch_norm", self.batch_norm, BATCH_NORM_MODES)
         check_choice("trainable", self.trainable, TRAINABLE)
+        check_non_negative("restore", self.restore)
+        if self.restore:
+            check_fraction("restore", self.restore)
         if not callable(self.optimizer):
             check_choice("optimizer", self.optimizer, OPTIMIZERS.keys())
 
@@ -195,4 +211,5 @@ class GradientMethod(Method):
             steps=self.steps,
             optimizer=functools.partial(factory, lr=self.lr),
             elementwise=not callable(self.optimizer),
+            restore=self.restore,
         )

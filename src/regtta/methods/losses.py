@@ -4,6 +4,7 @@ All are differentiable in every argument and preserve its dtype. Distances betwe
 variances of two Gaussians per dimension, all of shape (K,), and return one distance per dimension, (K,).
 """
 
+import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal
@@ -147,6 +148,41 @@ def moments_with_memory(values: Tensor, past: Tensor, *, unbiased: bool = True) 
     return mean + (centre - centre.detach()), variance + (square - square.detach())
 
 
+def pair_means(mean: Tensor) -> Tensor:
+    """Return ``qᵀμ`` (..., K, K) of means μ (..., K), for every q in e_i and (e_i ± e_j)/√2.
+
+    Row i, column j holds q = (e_i + e_j)/√2 above the diagonal, (e_i − e_j)/√2 below it, and e_i on it.
+
+    Example:
+        >>> pair_means(torch.tensor([3.0, 1.0])) * 2**0.5
+        tensor([[ 4.2426,  4.0000],
+                [-2.0000,  1.4142]])
+    """
+    signs = _pair_signs(mean)
+    sums: Tensor = mean.unsqueeze(-1) + signs * mean.unsqueeze(-2)
+    return sums * (1 - (1 - math.sqrt(0.5)) * signs.abs())
+
+
+def pair_variances(covariance: Tensor) -> Tensor:
+    """Return ``qᵀΣq`` (K, K) of a covariance Σ (K, K), for every q in e_i and (e_i ± e_j)/√2, as :func:`pair_means`.
+
+    ``(Σ_ii + Σ_jj ± 2 Σ_ij) / 2``. They determine Σ, as its quadratic form along every axis and diagonal.
+
+    Example:
+        >>> pair_variances(torch.tensor([[4.0, 1.0], [1.0, 2.0]]))
+        tensor([[4., 4.],
+                [2., 2.]])
+    """
+    diagonal = covariance.diagonal()
+    return (diagonal.unsqueeze(1) + diagonal) / 2 + _pair_signs(diagonal) * covariance
+
+
+def _pair_signs(values: Tensor) -> Tensor:
+    """Return the sign (K, K) of the second axis in every pair of K axes: 1 above the diagonal, −1 below, 0 on it."""
+    ones = values.new_ones(values.shape[-1], values.shape[-1])
+    return ones.triu(1) - ones.tril(-1)
+
+
 def soft_histogram(values: Tensor, low: Tensor, high: Tensor, bins: int, temperature: float) -> Tensor:
     """Return the bin probabilities (K, bins) of each column of ``values`` (B, K), differentiable in ``values``.
 
@@ -201,6 +237,24 @@ def subspace_distance(basis: Tensor, basis0: Tensor) -> tuple[Tensor, Tensor]:
     sines = torch.where(sines > rounding, sines, sines.detach())
     mismatch: Tensor = torch.linalg.matrix_norm(p.abs() - q.abs())
     return sines.sum(), mismatch
+
+
+def column_cosines(matrix: Tensor, matrix0: Tensor) -> Tensor:
+    """Return the cosine (M,) of the angle between equal columns of two matrices (D, N), for the M that are not 0.
+
+    Columns of ``matrix0`` that are 0 up to rounding are left out. A column of ``matrix`` that is 0 has no angle; its
+    cosine and its gradient are 0.
+
+    Example:
+        >>> column_cosines(torch.tensor([[3.0, 1.0], [4.0, 1.0]]), torch.tensor([[1.0, 0.0], [0.0, 0.0]]))
+        tensor([0.6000])
+    """
+    norms, norms0 = (torch.linalg.vector_norm(values, dim=0) for values in (matrix, matrix0))
+    rounding = len(matrix) * torch.finfo(matrix.dtype).eps
+    known = norms0 > rounding * norms0.max()
+    norms, products, norms0 = norms[known], (matrix * matrix0).sum(dim=0)[known], norms0[known]
+    moving = norms.detach() > rounding * norms.detach().max()
+    return torch.where(moving, products / (torch.where(moving, norms, 1) * norms0), 0)
 
 
 def entropy(logits: Tensor) -> Tensor:

@@ -9,13 +9,21 @@ from importlib.metadata import EntryPoint
 from typing import Any
 
 from regtta.errors import OptionError
+from regtta.methods.actmad import ActMAD
 from regtta.methods.base import GradientMethod, Method
 from regtta.methods.bn_adapt import BNAdapt
+from regtta.methods.consistency import Consistency
+from regtta.methods.cwsa import CWSA
+from regtta.methods.dare_gram import DareGram
 from regtta.methods.feature_alignment import FeatureAlignment
 from regtta.methods.feature_restoration import FeatureRestoration
 from regtta.methods.no_adaptation import NoAdaptation
 from regtta.methods.oracle import Oracle
 from regtta.methods.prototype import Prototype
+from regtta.methods.psc import PSC
+from regtta.methods.recalibrate_once import RecalibrateOnce
+from regtta.methods.recentre import Recentre
+from regtta.methods.recolour import Recolour
 from regtta.methods.rsd import RSD
 from regtta.methods.ssa import SSA
 from regtta.methods.sums import Sum
@@ -80,6 +88,14 @@ METHODS: Mapping[str, type[Method]] = MethodRegistry(
         RSD,
         TTT,
         Tent,
+        CWSA,
+        PSC,
+        DareGram,
+        ActMAD,
+        Consistency,
+        Recentre,
+        Recolour,
+        RecalibrateOnce,
         Oracle,
     )
 )

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,9 +57,9 @@ class Batch:
 
 @dataclass(frozen=True)
 class NewHead:
-    """Update that replaces the head: ``weight`` ``(O, D)`` and ``bias`` ``(O,)``; ``None`` keeps the bias."""
+    """Update that replaces the head: ``weight`` ``(O, D)`` and ``bias`` ``(O,)``; ``None`` keeps the present one."""
 
-    weight: Tensor
+    weight: Tensor | None
     bias: Tensor | None = None
 
 
@@ -86,6 +87,14 @@ class Rule(ABC):
     def capturable(self) -> bool:
         """True if the rule is stateless and runs the same operations on every batch, so that it can be replayed."""
         return False
+
+    @property
+    def recordings(self) -> tuple[AbstractContextManager[object], ...]:
+        """Reusable context managers around the forward pass and :meth:`update`, to record outputs of layers.
+
+        Empty by default. With any, the model is not compiled during adaptation, as compiled code calls no recorder.
+        """
+        return ()
 
     @abstractmethod
     def update(self, batch: Batch) -> Update:

@@ -1,6 +1,7 @@
 """Weighted sums of methods, such as Tent + SSA in the paper's classification tables."""
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -74,6 +75,11 @@ class _SumRule(Rule):
     def capturable(self) -> bool:
         """True if every term can be replayed."""
         return all(rule.capturable for rule in self.rules)
+
+    @property
+    def recordings(self) -> tuple[AbstractContextManager[object], ...]:
+        """Those of all terms."""
+        return tuple(recording for rule in self.rules for recording in rule.recordings)
 
     def update(self, batch: Batch) -> Update:
         """Return the weighted sum of the losses, or no step if any term takes none."""

@@ -1,6 +1,6 @@
 """Any ``nn.Module`` as a feature extractor with a linear head: batches, features, and the parameters that may move."""
 
-from regtta.models.augmentation import crop_windows, shift_and_jitter
+from regtta.models.augmentation import crop_windows, shift_and_jitter, shift_pixels
 from regtta.models.batch_norm import (
     BATCH_NORM_MODES,
     BatchNormMode,
@@ -21,6 +21,7 @@ from regtta.models.features import (
 from regtta.models.fingerprints import digest_tensors, fingerprint, tensor_bytes
 from regtta.models.head_search import find_head
 from regtta.models.heads import FeaturePooling, Head, affine_layers, check_pooling
+from regtta.models.layer_outputs import LayerOutputs
 from regtta.models.model_checks import check_model
 from regtta.models.model_inputs import Inputs, ModelInputs, describe_sample, dummy_sample, input_tensors
 from regtta.models.outputs import OutputSelection, check_output_selection, select_output
@@ -30,6 +31,7 @@ from regtta.models.parameters import (
     Trainable,
     freeze_all_but,
     model_device,
+    normalisation_layers,
     private_copy,
     trainable_parameters,
 )
@@ -50,6 +52,7 @@ __all__ = [
     "Head",
     "InputSelection",
     "Inputs",
+    "LayerOutputs",
     "ModelInputs",
     "OutputSelection",
     "RunForward",
@@ -74,12 +77,14 @@ __all__ = [
     "inspect_batch_norm",
     "model_device",
     "non_negative_buffers",
+    "normalisation_layers",
     "private_copy",
     "recompute_weights",
     "recurrent_training",
     "run_model",
     "select_output",
     "shift_and_jitter",
+    "shift_pixels",
     "tensor_bytes",
     "trainable_parameters",
 ]

@@ -27,9 +27,27 @@ def shift_and_jitter(images: Tensor, generator: torch.Generator) -> Tensor:
             "augment=<callable(inputs, generator)>, or use a method that works with any input, such as ssa."
         )
     brightness, contrast = _factors(images, generator), _factors(images, generator)
-    views = crop_windows(images, _positions(images, 2, generator), _positions(images, 3, generator))
+    rows, columns = (_positions(images, side, int(images.shape[side] * SHIFT), generator) for side in (2, 3))
+    views = crop_windows(images, rows, columns)
     mean = views.mean(dim=(1, 2, 3), keepdim=True)
     return ((views - mean) * contrast + mean) * brightness
+
+
+def shift_pixels(images: Tensor, pixels: int, generator: torch.Generator) -> Tensor:
+    """Return each image (B, C, H, W) shifted by its own random number of rows and columns, edges repeated.
+
+    Args:
+        images: (B, C, H, W).
+        pixels: largest shift, in either direction.
+        generator: of the shifts, on the CPU.
+
+    Example:
+        >>> image = torch.arange(4.0).expand(1, 1, 4, 4)
+        >>> shift_pixels(image, 1, torch.Generator().manual_seed(0))[0, 0, 0]
+        tensor([0., 0., 1., 2.])
+    """
+    rows, columns = (_positions(images, side, pixels, generator) for side in (2, 3))
+    return crop_windows(images, rows, columns)
 
 
 def _factors(images: Tensor, generator: torch.Generator) -> Tensor:
@@ -51,9 +69,8 @@ def crop_windows(images: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     return images[samples, :, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
 
 
-def _positions(images: Tensor, side: int, generator: torch.Generator) -> Tensor:
-    """Return the source row or column (B, S) of each one of the view, clamped to the image."""
+def _positions(images: Tensor, side: int, most: int, generator: torch.Generator) -> Tensor:
+    """Return the source row or column (B, S) of each one of the view, shifted by up to ``most`` inside the image."""
     size = images.shape[side]
-    most = int(size * SHIFT)
     offsets = torch.randint(-most, most + 1, (len(images), 1), generator=generator)
     return (torch.arange(size) + offsets).clamp(0, size - 1)

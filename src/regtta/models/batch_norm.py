@@ -13,7 +13,7 @@ from regtta.execution import BatchSharding
 from regtta.models.features import override_forward
 from regtta.models.model_inputs import Inputs
 
-BatchNormMode = Literal["batch", "debiased", "blended", "source"]
+BatchNormMode = Literal["batch", "debiased", "blended", "cumulative", "source"]
 
 BATCH_NORM_MODES: tuple[str, ...] = get_args(BatchNormMode)
 UNSHARDED = BatchSharding()
@@ -48,6 +48,8 @@ class BatchNormSwitch:
             mean of target batches only, without any contribution of the source.
             ``"blended"`` normalises by the source statistics and those of the n target samples so far, weighted
             by their counts, ``(p·source + n·target) / (p + n)``; suitable for any batch size.
+            ``"cumulative"`` normalises by the batch; the running statistics are the mean of those of all target
+            batches, weighted by their sizes.
             ``"source"`` keeps the trained statistics.
         prior: weight p of the source statistics in a blend, in samples.
     """
@@ -67,7 +69,7 @@ class BatchNormSwitch:
     @property
     def needs_batches(self) -> bool:
         """True if normalisation requires more than one sample."""
-        return bool(self.layers) and self.mode in ("batch", "debiased")
+        return bool(self.layers) and self.mode in ("batch", "debiased", "cumulative")
 
     def count(self, size: int) -> None:
         """Count an adaptation pass on ``size`` samples."""
@@ -77,6 +79,8 @@ class BatchNormSwitch:
         if self.mode == "blended":
             self._known = min(self.samples, MAX_MEMORY * self.prior)
             self._blended, self.samples = self.samples, self._known + size
+        elif self.mode == "cumulative":
+            self.samples += size
 
     def begin_adaptation(self, size: int, sharding: BatchSharding = UNSHARDED) -> None:
         """Count and prepare an adaptation pass on ``size`` samples, distributed over processes by ``sharding``."""
@@ -91,6 +95,8 @@ class BatchNormSwitch:
             layer.__dict__["training"] = True  # same effect as layer.train(), but ten times faster
             if self.mode == "debiased":
                 layer.momentum = debiased_momentum(momentum, self.updates)
+            elif self.mode == "cumulative":
+                layer.momentum = size / self.samples
             if sharding.processes.size > 1:
                 self._endings.append(override_forward(layer, partial(sharding.normalise, layer)))
 

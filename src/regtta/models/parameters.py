@@ -184,6 +184,20 @@ def _same_kind(a: Tensor, b: Tensor) -> bool:
     return a.shape == b.shape and a.dtype == b.dtype
 
 
+def normalisation_layers(model: nn.Module) -> dict[str, nn.Module]:
+    """Return the normalisation layers of ``model`` by name: those of torch, and those recognised by their class name.
+
+    Example:
+        >>> list(normalisation_layers(nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3), nn.LayerNorm(3))))
+        ['1', '2']
+    """
+    return {
+        name: module
+        for name, module in model.named_modules()
+        if isinstance(module, _NORMS) or (any(True for _ in module.parameters()) and _is_norm_by_name(module))
+    }
+
+
 def _affine(model: nn.Module) -> set[int]:
     return {
         id(parameter)

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
-from regtta.options import field_types
+from regtta.options import fields_to_describe
 
 # Modules whose functions may be options, by the name that files have had for them from the beginning.
 _FIRST_NAMES = {"regtta.models.augmentation": "regtta.augmentation"}
@@ -148,6 +148,8 @@ def _serialized(cls: type, name: str) -> str:
 def to_dict(options: object) -> dict[str, object]:
     """Return the name of a dataclass and its options in plain values, equal across processes.
 
+    Options of :func:`regtta.options.added_later` are left out at their defaults.
+
     Example:
         >>> @dataclasses.dataclass
         ... class Options:
@@ -164,7 +166,7 @@ def to_dict_v0_1_0(options: object) -> dict[str, object]:
 
 
 def _fields(options: object, plain: Callable[[object], object]) -> dict[str, object]:
-    return {name: plain(getattr(options, name)) for name in field_types(type(options))}
+    return {name: plain(getattr(options, name)) for name in fields_to_describe(options)}
 
 
 def _plain(value: object) -> object:

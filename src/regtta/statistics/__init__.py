@@ -4,8 +4,8 @@ from regtta.statistics.collection import collect
 from regtta.statistics.collectors import ConstantStatistics, StatisticsCollector
 from regtta.statistics.feature_checks import check_first_batch, describe_few_samples, describe_small_variation
 from regtta.statistics.label_shift import LabelShiftEvidence, evidence_from_coordinates, label_shift_evidence
-from regtta.statistics.linalg import LinAlgError, stable_svd
-from regtta.statistics.moments import EwmaCovariance, EwmaMoments, RunningMoments
+from regtta.statistics.linalg import LinAlgError, stable_eigh, stable_svd, truncated_inverse
+from regtta.statistics.moments import EwmaCovariance, EwmaMoments, Moments, RunningMoments, moments_device
 from regtta.statistics.outliers import MIN_ROWS, ColumnArray, column_values, deviations, is_table, to_column_array
 from regtta.statistics.preprocessing import describe_preprocessing
 from regtta.statistics.sensor_faults import SensorFaults, fit_sensor_faults
@@ -28,6 +28,7 @@ __all__ = [
     "EwmaMoments",
     "LabelShiftEvidence",
     "LinAlgError",
+    "Moments",
     "RunningMoments",
     "SensorFaults",
     "SourceStatistics",
@@ -47,8 +48,11 @@ __all__ = [
     "is_table",
     "label_shift_evidence",
     "min_reweighting_divergence",
+    "moments_device",
     "shift_test",
+    "stable_eigh",
     "stable_svd",
     "stationarity_statistic",
     "to_column_array",
+    "truncated_inverse",
 ]

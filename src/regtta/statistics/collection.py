@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 import torch
@@ -123,7 +124,7 @@ def _run_passes(
     for pass_index in range(collectors.passes):
         active = collectors.in_pass(pass_index)
         with sync_errors(processes):
-            for forward in features.over(loader):
+            for forward in features.over(loader, active):
                 for collector in active:
                     collector.update(forward, pass_index)
                 counts[pass_index] += len(forward.features)
@@ -229,8 +230,12 @@ class _SourceFeatures:
         self.input_covariance = InputCovariance()
 
     @torch.no_grad()
-    def over(self, loader: Iterable[object]) -> Iterator[Forward]:
-        """Yield the forward passes of one pass over ``loader``; raise a StatisticsError if features are unusable."""
+    def over(self, loader: Iterable[object], collectors: Sequence[StatisticsCollector]) -> Iterator[Forward]:
+        """Yield the forward passes of one pass over ``loader``; raise a StatisticsError if features are unusable.
+
+        Each of the ``collectors`` may record the outputs of layers.
+        """
+        recordings = [collector.recording(self._model) for collector in collectors]
         # Only torch's DataLoader allocates each pinned batch anew; other loaders may overwrite their pinned buffers.
         pinned = self.device.type == "cuda" and isinstance(loader, DataLoader) and loader.pin_memory
         for index, batch in enumerate(loader):
@@ -240,7 +245,10 @@ class _SourceFeatures:
             check_column_count(self.columns, inputs)
             if self._forward is None:
                 self._forward = self._feature_model(self._find_head(inputs))
-            found = self._forward(inputs)
+            with ExitStack() as stack:
+                for recording in recordings:
+                    stack.enter_context(recording)
+                found = self._forward(inputs)
             forward = Forward(found.flat_features, found.outputs)
             self.ranges.update(inputs)
             self.input_moments.update(inputs)

@@ -2,9 +2,10 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from regtta.errors import ProcessError
 from regtta.execution import Communicator
@@ -15,6 +16,13 @@ class StatisticsCollector(ABC):
     """Streaming accumulator of source statistics, updated with every batch in ``passes`` passes over the source."""
 
     passes: int = 1
+
+    def recording(self, model: nn.Module) -> AbstractContextManager[object]:  # noqa: ARG002 - most record nothing
+        """Return a reusable context manager around each forward pass of ``model``, to record outputs of its layers.
+
+        It does nothing by default. What it recorded is read in :meth:`update`.
+        """
+        return nullcontext()
 
     @abstractmethod
     def update(self, forward: Forward, pass_index: int) -> None:
