@@ -1,4 +1,4 @@
-"""Simulated faults of sensors: drift, dropout and noise in every third column of standardised inputs."""
+"""Simulated faults of sensors: drift, dropout and noise in every third column of a table, in its own units."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,8 +16,10 @@ _NOISE_SEED = 0  # fixed, so that the noise does not depend on the source model
 class SensorFault:
     """Fault of every third column of a table.
 
-    With x a column in standard deviations of the source, the faulty column is ``gain · x + offset`` (drift), the
-    minimum of the column on the source (dropout), or ``x + sd · ε`` with ``ε ~ N(0, 1)`` (noise).
+    With x a column in the units of its file and s its standard deviation on the source, the faulty column is
+    ``gain · x + offset · s`` (drift), the minimum of the column on the source (dropout), or ``x + sd · s · ε`` with
+    ``ε ~ N(0, 1)`` (noise). A drift of a column whose mean is large against s, as some of C-MAPSS, moves it by
+    thousands of standard deviations.
 
     Attributes:
         kind: ``"drift"``, ``"dropout"`` or ``"noise"``.
@@ -37,23 +39,24 @@ class SensorFault:
         """Return a copy of ``inputs`` ``(N, D)`` with the faulty columns changed.
 
         Args:
-            inputs: standardised inputs.
-            source: standardised inputs ``(M, D)`` that the model was trained on.
+            inputs: inputs in the units of the file.
+            source: inputs ``(M, D)`` that the model was trained on, in the same units.
 
         Example:
-            >>> SensorFault("drift", first_column=1, gain=2.0, offset=0.5).apply(torch.ones(1, 5), torch.zeros(3, 5))
+            >>> source = torch.tensor([[0.0], [2.0]]).expand(2, 5)
+            >>> SensorFault("drift", first_column=1, gain=2.0, offset=0.5).apply(torch.ones(1, 5), source)
             tensor([[1.0000, 2.5000, 1.0000, 1.0000, 2.5000]])
         """
         columns = torch.arange(self.first_column, inputs.shape[1], COLUMN_STEP)
-        faulty = inputs.clone()
+        faulty, spread = inputs.clone(), source[:, columns].std(dim=0, correction=0)
         if self.kind == "drift":
-            faulty[:, columns] = self.gain * inputs[:, columns] + self.offset
+            faulty[:, columns] = self.gain * inputs[:, columns] + self.offset * spread
         elif self.kind == "dropout":
             faulty[:, columns] = source[:, columns].amin(dim=0)
         else:
             generator = torch.Generator().manual_seed(_NOISE_SEED)
             noise = torch.randn(len(inputs), len(columns), generator=generator, dtype=inputs.dtype)
-            faulty[:, columns] += self.sd * noise
+            faulty[:, columns] += self.sd * spread * noise
         return faulty
 
 

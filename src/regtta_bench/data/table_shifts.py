@@ -61,8 +61,8 @@ class TableShifts:
     def target(self, name: str) -> Domain:
         """Return the target called ``name``: another domain of the table, or a fault in ``SENSOR_FAULTS``."""
         if name in SENSOR_FAULTS:
-            held_out, train = (_standardised(part.inputs, self._rows.inputs) for part in (self._held_out, self._rows))
-            return Domain(SENSOR_FAULTS[name].apply(held_out, train).float(), self.validation.targets)
+            faulty = SENSOR_FAULTS[name].apply(self._held_out.inputs, self._rows.inputs)
+            return _standardised_domain(Domain(faulty, self._held_out.targets), self._rows)
         check_choice("the target", name, (*self._domains, *SENSOR_FAULTS))
         return _standardised_domain(self._domains[name](self._folder), self._rows)
 
@@ -72,6 +72,6 @@ def _standardised_domain(part: Domain, rows: Domain) -> Domain:
 
 
 def _standardised(values: Tensor, rows: Tensor) -> Tensor:
-    """Return ``(values − mean) / sd`` with the moments of ``rows``; a column that is constant there is only centred."""
-    spread = torch.where(rows.amax(dim=0) > rows.amin(dim=0), rows.std(dim=0, correction=0), 1.0)
-    return (values - rows.mean(dim=0)) / spread
+    """Return ``(values − mean) / sd`` with the moments of ``rows``, without the columns that are constant there."""
+    varies = rows.amax(dim=0) > rows.amin(dim=0)
+    return ((values - rows.mean(dim=0)) / rows.std(dim=0, correction=0))[:, varies]

@@ -120,15 +120,15 @@ _FAULTS: Mapping[Half, Mapping[str, str]] = MappingProxyType(
     {
         "development": MappingProxyType(
             {
-                "drift": "columns 0, 3, 6, …: 1.4 x + 0.8",
+                "drift": "columns 0, 3, 6, …: 1.4 x + 0.8 standard deviations",
                 "dropout": "columns 0, 3, 6, … read the minimum of the source",
                 "noise": "columns 0, 3, 6, …: noise of 1 standard deviation",
             }
         ),
         "held-out": MappingProxyType(
             {
-                "weak_drift": "columns 1, 4, 7, …: 1.2 x + 0.4",
-                "strong_drift": "columns 1, 4, 7, …: 1.8 x + 1.6",
+                "weak_drift": "columns 1, 4, 7, …: 1.2 x + 0.4 standard deviations",
+                "strong_drift": "columns 1, 4, 7, …: 1.8 x + 1.6 standard deviations",
                 "other_dropout": "columns 1, 4, 7, … read the minimum of the source",
                 "weak_noise": "columns 1, 4, 7, …: noise of 0.5 standard deviations",
             }

@@ -6,7 +6,8 @@ from regtta_bench.data import SENSOR_FAULTS
 
 FIRST = ("drift", "dropout", "noise")
 rng = np.random.default_rng(0)
-INPUTS, SOURCE = rng.normal(size=(5000, 11)), rng.normal(size=(40, 11))
+INPUTS, SOURCE = 5 + 3 * rng.normal(size=(5000, 11)), 5 + 3 * rng.normal(size=(40, 11))
+SPREAD = SOURCE.std(axis=0)
 
 
 def faulty(name):
@@ -29,7 +30,7 @@ def test_every_third_column_is_faulty_and_no_other(name):
     ],
 )
 def test_a_drift_is_a_gain_and_an_offset(name, gain, offset, columns):
-    np.testing.assert_allclose(faulty(name)[:, columns], gain * INPUTS[:, columns] + offset)
+    np.testing.assert_allclose(faulty(name)[:, columns], gain * INPUTS[:, columns] + offset * SPREAD[columns])
 
 
 @pytest.mark.parametrize(("name", "columns"), [("dropout", [0, 3, 6, 9]), ("other_dropout", [1, 4, 7, 10])])
@@ -40,8 +41,8 @@ def test_a_dropped_out_sensor_reads_the_minimum_of_the_source(name, columns):
 
 @pytest.mark.parametrize(("name", "sd", "columns"), [("noise", 1.0, [0, 3, 6, 9]), ("weak_noise", 0.5, [1, 4, 7, 10])])
 def test_noise_is_normal_and_the_same_every_time(name, sd, columns):
-    noise = (faulty(name) - INPUTS)[:, columns]
-    np.testing.assert_array_equal(noise, (faulty(name) - INPUTS)[:, columns])
+    noise = ((faulty(name) - INPUTS) / SPREAD)[:, columns]
+    np.testing.assert_array_equal(noise, ((faulty(name) - INPUTS) / SPREAD)[:, columns])
     assert noise.mean() == pytest.approx(0, abs=4 * sd / np.sqrt(noise.size))
     assert noise.std() == pytest.approx(sd, rel=0.03)
     assert np.abs(np.corrcoef(noise.T) - np.eye(4)).max() < 0.06
