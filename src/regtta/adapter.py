@@ -23,6 +23,7 @@ from regtta.engine import (
     check_needs,
     check_targets,
     summarize,
+    with_required_guards,
 )
 from regtta.execution import PLAIN, BatchSplitter, Execution, SharedLock, make_communicator
 from regtta.guards import DEFAULT, Guard
@@ -86,7 +87,8 @@ class Adapter:
         overrides: fields of the method to change, such as ``lr=1e-4``.
 
     Attributes:
-        method, source, guards, callbacks: as given, the method with its overrides.
+        method, source, guards, callbacks: as given, the method with its overrides, the guards with that of a selective
+            method.
         execution: the execution options in effect.
         output, pooling: as given for ``output`` and ``features``.
 
@@ -128,7 +130,8 @@ class Adapter:
         check_bool("whole_batches", whole_batches)
         self.method = replace(method, overrides)
         self.source = source
-        self.guards = check_instances(Guard, "guards", guards, "regtta.SAFE, (regtta.guards.Gate(),), or () for none")
+        checked = check_instances(Guard, "guards", guards, "regtta.SAFE, (regtta.guards.Gate(),), or () for none")
+        self.guards = with_required_guards(self.method, checked)
         self.callbacks = check_instances(Callback, "callbacks", callbacks, "[regtta.Monitor()], or () for none")
         self._lock = SharedLock()
         check_model(model)

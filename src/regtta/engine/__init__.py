@@ -5,7 +5,7 @@ from regtta.engine.forward import Shard
 from regtta.engine.session import Session, SessionOptions
 from regtta.engine.stream import Stream, StreamStep
 from regtta.engine.summary import capture_warnings, summarize
-from regtta.engine.validation import check_arguments, check_head_name, check_needs, check_targets
+from regtta.engine.validation import check_arguments, check_head_name, check_needs, check_targets, with_required_guards
 
 __all__ = [
     "Session",
@@ -20,4 +20,5 @@ __all__ = [
     "check_needs",
     "check_targets",
     "summarize",
+    "with_required_guards",
 ]

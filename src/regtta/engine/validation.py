@@ -21,7 +21,7 @@ from regtta.errors import (
     StatisticsError,
 )
 from regtta.execution import Execution
-from regtta.guards import Guard, OutlierRows
+from regtta.guards import Guard, OutlierRows, RepairableShift
 from regtta.methods import OPTIMIZERS, GradientMethod, Method
 from regtta.models import BatchNormSwitch, Head, affine_layers, non_negative_buffers
 from regtta.options import check_bool
@@ -135,6 +135,13 @@ def check_targets(method: Method, targets: object) -> None:
     if targets is not None and not isinstance(targets, Tensor):
         remedy = "torch.from_numpy(targets)" if isinstance(targets, np.ndarray) else "torch.tensor(targets)"
         raise BatchError(f"Expected targets to be a tensor, found {type(targets).__name__}. Pass {remedy}.")
+
+
+def with_required_guards(method: Method, guards: tuple[Guard, ...]) -> tuple[Guard, ...]:
+    """Return ``guards``, with RepairableShift added for a selective method unless it is among them."""
+    if not method.selective or any(isinstance(guard, RepairableShift) for guard in guards):
+        return guards
+    return (*guards, RepairableShift())
 
 
 def with_later_guards(state: Mapping[str, Any], guards: Sequence[Guard]) -> Mapping[str, Any]:

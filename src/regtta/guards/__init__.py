@@ -15,6 +15,7 @@ from regtta.guards.chain import GuardChain, IncomingBatch, Screened
 from regtta.guards.divergence import OutputRange, SubspaceEnergy
 from regtta.guards.gate import ALIGNED_WITH_SOURCE, NO_SHIFT, Gate
 from regtta.guards.health import HealthCheck
+from regtta.guards.repairable_shift import OTHER_POPULATION, RepairableShift
 from regtta.guards.step_guards import NOT_FINITE, BoundedDisplacement, BoundedLoss, FiniteStep
 from regtta.guards.stream_guards import LabelShiftGuard, StationarityGuard
 
@@ -46,6 +47,7 @@ __all__ = [
     "DEFAULT",
     "NOT_FINITE",
     "NO_SHIFT",
+    "OTHER_POPULATION",
     "SAFE",
     "BoundedDisplacement",
     "BoundedLoss",
@@ -65,6 +67,7 @@ __all__ = [
     "NonConstantInputs",
     "OutlierRows",
     "OutputRange",
+    "RepairableShift",
     "Rollback",
     "Ruling",
     "Screened",

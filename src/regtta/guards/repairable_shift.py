@@ -12,9 +12,10 @@ from regtta.guards.base import Guard, GuardContext, GuardState, Rollback
 from regtta.guards.chain import IncomingBatch
 from regtta.guards.gate import NO_SHIFT
 from regtta.options import check_fraction, check_non_negative, check_positive, check_positive_int
-from regtta.persistence import require_mapping
+from regtta.persistence import require_bool, require_count, require_mapping
 from regtta.statistics import EwmaCovariance, EwmaMoments, SourceStatistics, fit_sensor_faults, shift_test
 
+RETEST = 0.1  # share of new samples after which the test of the sensors is repeated, which costs as much as a small model
 OTHER_POPULATION = "the columns depend on each other in another way than on the source: another population"
 
 logger = logging.getLogger(__name__)
@@ -79,6 +80,8 @@ class _RepairableShiftState(GuardState):
         self.features = EwmaMoments(guard.memory)
         self.outputs = EwmaMoments(guard.memory, products=False)
         self.inputs = EwmaCovariance(guard.memory)
+        self.pending = 0  # samples since the sensors were last tested
+        self.explained: bool | None = None
         self._told = False
 
     def before_step(self, batch: IncomingBatch) -> str | Rollback | None:
@@ -104,6 +107,7 @@ class _RepairableShiftState(GuardState):
         if self._has_covariance(batch):
             rows = batch.processes.gather(batch.tensors[0].detach(), batch.counts).double().cpu()
             self.inputs.update((rows - self.source.input_mean) / self._scale())
+            self.pending += len(rows)
 
     def _scale(self) -> Tensor:
         """Return the standard deviation of each column on the source, 1 for a column that is constant there."""
@@ -122,22 +126,29 @@ class _RepairableShiftState(GuardState):
                     "population. Until they are collected again, only a model whose outputs moved far is adapted."
                 )
             return False
-        scale = self._scale()
-        return fit_sensor_faults(
-            self.source.input_covariance / torch.outer(scale, scale),
-            self.inputs.covariance,
-            source_count=self.source.input_count,
-            target_count=self.inputs.count,
-        ).explain(self.guard.unexplained)
+        if self.explained is None or self.pending >= RETEST * self.inputs.count:
+            scale = self._scale()
+            found = fit_sensor_faults(
+                self.source.input_covariance / torch.outer(scale, scale),
+                self.inputs.covariance,
+                source_count=self.source.input_count,
+                target_count=self.inputs.count,
+            )
+            self.explained, self.pending = found.explain(self.guard.unexplained), 0
+        return self.explained
 
     def _is_broken(self) -> bool:
         return float(self.outputs.mean.abs().max()) > self.guard.broken
 
     def state_dict(self) -> dict[str, Any]:
-        return {name: getattr(self, name).state_dict() for name in ("features", "outputs", "inputs")}
+        moments = {name: getattr(self, name).state_dict() for name in ("features", "outputs", "inputs")}
+        return {**moments, "pending": self.pending, "explained": self.explained}
 
     def validate_state(self, state: object, path: str) -> None:
-        found = require_mapping(path, state, ("features", "outputs", "inputs"))
+        found = require_mapping(path, state, ("features", "outputs", "inputs", "pending", "explained"))
+        require_count(f"{path}/pending", found["pending"])
+        if found["explained"] is not None:
+            require_bool(f"{path}/explained", found["explained"])
         self.features.validate_state(found["features"], f"{path}/features", self.whitening.dimensions)
         self.outputs.validate_state(found["outputs"], f"{path}/outputs", len(self.weight))
         self.inputs.validate_state(found["inputs"], f"{path}/inputs", len(self.source.input_covariance))
@@ -145,6 +156,7 @@ class _RepairableShiftState(GuardState):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         for name in ("features", "outputs", "inputs"):
             getattr(self, name).load_state_dict(state[name])
+        self.pending, self.explained = state["pending"], state["explained"]
 
 
 def _is_table(batch: IncomingBatch) -> bool:

@@ -2,6 +2,7 @@
 
 from regtta.methods.actmad import ActMAD
 from regtta.methods.alignment import AlignmentMethod, significance
+from regtta.methods.auto import Auto
 from regtta.methods.base import OPTIMIZERS, GradientMethod, Method, MethodContext, Schedule
 from regtta.methods.bn_adapt import BNAdapt
 from regtta.methods.consistency import Consistency
@@ -38,6 +39,7 @@ __all__ = [
     "ActMAD",
     "AlignmentMethod",
     "BNAdapt",
+    "Auto",
     "Batch",
     "Buffered",
     "Consistency",

@@ -124,6 +124,8 @@ class Method(ABC):
         extra_statistics: description of the source statistics required beyond the moments.
         replaces_head: True if the method replaces the weights of the head, which must then be one ``nn.Linear``.
         adapts: False if the method never changes the model; batches are then only predicted.
+        selective: True if the adapter adds :class:`regtta.guards.RepairableShift` to the guards, so that the model
+            learns only from shifts that adaptation repairs.
         revision: increased when the method's results change, so that experiment runs of an older revision are repeated.
     """
 
@@ -135,6 +137,7 @@ class Method(ABC):
     extra_statistics: ClassVar[str] = ""
     replaces_head: ClassVar[bool] = False
     adapts: ClassVar[bool] = True
+    selective: ClassVar[bool] = False
     revision: ClassVar[int] = 0
 
     @property

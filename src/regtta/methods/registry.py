@@ -10,6 +10,7 @@ from typing import Any
 
 from regtta.errors import OptionError
 from regtta.methods.actmad import ActMAD
+from regtta.methods.auto import Auto
 from regtta.methods.base import GradientMethod, Method
 from regtta.methods.bn_adapt import BNAdapt
 from regtta.methods.consistency import Consistency
@@ -79,6 +80,7 @@ class MethodRegistry(Mapping[str, type[Method]]):
 METHODS: Mapping[str, type[Method]] = MethodRegistry(
     (
         NoAdaptation,
+        Auto,
         BNAdapt,
         FeatureAlignment,
         SSA,

@@ -283,7 +283,8 @@ def _optimizer(
     parameters = [parameter for module in modules for parameter in module.parameters()]
     lr = torch.tensor(recipe.lr, device=device) if captured else recipe.lr
     make = torch.optim.AdamW if recipe.optimizer == "adamw" else torch.optim.Adam
-    return make(parameters, lr=lr, weight_decay=recipe.weight_decay, capturable=captured)
+    # The fused implementation updates all parameters in one kernel; on a CPU it would change published results.
+    return make(parameters, lr=lr, weight_decay=recipe.weight_decay, capturable=captured, fused=captured)
 
 
 def _schedule(optimizer: torch.optim.Optimizer, recipe: Recipe, steps: int) -> OneCycleLR | None:

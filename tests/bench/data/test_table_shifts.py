@@ -4,7 +4,7 @@ import torch
 
 from helpers.published_datasets import write_tables
 from regtta.errors import OptionError
-from regtta_bench.data import TABLE_DOMAINS
+from regtta_bench.data import TABLE_DOMAINS, table_shifts
 from regtta_bench.data.table_shifts import TableShifts
 
 
@@ -38,6 +38,15 @@ def test_another_domain_is_a_target_as_a_whole_in_the_units_of_the_source(folder
     np.testing.assert_allclose(shifts.target("red").inputs, expected, rtol=1e-5, atol=1e-6)
     labels = white.targets[order[20:]].numpy()
     np.testing.assert_allclose(shifts.target("red").targets, (red.targets - labels.mean()) / labels.std(), rtol=1e-5)
+
+
+def test_a_large_target_is_drawn_at_random_in_its_order(folder, monkeypatch):
+    whole = TableShifts(folder, "wine", "white", seed=4).target("red")
+    monkeypatch.setattr(table_shifts, "MAX_TARGET_ROWS", 7)
+    drawn = torch.randperm(len(whole), generator=torch.Generator().manual_seed(4))[:7]
+    found = TableShifts(folder, "wine", "white", seed=4).target("red")
+    assert torch.equal(found.inputs, whole.inputs[drawn.sort().values])
+    assert torch.equal(found.targets, whole.targets[drawn.sort().values])
 
 
 def test_faulty_sensors_are_those_of_the_held_out_rows_in_the_units_of_the_file(folder):
