@@ -19,9 +19,8 @@ compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compil
 
 def make_stream(device="cpu", model=None):
     model = (model or small_models.mlp()).to(device)
-    source = regtta.collect(
-        model, small_models.table(200).to(device).split(40), methods=[regtta.create_method("feature_restoration")]
-    )
+    methods = [regtta.FeatureRestoration(), regtta.ActMAD()]
+    source = regtta.collect(model, small_models.table(200).to(device).split(40), methods=methods)
     return model, source, [x.to(device) for x in small_models.table(330, shift=0.7, scale=1.5, seed=3).split(24)]
 
 
@@ -72,6 +71,10 @@ METHODS = {
     "feature_alignment": regtta.FeatureAlignment(k=3, lr=1e-2),
     "feature_restoration": regtta.FeatureRestoration(lr=1e-3),
     "bn_adapt": regtta.BNAdapt(),
+    "ssa_restore": regtta.SSA(k=3, lr=1e-2, restore=0.1),
+    "cwsa": regtta.CWSA(k=3, lr=1e-2),
+    "psc": regtta.PSC(k=3, lr=1e-2),
+    "actmad": regtta.ActMAD(lr=1e-2),
 }
 
 

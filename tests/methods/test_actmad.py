@@ -117,6 +117,17 @@ def test_the_model_is_left_without_recorders():
         assert not module._forward_hooks
 
 
+def test_a_model_that_is_compiled_for_predictions_is_recorded():
+    model, method = small_models.mlp(), regtta.ActMAD(lr=1e-2)
+    source = regtta.collect(model, small_models.table(60).split(20), methods=[method])
+    stream = small_models.table(60, shift=1.0).split(12)
+    plain, compiled = (
+        [step.loss for step in regtta.Adapter(model, method, source, execution=execution).run(stream)]
+        for execution in (regtta.Execution(), regtta.Execution(compile=True))
+    )
+    assert compiled == plain
+
+
 def test_sums_record_too():
     model = small_models.cnn().double()
     actmad = regtta.ActMAD()

@@ -52,7 +52,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "regtta reproduce svhn-subset --data ~/data --ray auto",
             "regtta reproduce california --data ~/data --quick \\\n    --method mymethods:MyMethod",
             "regtta reproduce shifts --data ~/data --only tables --jobs 2",
-            "regtta reproduce shifts --data ~/data --only images --source-seed-range 0:1 \\\n    --out seed0",
+            "regtta reproduce shifts --data ~/data --only images \\\n    --source-seed-range 0:1 --out seed0",
             "regtta reproduce shifts --tables-only --out all \\\n    --join seed0/runs.jsonl --join seed1/runs.jsonl",
         ),
         "label-shift": (
