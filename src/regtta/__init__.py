@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         SSA,
         TTT,
         ActMAD,
+        Auto,
         BNAdapt,
         Consistency,
         DareGram,

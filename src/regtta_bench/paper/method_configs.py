@@ -109,7 +109,7 @@ def is_supported(setting: Setting, name: str, task: Task) -> bool:
     """Return True if all methods in ``name`` support the setting and task; some need images, classes or BatchNorm."""
     parts = set(method_names(name))
     return (
-        (setting.has_images or not parts & {"ttt", "variance_minimization"})
+        (setting.has_images or not parts & {"ttt", "variance_minimization", "consistency"})
         and (task == "classification" or "tent" not in parts)
         and (task == "regression" or not parts & {"ttt", "prototype"})
         and (setting.model != "vit_b16" or "bn_adapt" not in parts)
