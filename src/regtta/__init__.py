@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from regtta.monitoring import Monitor
     from regtta.persistence import Checkpoint
     from regtta.statistics import SourceStatistics, collect
-    from regtta.types import Callback, Diagnostics, Step, StepView, Verdict
+    from regtta.types import Callback, Diagnostics, FeedbackScores, Step, StepView, Verdict
 
 _HOMES = {
     "Adapter": "adapter",
@@ -54,6 +54,7 @@ _HOMES = {
     "FAST": "execution",
     "FeatureAlignment": "methods",
     "FeatureRestoration": "methods",
+    "FeedbackScores": "types",
     "Finding": "checks",
     "METHODS": "methods",
     "Guard": "guards",
@@ -98,6 +99,7 @@ __all__ = [
     "Execution",
     "FeatureAlignment",
     "FeatureRestoration",
+    "FeedbackScores",
     "Finding",
     "GradientMethod",
     "Guard",
