@@ -101,8 +101,8 @@ class Step:
 class FeedbackScores:
     """Weights and mean losses after labels were given to :meth:`regtta.Adapter.feedback`.
 
-    The loss of a sample is its squared error, after predictions and label were clipped to the range of the feedback,
-    in units of the squared width of the range, and averaged over the outputs. It is between 0 and 1.
+    The loss of a sample is its squared error in units of the squared width of the range of the feedback, at most 1,
+    averaged over the outputs. Labels are clipped to the range.
 
     Attributes:
         labels: number of labelled samples so far.

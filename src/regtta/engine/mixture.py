@@ -3,7 +3,8 @@
 The forecaster is AdaHedge for two experts (de Rooij, van Erven, Grünwald and Koolen, "Follow the leader if you can,
 hedge if you must", JMLR 2014) with two changes: the loss of the weighted mean of the predictions takes the place of the
 weighted mean of the losses, and labels may be delayed, as in Flaspohler et al., "Online learning with optimism and
-delay", ICML 2021. Losses are in ``[0, 1]`` and convex in the prediction. For the n-th label that arrives:
+delay", ICML 2021. Losses are in ``[0, 1]``, and the loss of the mean is at most the mean of the losses, as for squared
+errors, which are convex. For the n-th label that arrives:
 
 * ``L_s`` and ``L_a`` are the sums of the losses of both models on the labels before it, and the weight of the adapted
   model is ``w_n = 1 / (1 + exp(−η_n (L_s − L_a)))``;

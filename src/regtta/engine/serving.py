@@ -136,9 +136,8 @@ class ServedStream(Stream):
         """Count labels of an earlier batch, one after the other, and return the scores."""
         batch = self._history.find(step_index, self.batches)
         chosen, labels = read_labels(batch, y, rows)
-        self._check_shape(batch.source)
-        source, adapted = self._clipped(batch.source[chosen], batch.adapted[chosen])
-        mean = torch.lerp(source, adapted, batch.weight)
+        source, adapted = batch.source[chosen], batch.adapted[chosen]
+        mean = self._mean(source, adapted, batch.weight)
         labels = labels.clamp(self.low, self.high)
         losses = torch.stack([self._losses(values, labels) for values in (source, adapted, mean)], dim=1)
         for source_loss, adapted_loss, mixture_loss in losses.tolist():
@@ -147,20 +146,19 @@ class ServedStream(Stream):
         return self.mixture.scores()
 
     def _mean(self, source: Tensor, adapted: Tensor, weight: float) -> Tensor:
-        """Return the weighted mean of both predictions ``(B, ...)`` after clipping them to the range."""
-        self._check_shape(source)
-        return torch.lerp(*self._clipped(source, adapted.to(source.dtype)), weight)
+        """Return the weighted mean of both predictions ``(B, ...)`` after projecting them into the range.
 
-    def _clipped(self, source: Tensor, adapted: Tensor) -> tuple[Tensor, Tensor]:
-        """Return both predictions in the range; a NaN of one model is replaced by the prediction of the other."""
-        low, high = self.low.to(source), self.high.to(source)
-        source, adapted = source.clamp(low, high), adapted.clamp(low, high)
-        return torch.where(source.isnan(), adapted, source), torch.where(adapted.isnan(), source, adapted)
+        For every label in the range, a projected prediction has at most the error of the original one, and at most the
+        width of the range.
+        """
+        self._check_shape(source)
+        adapted, low, high = adapted.to(source.dtype), self.low.to(source), self.high.to(source)
+        return torch.lerp(_project(source, adapted, low, high), _project(adapted, source, low, high), weight)
 
     def _losses(self, predictions: Tensor, labels: Tensor) -> Tensor:
-        """Return the losses ``(R,)`` of predictions in the range; those of predictions that are NaN are 0."""
-        errors = ((predictions - labels) / (self.high - self.low)).square()
-        return errors.nan_to_num(nan=0.0).flatten(1).mean(dim=1) if errors.ndim > 1 else errors.nan_to_num(nan=0.0)
+        """Return the losses ``(R,)``: squared errors in widths of the range, at most 1, averaged over the outputs."""
+        errors = ((predictions - labels) / (self.high - self.low)).square().nan_to_num(nan=1.0).clamp(max=1.0)
+        return errors.flatten(1).mean(dim=1) if errors.ndim > 1 else errors
 
     def _check_shape(self, predictions: Tensor) -> None:
         """Raise an OptionError unless the range has one value, or one for each output in the last dimension."""
@@ -228,6 +226,18 @@ class ServedStream(Stream):
         memory = self.serving.feedback_memory
         history = PredictionHistory.from_state(found["history"], "feedback/history", memory=memory, steps=steps)
         return Mixture.from_state(found["mixture"], "feedback/mixture"), history
+
+
+def _project(values: Tensor, others: Tensor, low: Tensor, high: Tensor) -> Tensor:
+    """Return predictions clipped to ``[low, high]``, or replaced by those of the other model where these are better.
+
+    A value outside the range is replaced if the other one is inside and closer to every number of the range: for a
+    value above it, if ``value − high ≥ high − other``. A NaN is replaced in any case.
+    """
+    inside = (others >= low) & (others <= high)
+    above, below = values - high, low - values
+    farther = ((above > 0) & (above >= high - others)) | ((below > 0) & (below >= others - low))
+    return torch.where((inside & farther) | values.isnan(), others, values).clamp(low, high)
 
 
 def _affine_map(context: MethodContext) -> tuple[Tensor, Tensor]:
