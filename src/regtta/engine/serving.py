@@ -82,6 +82,13 @@ class ServingOptions:
         width = DEVIATIONS * variance.sqrt()
         return _without_single_output(mean + bias - width), _without_single_output(mean + bias + width)
 
+    def before_start(self, outputs: Tensor) -> Tensor:
+        """Return what is served for predictions of the source model while the stream has not started."""
+        if self.serve != "mixture" or self.feedback_range is None:
+            return outputs
+        low, high = _read_range(self.feedback_range)
+        return outputs.clamp(low.to(outputs), high.to(outputs))
+
 
 class ServedStream(Stream):
     """Stream that hands out other predictions than the adapted model's, and learns weights from labels.

@@ -205,7 +205,8 @@ class Session:
             return self._forward.local(inputs).outputs
         with torch.no_grad():
             try:
-                return run_model(self.model, inputs, None, self._options.output)
+                outputs = run_model(self.model, inputs, None, self._options.output)
+                return self._options.serving.before_start(outputs) if self.stream is None else outputs
             finally:
                 self._slots.restore()
 
