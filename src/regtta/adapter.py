@@ -39,10 +39,8 @@ from regtta.models import (
     InputSelection,
     OutputSelection,
     check_model,
-    check_output_selection,
-    check_pooling,
 )
-from regtta.options import check_bool, check_instances, replace
+from regtta.options import check_instances, replace
 from regtta.persistence import Provenance
 from regtta.statistics import SourceStatistics
 from regtta.types import Callback, FeedbackScores, Step, StepView
@@ -140,7 +138,6 @@ class Adapter:
             method, overrides = create_method(method, **overrides), {}
         source = SourceStatistics.load(source) if isinstance(source, str | Path) else source
         check_arguments(method=method, source=source, execution=execution, allow_mismatch=allow_mismatch)
-        check_bool("whole_batches", whole_batches)
         self.method = replace(method, overrides)
         self.source = source
         self.guards = check_instances(Guard, "guards", guards, "regtta.SAFE, (regtta.guards.Gate(),), or () for none")
@@ -149,23 +146,20 @@ class Adapter:
         check_model(model)
         self._read = BatchReader(model, inputs)
         self._takes_tensors = self._read.takes_one
-        self._processes = make_communicator(process_group)
-        self._whole_batches = whole_batches and self._processes.size > 1
         check_head_name(model, head)
-        self._session = session = Session(
-            model,
-            SessionOptions(
-                self.method,
-                source,
-                self.guards,
-                execution,
-                self._processes,
-                self._whole_batches,
-                check_output_selection(output),
-                check_pooling(features),
-                ServingOptions(serve, feedback_range, feedback_memory),
-            ),
+        options = SessionOptions(
+            self.method,
+            source,
+            self.guards,
+            execution,
+            make_communicator(process_group),
+            whole_batches,
+            output,
+            features,
+            ServingOptions(serve, feedback_range, feedback_memory),
         )
+        self._processes, self._whole_batches = options.processes, options.splits_batches
+        self._session = session = Session(model, options)
         self.execution = session.execution
         self.output, self.pooling = output, features
         check_needs(self.method, self.guards, source)

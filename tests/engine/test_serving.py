@@ -290,6 +290,11 @@ def test_a_range_is_required_without_statistics():
     adapter = regtta.Adapter(model, regtta.BNAdapt(), serve="mixture", feedback_range=(-2, 2))
     adapter.adapt(STREAM[0])
     assert adapter.feedback(0, LABELS[0][:, 0]).labels == SIZE
+    shadow = regtta.Adapter(model, regtta.BNAdapt(), serve="source")
+    assert torch.equal(shadow.adapt(STREAM[0]).predictions, model(STREAM[0]).detach())
+    copied = copy.deepcopy(shadow)
+    with pytest.raises(OptionError, match="not known.*feedback_range="):
+        copied.feedback(0, LABELS[0][:, 0])
 
 
 def test_a_range_is_required_if_the_model_transforms_the_outputs_of_its_head():
@@ -300,6 +305,11 @@ def test_a_range_is_required_if_the_model_transforms_the_outputs_of_its_head():
         adapter.adapt(STREAM[0])
     ranged = regtta.Adapter(model, regtta.SSA(k=4), source, serve="mixture", feedback_range=(0.0, 3.0))
     assert ranged.adapt(STREAM[0]).adapted
+    shadow = regtta.Adapter(model, regtta.SSA(k=4), source, serve="source")
+    shadow.adapt(STREAM[0])
+    for served in (shadow, copy.deepcopy(shadow)):
+        with pytest.raises(OptionError, match="not the outputs of its head.*feedback_range"):
+            served.feedback(0, LABELS[0][:, 0])
 
 
 def test_a_range_of_other_outputs_is_an_error():
@@ -401,6 +411,7 @@ def test_a_stream_of_0_1_0_resumes_in_shadow_mode():
     [
         (("low",), torch.zeros(3, dtype=torch.float64), "feedback/low"),
         (("high",), 3.0, "feedback/high"),
+        (("is_transformed",), 1, "feedback/is_transformed"),
         (("mixture", "labels"), -1, "feedback/mixture/labels"),
         (("mixture", "source_loss"), math.inf, "feedback/mixture/source_loss"),
         (("history", "steps"), [0, 1, 2, 3, 4, 99], "feedback/history/steps/5"),

@@ -18,7 +18,7 @@ from regtta.guards import Guard
 from regtta.methods import MethodContext
 from regtta.models import Forward, Inputs
 from regtta.options import check_choice, check_positive_int
-from regtta.persistence import require_mapping, require_tensor
+from regtta.persistence import require_bool, require_mapping, require_tensor
 from regtta.statistics import SourceStatistics
 from regtta.types import FeedbackScores
 
@@ -27,6 +27,14 @@ Limit = float | Sequence[float] | Tensor
 
 DEVIATIONS = 4  # standard deviations of the source model's outputs to each side that the default range covers
 _HEAD_TOLERANCE = 1e-2  # largest difference between predictions and the head's outputs, in widths of the range
+_NO_RANGE = (
+    "There are no source statistics to estimate it from. Pass feedback_range=(low, high), or "
+    "source=regtta.collect(model, loader)."
+)
+_TRANSFORMED = (
+    "The predictions of the model are not the outputs of its head, so that the range of the labels is not known from "
+    "the source statistics. Pass feedback_range=(low, high)."
+)
 
 
 @dataclass(frozen=True)
@@ -36,7 +44,8 @@ class ServingOptions:
     Attributes:
         serve: ``"adapted"``, ``"source"`` or ``"mixture"``.
         feedback_range: smallest and largest label, each a number or one number per output; ``None`` for 4 standard
-            deviations of the source model's outputs to each side of their mean.
+            deviations of the source model's outputs to each side of their mean. Without it and without source
+            statistics, ``"source"`` takes no labels.
         feedback_memory: number of samples whose predictions are kept for labels that come late.
     """
 
@@ -65,18 +74,17 @@ class ServingOptions:
                 f'Expected serve="adapted" with a process group, found {self.serve!r}: predictions and labels are '
                 "stored in one process. Omit process_group, or serve the adapted model."
             )
-        if source is None and self.feedback_range is None:
-            raise OptionError(
-                f"serve={self.serve!r} needs the range of the labels, and there are no source statistics to estimate "
-                "it from. Pass feedback_range=(low, high), or source=regtta.collect(model, loader)."
-            )
+        if source is None and self.feedback_range is None and self.serve == "mixture":
+            raise OptionError(f"A mixture needs the range of the labels. {_NO_RANGE}")
 
     def limits(self, context: MethodContext) -> tuple[Tensor, Tensor]:
-        """Return the smallest and the largest label, each of shape ``()`` or ``(O,)``, in float64."""
+        """Return the smallest and the largest label in float64, of shape ``()`` or ``(O,)``; ``(0,)`` if unknown."""
         if self.feedback_range is not None:
             return _read_range(self.feedback_range)
+        if context.source is None:
+            return torch.empty(0, dtype=torch.float64), torch.empty(0, dtype=torch.float64)
         weight, bias = _affine_map(context)
-        mean, variance = context.require_source().output_moments(weight)
+        mean, variance = context.source.output_moments(weight)
         if not bool((variance > 0).all()):
             raise OptionError("The outputs of the source model do not vary. Pass feedback_range=(low, high).")
         width = DEVIATIONS * variance.sqrt()
@@ -99,6 +107,7 @@ class ServedStream(Stream):
         serving: which predictions are handed out.
         mixture: the weights of both models.
         low, high: the range to which predictions and labels are clipped.
+        unknown_range: reason why the range is not known, so that no labels can be given; empty if it is.
     """
 
     def __init__(
@@ -111,7 +120,9 @@ class ServedStream(Stream):
     ) -> None:
         self.serving = serving
         self.low, self.high = serving.limits(learner.context)
-        self._unchecked_head = None if serving.feedback_range is not None else _affine_map(learner.context)
+        self.unknown_range = "" if self.low.shape != (0,) else f"The range of the labels is not known. {_NO_RANGE}"
+        estimated = serving.feedback_range is None and not self.unknown_range
+        self._unchecked_head = _affine_map(learner.context) if estimated else None
         super().__init__(learner, forward, guards, processes)
 
     def reset(self) -> None:
@@ -141,6 +152,8 @@ class ServedStream(Stream):
 
     def feedback(self, step_index: int, y: object, rows: object = None) -> FeedbackScores:
         """Count labels of an earlier batch, one after the other, and return the scores."""
+        if self.unknown_range:
+            raise OptionError(self.unknown_range)
         batch = self._history.find(step_index, self.batches)
         chosen, labels = read_labels(batch, y, rows)
         source, adapted = batch.source[chosen], batch.adapted[chosen]
@@ -179,7 +192,8 @@ class ServedStream(Stream):
     def _check_range(self, source: Forward, weight: Tensor, bias: Tensor) -> None:
         """Raise an OptionError unless the predictions of the first batch are the outputs of the head.
 
-        The default range is that of the head's outputs, which a model may transform, for example by an exponential.
+        The default range is that of the head's outputs, which a model may transform, for example by an exponential. In
+        shadow mode, which does not need the range, the error is raised with the first labels.
         """
         expected = source.flat_features.cpu().double() @ weight.T + bias
         outputs = source.outputs.cpu().double()
@@ -187,11 +201,9 @@ class ServedStream(Stream):
         if same:
             differences = ((outputs.reshape_as(expected) - expected) / (self.high - self.low)).abs()
             same = not bool((differences > _HEAD_TOLERANCE).any())
-        if not same:
-            raise OptionError(
-                "The predictions of the model are not the outputs of its head, so that the range of the labels is not "
-                "known from the source statistics. Pass feedback_range=(low, high)."
-            )
+        if not same and self.serving.serve == "mixture":
+            raise OptionError(_TRANSFORMED)
+        self.unknown_range = "" if same else _TRANSFORMED
         self._unchecked_head = None
 
     # --- state -----------------------------------------------------------------------------------
@@ -201,6 +213,7 @@ class ServedStream(Stream):
         feedback = {
             "low": self.low.clone(),
             "high": self.high.clone(),
+            "is_transformed": self.unknown_range == _TRANSFORMED,
             "mixture": self.mixture.state_dict(),
             "history": self._history.state_dict(),
         }
@@ -219,10 +232,13 @@ class ServedStream(Stream):
         super()._restore(state)
         if "feedback" in state:
             self.mixture, self._history = self._feedback_from(state["feedback"], state["index"])
+            if state["feedback"]["is_transformed"] and self.serving.feedback_range is None:
+                self.unknown_range = _TRANSFORMED
 
     def _feedback_from(self, state: object, steps: int) -> tuple[Mixture, PredictionHistory]:
         """Return weights and predictions of a state, or raise an error that names the invalid field."""
-        found = require_mapping("feedback", state, ("low", "high", "mixture", "history"))
+        found = require_mapping("feedback", state, ("low", "high", "is_transformed", "mixture", "history"))
+        require_bool("feedback/is_transformed", found["is_transformed"])
         for name, own in (("low", self.low), ("high", self.high)):
             value = require_tensor(f"feedback/{name}", found[name], tuple(own.shape), torch.float64)
             if not torch.equal(value.cpu(), own):

@@ -2,8 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import torch
@@ -13,7 +12,8 @@ from regtta.engine.forward import ForwardRunner, make_forward, resolve_execution
 from regtta.engine.graphed_learner import GraphedLearner
 from regtta.engine.learner import Learner
 from regtta.engine.rollback import AdaptableState
-from regtta.engine.serving import ServedStream, ServingOptions
+from regtta.engine.serving import ServedStream
+from regtta.engine.session_options import SessionOptions
 from regtta.engine.sharded import ShardedLearner, ShardedStream
 from regtta.engine.stream import Stream
 from regtta.engine.summary import capture_warnings, record_warnings
@@ -26,15 +26,12 @@ from regtta.engine.validation import (
     with_later_guards,
 )
 from regtta.errors import MismatchError
-from regtta.execution import PLAIN, Communicator, Execution
-from regtta.guards import Guard
-from regtta.methods import Method, MethodContext
+from regtta.execution import PLAIN
+from regtta.methods import MethodContext
 from regtta.models import (
     BufferSlots,
-    FeaturePooling,
     Head,
     Inputs,
-    OutputSelection,
     find_head,
     fingerprint,
     model_device,
@@ -44,40 +41,9 @@ from regtta.models import (
     trainable_parameters,
 )
 from regtta.persistence import Provenance, require_bool, require_mapping, to_dict, to_dict_v0_1_0
-from regtta.statistics import SourceStatistics, describe_small_variation
+from regtta.statistics import describe_small_variation
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class SessionOptions:
-    """Options of a session.
-
-    Attributes:
-        method: the method.
-        source: the source statistics, if given.
-        guards: the guards.
-        execution: requested execution options.
-        processes: processes that share each batch.
-        whole_batches: True if every process passes the same whole batch.
-        output: selection of the prediction from what the model returns.
-        pooling: the user's function from the head's input to features.
-        serving: which predictions are handed out.
-    """
-
-    method: Method
-    source: SourceStatistics | None
-    guards: Sequence[Guard]
-    execution: Execution
-    processes: Communicator
-    whole_batches: bool = False
-    output: OutputSelection | None = None
-    pooling: FeaturePooling | None = None
-    serving: ServingOptions = field(default_factory=ServingOptions)
-
-    def __post_init__(self) -> None:
-        """Validate fields that depend on each other."""
-        self.serving.check(self.source, self.processes)
 
 
 class Session:
@@ -172,7 +138,7 @@ class Session:
             return Stream(learner, self._forward, self._options.guards, processes)
         sharded = ShardedLearner(*parts, processes=processes)
         stream = ShardedStream(sharded, self._forward, self._options.guards, processes)
-        stream.whole_batches = self._options.whole_batches
+        stream.whole_batches = self._options.splits_batches
         return stream
 
     @property
