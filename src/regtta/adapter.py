@@ -98,7 +98,7 @@ class Adapter:
     Attributes:
         method, source, guards, callbacks: as given, the method with its overrides.
         execution: the execution options in effect.
-        output, pooling: as given for ``output`` and ``features``.
+        output, pooling, serve: as given for ``output``, ``features`` and ``serve``.
 
     Example:
         >>> import torch, regtta
@@ -161,7 +161,7 @@ class Adapter:
         self._processes, self._whole_batches = options.processes, options.splits_batches
         self._session = session = Session(model, options)
         self.execution = session.execution
-        self.output, self.pooling = output, features
+        self.output, self.pooling, self.serve = output, features, serve
         check_needs(self.method, self.guards, source)
         if source is not None and not allow_mismatch:
             source.check_fingerprint(session.fingerprint)
