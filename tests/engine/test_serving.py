@@ -240,6 +240,12 @@ def test_predictions_far_outside_the_range_and_nan_are_replaced_by_the_other_mod
     torch.testing.assert_close(_project(values, others, low, high), expected, equal_nan=True)
 
 
+def test_outputs_of_any_size_are_recognised_as_those_of_the_head():
+    adapter = make("mixture")
+    assert adapter.adapt(STREAM[0] * 1e12).served == "mixture"
+    assert adapter.feedback(0, LABELS[0]).labels == SIZE
+
+
 def test_a_source_model_far_outside_the_range_does_not_spoil_the_first_predictions():
     adapter = make("mixture", feedback_range=([-5.0, -5.0], [5.0, 5.0]))
     far = STREAM[0] * 1e4
@@ -312,10 +318,21 @@ def test_a_range_is_required_if_the_model_transforms_the_outputs_of_its_head():
             served.feedback(0, LABELS[0][:, 0])
 
 
+def test_a_range_is_required_if_the_outputs_of_the_source_model_are_constant():
+    model = small_models.mlp()
+    nn.init.zeros_(model[6].weight)
+    source = regtta.collect(model, small_models.table(100).split(50))
+    with pytest.raises(OptionError, match="do not vary.*feedback_range"):
+        regtta.Adapter(model, regtta.BNAdapt(), source, serve="mixture")
+
+
 def test_a_range_of_other_outputs_is_an_error():
-    adapter = make("mixture", feedback_range=([0.0] * 3, [1.0] * 3))
-    with pytest.raises(OptionError, match=r"3 outputs, but predictions have the shape \(16, 2\)"):
-        adapter.adapt(STREAM[0])
+    for serve in ("source", "mixture"):
+        adapter = make(serve, feedback_range=([0.0] * 3, [1.0] * 3))
+        before = copy.deepcopy(adapter.state_dict())
+        with pytest.raises(OptionError, match=r"3 outputs, but predictions have the shape \(16, 2\)"):
+            adapter.adapt(STREAM[0])
+        assert_same(before, adapter.state_dict())  # nothing was learned
 
 
 @pytest.mark.parametrize("serve", ["source", "mixture"])
@@ -432,6 +449,12 @@ def test_hostile_states_are_refused_and_nothing_changes(path, value, words):
     with pytest.raises(StateError, match=words):
         other.load_state_dict(state)
     assert_same(before, other.state_dict())
+
+
+def test_a_state_whose_range_was_rounded_differently_is_resumed():
+    state = make("mixture").state_dict()
+    state["feedback"]["low"] += 1e-9
+    make("mixture").load_state_dict(state)
 
 
 def test_a_state_with_another_range_does_not_belong_to_the_adapter():

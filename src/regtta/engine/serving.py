@@ -26,7 +26,8 @@ Served = Literal["adapted", "source", "mixture"]
 Limit = float | Sequence[float] | Tensor
 
 DEVIATIONS = 4  # standard deviations of the source model's outputs to each side that the default range covers
-_HEAD_TOLERANCE = 1e-2  # largest difference between predictions and the head's outputs, in widths of the range
+_HEAD_TOLERANCE = 1e-2  # largest difference between predictions and the head's outputs, relative to range and outputs
+_ROUNDING = 1e-6  # largest difference between two ranges that are the same, in widths of the range
 _NO_RANGE = (
     "There are no source statistics to estimate it from. Pass feedback_range=(low, high), or "
     "source=regtta.collect(model, loader)."
@@ -136,6 +137,7 @@ class ServedStream(Stream):
         source = self._forward.source(shard)
         if self._unchecked_head is not None:
             self._check_range(source, *self._unchecked_head)
+        self._check_shape(source.outputs)  # before anything is learned
         done = super().step(shard, frozen=frozen)
         weight, adapted = self.mixture.weight, done.step.predictions
         served = self._mean(source.outputs, adapted, weight) if self.serving.serve == "mixture" else source.outputs
@@ -171,7 +173,6 @@ class ServedStream(Stream):
         For every label in the range, a projected prediction has at most the error of the original one, and at most the
         width of the range.
         """
-        self._check_shape(source)
         adapted, low, high = adapted.to(source.dtype), self.low.to(source), self.high.to(source)
         return torch.lerp(_project(source, adapted, low, high), _project(adapted, source, low, high), weight)
 
@@ -183,7 +184,7 @@ class ServedStream(Stream):
     def _check_shape(self, predictions: Tensor) -> None:
         """Raise an OptionError unless the range has one value, or one for each output in the last dimension."""
         outputs = predictions.shape[-1] if predictions.ndim > 1 else 1
-        if self.low.ndim and len(self.low) != outputs:
+        if self.low.ndim and len(self.low) != outputs and not self.unknown_range:
             raise OptionError(
                 f"The range of the feedback is that of {len(self.low)} outputs, but predictions have the shape "
                 f"{tuple(predictions.shape)}. Pass feedback_range=(low, high) with one number each, or one per output."
@@ -199,8 +200,8 @@ class ServedStream(Stream):
         outputs = source.outputs.cpu().double()
         same = expected.numel() == outputs.numel()
         if same:
-            differences = ((outputs.reshape_as(expected) - expected) / (self.high - self.low)).abs()
-            same = not bool((differences > _HEAD_TOLERANCE).any())
+            allowed = _HEAD_TOLERANCE * (self.high - self.low + expected.abs())
+            same = not bool(((outputs.reshape_as(expected) - expected).abs() > allowed).any())
         if not same and self.serving.serve == "mixture":
             raise OptionError(_TRANSFORMED)
         self.unknown_range = "" if same else _TRANSFORMED
@@ -241,7 +242,8 @@ class ServedStream(Stream):
         require_bool("feedback/is_transformed", found["is_transformed"])
         for name, own in (("low", self.low), ("high", self.high)):
             value = require_tensor(f"feedback/{name}", found[name], tuple(own.shape), torch.float64)
-            if not torch.equal(value.cpu(), own):
+            # The estimated range may be rounded differently on another machine.
+            if not bool(((value.cpu() - own).abs() <= _ROUNDING * (self.high - self.low)).all()):
                 raise MismatchError(
                     f"The range of the feedback differs: expected {name} {own.tolist()}, found {value.tolist()}. "
                     "Create the adapter with the feedback_range that the stream was started with."
@@ -265,9 +267,8 @@ def _project(values: Tensor, others: Tensor, low: Tensor, high: Tensor) -> Tenso
 
 def _affine_map(context: MethodContext) -> tuple[Tensor, Tensor]:
     """Return copies of weight ``(O, D)`` and bias ``(O,)`` of the head, in float64 on the CPU."""
-    if context.head is None:
-        raise OptionError("The head of the model is not known, and so neither are its outputs. Pass head=<name>.")
-    weight, bias = context.head.weight, context.head.bias
+    head = context.require_head()
+    weight, bias = head.weight, head.bias
     bias = weight.new_zeros(len(weight)) if bias is None else bias
     return tuple(part.detach().to("cpu", torch.float64, copy=True) for part in (weight, bias))  # type: ignore[return-value]
 
