@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from regtta.monitoring import Monitor
     from regtta.persistence import Checkpoint
     from regtta.statistics import SourceStatistics, collect
-    from regtta.types import Callback, Diagnostics, Step, StepView, Verdict
+    from regtta.types import Callback, Diagnostics, FeedbackScores, Step, StepView, Verdict
 
 _HOMES = {
     "ActMAD": "methods",
@@ -72,6 +72,7 @@ _HOMES = {
     "FAST": "execution",
     "FeatureAlignment": "methods",
     "FeatureRestoration": "methods",
+    "FeedbackScores": "types",
     "Finding": "checks",
     "METHODS": "methods",
     "Guard": "guards",
@@ -122,6 +123,7 @@ __all__ = [
     "Execution",
     "FeatureAlignment",
     "FeatureRestoration",
+    "FeedbackScores",
     "Finding",
     "GradientMethod",
     "Guard",

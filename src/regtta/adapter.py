@@ -13,6 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from regtta.engine import (
+    Limit,
+    Served,
+    ServedStream,
+    ServingOptions,
     Session,
     SessionOptions,
     Shard,
@@ -25,6 +29,7 @@ from regtta.engine import (
     summarize,
     with_required_guards,
 )
+from regtta.errors import OptionError
 from regtta.execution import PLAIN, BatchSplitter, Execution, SharedLock, make_communicator
 from regtta.guards import DEFAULT, Guard
 from regtta.methods import Method, create_method
@@ -35,13 +40,11 @@ from regtta.models import (
     InputSelection,
     OutputSelection,
     check_model,
-    check_output_selection,
-    check_pooling,
 )
-from regtta.options import check_bool, check_instances, replace
+from regtta.options import check_instances, replace
 from regtta.persistence import Provenance
 from regtta.statistics import SourceStatistics
-from regtta.types import Callback, Step, StepView
+from regtta.types import Callback, FeedbackScores, Step, StepView
 
 _Args = ParamSpec("_Args")
 _Result = TypeVar("_Result")
@@ -84,13 +87,20 @@ class Adapter:
             all samples.
         whole_batches: with a process group, each process passes the same whole batch instead; the batch is split
             between them, and every process gets the whole result.
+        serve: whose predictions :meth:`adapt` and :meth:`predict` return: ``"adapted"``; ``"source"`` for the source
+            model's, while a copy adapts and is measured (shadow mode); or ``"mixture"`` for the mean of both, with
+            weights from :meth:`feedback`.
+        feedback_range: with ``serve="source"`` or ``"mixture"``, the smallest and the largest label, ``(low, high)``,
+            each a number or one per output. By default the mean of the source model's outputs, less and plus 4 standard
+            deviations.
+        feedback_memory: number of samples whose predictions are kept for labels that come late.
         overrides: fields of the method to change, such as ``lr=1e-4``.
 
     Attributes:
         method, source, guards, callbacks: as given, the method with its overrides, the guards with that of a selective
             method.
         execution: the execution options in effect.
-        output, pooling: as given for ``output`` and ``features``.
+        output, pooling, serve: as given for ``output``, ``features`` and ``serve``.
 
     Example:
         >>> import torch, regtta
@@ -121,13 +131,15 @@ class Adapter:
         execution: Execution = PLAIN,
         process_group: "torch.distributed.ProcessGroup | None" = None,
         whole_batches: bool = False,
+        serve: Served = "adapted",
+        feedback_range: tuple[Limit, Limit] | None = None,
+        feedback_memory: int = 10_000,
         **overrides: object,
     ) -> None:
         if isinstance(method, str):
             method, overrides = create_method(method, **overrides), {}
         source = SourceStatistics.load(source) if isinstance(source, str | Path) else source
         check_arguments(method=method, source=source, execution=execution, allow_mismatch=allow_mismatch)
-        check_bool("whole_batches", whole_batches)
         self.method = replace(method, overrides)
         self.source = source
         checked = check_instances(Guard, "guards", guards, "regtta.SAFE, (regtta.guards.Gate(),), or () for none")
@@ -137,24 +149,22 @@ class Adapter:
         check_model(model)
         self._read = BatchReader(model, inputs)
         self._takes_tensors = self._read.takes_one
-        self._processes = make_communicator(process_group)
-        self._whole_batches = whole_batches and self._processes.size > 1
         check_head_name(model, head)
-        self._session = session = Session(
-            model,
-            SessionOptions(
-                self.method,
-                source,
-                self.guards,
-                execution,
-                self._processes,
-                self._whole_batches,
-                check_output_selection(output),
-                check_pooling(features),
-            ),
+        options = SessionOptions(
+            self.method,
+            source,
+            self.guards,
+            execution,
+            make_communicator(process_group),
+            whole_batches,
+            output,
+            features,
+            ServingOptions(serve, feedback_range, feedback_memory),
         )
+        self._processes, self._whole_batches = options.processes, options.splits_batches
+        self._session = session = Session(model, options)
         self.execution = session.execution
-        self.output, self.pooling = output, features
+        self.output, self.pooling, self.serve = output, features, serve
         check_needs(self.method, self.guards, source)
         if source is not None and not allow_mismatch:
             source.check_fingerprint(session.fingerprint)
@@ -213,7 +223,10 @@ class Adapter:
             yield self.adapt(x)
 
     def predict(self, x: object) -> Tensor:
-        """Return predictions in eval mode; nothing changes. Threads may predict concurrently."""
+        """Return predictions in eval mode, of the model that is served; nothing changes.
+
+        Threads may predict concurrently.
+        """
         inputs = self._on_device(x)
         if not self._whole_batches:
             return self._predict(inputs)
@@ -230,6 +243,38 @@ class Adapter:
         """Return the inputs of the head, ``(B, D)`` or ``(B, T, D)``, in eval mode; nothing changes."""
         with self._lock.writing():  # the forward pass overrides the head for its duration
             return self._session.features(self._on_device(x))
+
+    @_outside_inference_mode
+    def feedback(self, step_index: int, y: object, rows: object = None) -> FeedbackScores:
+        """Count labels of an earlier batch, after any delay and in any order, and return the weights and losses.
+
+        Requires ``serve="mixture"``, whose weights they update, or ``serve="source"``, where they only measure. Either
+        all labels of a call are counted, or an error is raised and none is.
+
+        Args:
+            step_index: ``Step.index`` of the batch.
+            y: labels of the shape of the predictions; ``(B,)`` is accepted for predictions ``(B, 1)``.
+            rows: positions of the labelled samples in the batch, in the order of ``y``; by default all of them. Each
+                sample is labelled at most once.
+
+        Example:
+            >>> import torch, regtta
+            >>> model = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 1))
+            >>> adapter = regtta.Adapter(
+            ...     model, regtta.BNAdapt(), head="2", serve="mixture", feedback_range=(-3.0, 3.0)
+            ... )
+            >>> steps = [adapter.adapt(x) for x in torch.randn(4, 16, 3)]
+            >>> adapter.feedback(steps[1].index, torch.randn(3), rows=[0, 4, 7]).labels
+            3
+        """
+        with self._lock.writing():
+            stream = self._session.started
+            if not isinstance(stream, ServedStream):
+                raise OptionError(
+                    'Expected an adapter with serve="mixture" or serve="source", which keep predictions for labels '
+                    'that come late, found serve="adapted". Pass one of them to Adapter.'
+                )
+            return stream.feedback(step_index, y, rows)
 
     # --- the stream ------------------------------------------------------------------------------
 
@@ -317,7 +362,11 @@ class Adapter:
 
     @_outside_inference_mode
     def export(self) -> nn.Module:
-        """Return the adapted model as a plain module in eval mode, independent of the adapter."""
+        """Return the adapted model as a plain module in eval mode, independent of the adapter.
+
+        With ``serve="mixture"``, return the member with the higher weight and log which it is; the source model if both
+        weights are equal.
+        """
         with self._lock.writing():
             return self._session.export()
 

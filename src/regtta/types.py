@@ -55,6 +55,8 @@ class Step:
         diagnostics: measurements of the step.
         excluded_rows: indices of the samples that were excluded from learning, such as those with a NaN. They are
             predicted in eval mode.
+        served: whose predictions these are: ``"adapted"``, or ``"source"`` or ``"mixture"`` as chosen with
+            ``Adapter(..., serve=...)``. ``diagnostics`` always describe the adapted model.
 
     Example:
         >>> import torch
@@ -69,6 +71,7 @@ class Step:
     predictions: Tensor
     diagnostics: Diagnostics
     excluded_rows: tuple[int, ...] = ()
+    served: Literal["adapted", "source", "mixture"] = "adapted"
 
     @property
     def adapted(self) -> bool:
@@ -89,8 +92,36 @@ class Step:
         loss = "" if self.loss is None else f", loss={self.loss:.4g}"
         reason = f", reason={self.reason!r}" if self.reason else ""
         excluded = f", excluded_rows={self.excluded_rows}" if self.excluded_rows else ""
+        served = "" if self.served == "adapted" else f", served={self.served!r}"
         shape = tuple(self.predictions.shape)
-        return f"Step(index={self.index}, predictions={shape}, adapted={self.adapted}{loss}{reason}{excluded})"
+        return f"Step(index={self.index}, predictions={shape}, adapted={self.adapted}{loss}{reason}{excluded}{served})"
+
+
+@dataclass(frozen=True)
+class FeedbackScores:
+    """Weights and mean losses after labels were given to :meth:`regtta.Adapter.feedback`.
+
+    The loss of a sample is its squared error in units of the squared width of the range of the feedback, at most 1,
+    averaged over the outputs. Labels are clipped to the range.
+
+    Attributes:
+        labels: number of labelled samples so far.
+        source_weight: weight of the source model in the mixture, from now on.
+        adapted_weight: weight of the adapted model; both sum to 1.
+        source_loss: mean loss of the source model; 0 without labels, like the other losses.
+        adapted_loss: mean loss of the adapted model.
+        mixture_loss: mean loss of the mixture with the weights at the time of each prediction.
+        regret_bound: upper bound of ``mixture_loss − min(source_loss, adapted_loss)`` that holds for any stream and any
+            delay of the labels.
+    """
+
+    labels: int
+    source_weight: float
+    adapted_weight: float
+    source_loss: float
+    adapted_loss: float
+    mixture_loss: float
+    regret_bound: float
 
 
 @dataclass(frozen=True)
@@ -99,7 +130,7 @@ class StepView:
 
     Attributes:
         step: result of the batch.
-        answered: forward pass that the predictions come from.
+        answered: forward pass of the adapted model, which the predictions come from unless ``step.served`` differs.
         source: forward pass of the source model in eval mode; the same object as ``answered`` while the model equals
             the source model.
     """

@@ -12,7 +12,7 @@ from sklearn.metrics import mean_absolute_error, r2_score
 import regtta as library
 from helpers.cli_workspace import MODEL, extract_inputs, labels_of, library_model
 from regtta.cli.adapt import AdaptOptions, adapt_model
-from regtta.cli.adapt_options import PrecisionName, Protocol
+from regtta.cli.adapt_options import PrecisionName, Protocol, ServedModel
 from regtta.errors import BatchError, ModelError, OptionError
 
 SETTINGS = ("k=3", "lr=0.05")
@@ -346,3 +346,31 @@ def test_precision_and_fast_set_the_execution(workspace: Path, statistics: Path)
     plain, rounded = written("plain.csv"), written("rounded.csv")
     assert not torch.equal(plain, rounded)
     torch.testing.assert_close(rounded, plain, rtol=0.1, atol=0.1)
+
+
+@pytest.mark.parametrize("protocol", list(Protocol))
+def test_shadow_mode_writes_the_predictions_of_the_source_model_and_the_adapted_weights(
+    workspace: Path, statistics: Path, protocol
+):
+    shadow = {"serve": ServedModel.source, "adapted_weights": Path("shadow.safetensors")}
+    report = adapt_model(options(target="y", protocol=protocol, **shadow))
+    adapt_model(options(target="y", predictions=Path("q.csv"), adapted_weights=Path("adapted.safetensors")))
+    with torch.no_grad():
+        expected = library_model()(extract_inputs(workspace / "target.csv")).squeeze(1)
+    torch.testing.assert_close(written(), expected)
+    assert report.learned == 5
+    assert report.scores[0].r2 == report.scores[1].r2
+    shadowed, adapted = load_file("shadow.safetensors"), load_file("adapted.safetensors")
+    assert all(torch.equal(shadowed[name], value) for name, value in adapted.items())
+
+
+def test_the_record_of_shadow_mode_is_that_of_the_adapted_model(workspace: Path, statistics: Path):
+    found = []
+    for serve, protocol in ((ServedModel.source, Protocol.online), (ServedModel.adapted, Protocol.offline)):
+        record = Path(f"{serve}.json")
+        adapt_model(options(target="y", predictions=None, serve=serve, protocol=protocol, record=record))
+        content = json.loads(record.read_text(encoding="utf-8"))
+        content["stream"].pop("online_r2")  # of the predictions that were served
+        found.append({name: content[name] for name in content if name not in ("command", "scores", "protocol")})
+    differing = [name for name in found[1] if found[0].get(name) != found[1][name]]
+    assert differing == []

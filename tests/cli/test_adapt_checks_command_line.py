@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from regtta.cli import adapt, views
 from regtta.cli.adapt import AdaptOptions
 from regtta.cli.adapt_checks import format_command_line
-from regtta.cli.adapt_options import PrecisionName, Protocol
+from regtta.cli.adapt_options import PrecisionName, Protocol, ServedModel
 from regtta.cli.app import app
 
 PLAIN = AdaptOptions(model="mymodel:make", data="target.csv", record=Path("run.json"))
@@ -36,6 +36,7 @@ OTHER = {
     "prometheus": Path("s.prom"),
     "tensorboard": Path("runs"),
     "safe": True,
+    "serve": ServedModel.source,
     "precision": PrecisionName.tf32,
     "fast": True,
     "allow_mismatch": True,

@@ -93,6 +93,7 @@ def _adapt(options: AdaptOptions, progress: Progress | None, workers: WorkerGrou
         execution=options.execution,
         process_group=group,
         whole_batches=True,
+        serve=options.serve.value,
     )
     baseline = None
     if data.target_names:

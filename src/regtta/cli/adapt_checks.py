@@ -127,6 +127,7 @@ def format_command_line(options: AdaptOptions) -> str:
         "--head": options.head,
         "--device": options.device,
         "--shuffle-seed": options.shuffle_seed,
+        "--serve": None if options.serve is AdaptOptions.serve else options.serve.value,
         "--precision": options.precision,
         **options.outputs,
         "--checkpoint": options.checkpoint,

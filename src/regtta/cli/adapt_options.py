@@ -25,6 +25,13 @@ class PrecisionName(StrEnum):
     bfloat16 = "bfloat16"
 
 
+class ServedModel(StrEnum):
+    """Model whose predictions are written, see :class:`regtta.Adapter`."""
+
+    adapted = "adapted"
+    source = "source"
+
+
 if TYPE_CHECKING:
     from regtta.cli.adapt_report import MonitorFiles
     from regtta.execution import Execution
@@ -117,6 +124,13 @@ class AdaptOptions:
             "not explain it, and if the stream is stationary; roll back on divergence.",
         ),
     ] = False
+    serve: Annotated[
+        ServedModel,
+        typer.Option(
+            help="Whose predictions to write and to score. source: shadow mode, the model as trained, while a copy "
+            "adapts; diagnostics, monitor, record and exported models are those of the copy."
+        ),
+    ] = ServedModel.adapted
     precision: Annotated[
         PrecisionName | None,
         typer.Option(

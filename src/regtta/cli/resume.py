@@ -166,7 +166,7 @@ def step_history(options: AdaptOptions, batch_size: int, *, named_columns: bool 
         named_columns: True if the statistics name the input columns, so that --columns cannot change the stream.
     """
     stats = options.stats
-    # The adapter validates model, method and guards itself. Older checkpoints lack the options of images.
+    # The adapter validates model, method and guards itself. Older checkpoints lack the options of images and --serve.
     about = {
         "--data": options.data,
         "--columns": None if named_columns else ",".join(options.columns) or None,
@@ -179,6 +179,7 @@ def step_history(options: AdaptOptions, batch_size: int, *, named_columns: bool 
         "--target": options.target,
         "--batch-size": options.batch_size or batch_size,
         "--shuffle-seed": options.shuffle_seed,
+        "--serve": None if options.serve is AdaptOptions.serve else options.serve.value,
         "--stats": None if stats is None else hashlib.sha256(stats.read_bytes()).hexdigest(),
     }
     return StepHistory(about)

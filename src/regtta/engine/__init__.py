@@ -2,12 +2,18 @@
 
 from regtta.engine.callbacks import call_after_step
 from regtta.engine.forward import Shard
-from regtta.engine.session import Session, SessionOptions
+from regtta.engine.serving import Limit, Served, ServedStream, ServingOptions
+from regtta.engine.session import Session
+from regtta.engine.session_options import SessionOptions
 from regtta.engine.stream import Stream, StreamStep
 from regtta.engine.summary import capture_warnings, summarize
 from regtta.engine.validation import check_arguments, check_head_name, check_needs, check_targets, with_required_guards
 
 __all__ = [
+    "Limit",
+    "Served",
+    "ServedStream",
+    "ServingOptions",
     "Session",
     "SessionOptions",
     "Shard",

@@ -2,9 +2,8 @@
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +12,8 @@ from regtta.engine.forward import ForwardRunner, make_forward, resolve_execution
 from regtta.engine.graphed_learner import GraphedLearner
 from regtta.engine.learner import Learner
 from regtta.engine.rollback import AdaptableState
+from regtta.engine.serving import ServedStream
+from regtta.engine.session_options import SessionOptions
 from regtta.engine.sharded import ShardedLearner, ShardedStream
 from regtta.engine.stream import Stream
 from regtta.engine.summary import capture_warnings, record_warnings
@@ -25,15 +26,12 @@ from regtta.engine.validation import (
     with_later_guards,
 )
 from regtta.errors import MismatchError
-from regtta.execution import PLAIN, Communicator, Execution
-from regtta.guards import Guard
-from regtta.methods import Method, MethodContext
+from regtta.execution import PLAIN
+from regtta.methods import MethodContext
 from regtta.models import (
     BufferSlots,
-    FeaturePooling,
     Head,
     Inputs,
-    OutputSelection,
     find_head,
     fingerprint,
     model_device,
@@ -43,34 +41,9 @@ from regtta.models import (
     trainable_parameters,
 )
 from regtta.persistence import Provenance, require_bool, require_mapping, to_dict, to_dict_v0_1_0
-from regtta.statistics import SourceStatistics, describe_small_variation
+from regtta.statistics import describe_small_variation
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class SessionOptions:
-    """Options of a session.
-
-    Attributes:
-        method: the method.
-        source: the source statistics, if given.
-        guards: the guards.
-        execution: requested execution options.
-        processes: processes that share each batch.
-        whole_batches: True if every process passes the same whole batch.
-        output: selection of the prediction from what the model returns.
-        pooling: the user's function from the head's input to features.
-    """
-
-    method: Method
-    source: SourceStatistics | None
-    guards: Sequence[Guard]
-    execution: Execution
-    processes: Communicator
-    whole_batches: bool = False
-    output: OutputSelection | None = None
-    pooling: FeaturePooling | None = None
 
 
 class Session:
@@ -160,10 +133,12 @@ class Session:
         if processes.size == 1:
             capture = self.execution.capture
             learner = GraphedLearner(*parts, execution=self.execution) if capture else Learner(*parts)
+            if options.serving.serve != "adapted":
+                return ServedStream(learner, self._forward, options.guards, processes, options.serving)
             return Stream(learner, self._forward, self._options.guards, processes)
         sharded = ShardedLearner(*parts, processes=processes)
         stream = ShardedStream(sharded, self._forward, self._options.guards, processes)
-        stream.whole_batches = self._options.whole_batches
+        stream.whole_batches = self._options.splits_batches
         return stream
 
     @property
@@ -184,15 +159,20 @@ class Session:
 
         A captured pass has one input tensor, and a model that assigns its buffers has one tensor for each.
         """
+        if isinstance(self.stream, ServedStream):  # a pass of the source model replaces the tensors for its duration
+            return False
         return self.stream is None or (self.execution == PLAIN and not self._slots.reassigned)
 
     def predict(self, inputs: Inputs) -> Tensor:
-        """Return predictions of the current model in eval mode; nothing changes."""
+        """Return predictions in eval mode, of the current model unless others are served; nothing changes."""
+        if isinstance(self.stream, ServedStream):
+            return self.stream.predict(inputs)
         if not self.is_concurrent:
             return self._forward.local(inputs).outputs
         with torch.no_grad():
             try:
-                return run_model(self.model, inputs, None, self._options.output)
+                outputs = run_model(self.model, inputs, None, self._options.output)
+                return self._options.serving.before_start(outputs) if self.stream is None else outputs
             finally:
                 self._slots.restore()
 
@@ -211,8 +191,21 @@ class Session:
         model = self._source_model()
         return private_copy(Head(model, self.head).linear)  # type: ignore[return-value]
 
+    @property
+    def member(self) -> Literal["adapted", "source"]:
+        """Model that is exported: of a mixture the one with the higher weight, the source model if both are equal."""
+        if isinstance(self.stream, ServedStream) and self.stream.serving.serve == "mixture":
+            return "adapted" if self.stream.mixture.weight > 0.5 else "source"
+        return "adapted"
+
     def export(self) -> nn.Module:
-        """Return the adapted model as a plain module in eval mode, independent of the session."""
+        """Return the adapted model, or the leading one of a mixture, as a plain module in eval mode."""
+        if isinstance(self.stream, ServedStream) and self.stream.serving.serve == "mixture":
+            logger.warning("A mixture is exported as its leading member, the %s model.", self.member)
+        return self._source_model() if self.member == "source" else self._adapted_model()
+
+    def _adapted_model(self) -> nn.Module:
+        """Return a copy of the adapted model, independent of the session."""
         model = private_copy(self.model).to(memory_format=torch.contiguous_format)
         for parameter, flag in zip(model.parameters(), self._grad_flags, strict=True):
             parameter.requires_grad_(flag)
@@ -224,13 +217,14 @@ class Session:
         stream, source = self.started, self._options.source
         return Provenance(
             source=self.fingerprint,
-            adapted=fingerprint(self.model),
+            adapted=self.fingerprint if self.member == "source" else fingerprint(self.model),
             method=to_dict(self._options.method),
             head=self.head,
             samples_behind_statistics=None if source is None else source.count,
             batches=stream.batches,
             learned=stream.learned,
             begun=stream.begun,
+            member=self.member,
         )
 
     def state_dict(self) -> dict[str, Any]:
@@ -243,6 +237,11 @@ class Session:
         state = with_later_guards(require_mapping("", state), self._options.guards)
         formerly = self._identity(to_dict_v0_1_0)
         check_state(state, own, stream.learner.state.tensors().keys(), formerly=formerly)
+        if "feedback" in state and not isinstance(stream, ServedStream):
+            raise MismatchError(
+                "The state holds weights and predictions for labels that come late. Create the adapter with "
+                'serve="mixture" or serve="source", as the stream was started.'
+            )
         frozen = require_bool("frozen", state.get("frozen"))
         stream.load_state_dict({key: value for key, value in state.items() if key not in {*own, "frozen"}})
         self.frozen = frozen
@@ -265,7 +264,7 @@ class Session:
 
     def _source_model(self) -> nn.Module:
         """Return a copy of the source model."""
-        model = self.export()
+        model = self._adapted_model()
         if self.stream is not None:
             tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
             for name, value in self.stream.learner.state.origin.items():

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from regtta.engine.serving import ServedStream
 from regtta.engine.stream import Stream
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ def summarize(adapter: "Adapter", stream: Stream | None, notes: tuple[str, ...])
     if stream is not None:
         lines.append(("stream", f"{stream.learned:,} of {stream.batches:,} batches learned from"))
         lines.append(("displacement", f"{stream.learner.displacement:.3g}"))
+        lines += _describe_serving(stream)
         reasons = stream.reasons.most_common()
         lines += [("rejected", f"{count:,}: {reason}") for reason, count in reasons[:_REASONS_SHOWN]]
         if len(reasons) > _REASONS_SHOWN:
@@ -95,3 +97,25 @@ def summarize(adapter: "Adapter", stream: Stream | None, notes: tuple[str, ...])
         notes = (*notes, stream.unlearned)
     lines += [("warning", note) for note in notes]
     return "\n".join(f"{name:<13}{value}" for name, value in lines)
+
+
+def _describe_serving(stream: Stream) -> list[tuple[str, str]]:
+    """Return which predictions are handed out and what labels say about both models; nothing for the adapted model."""
+    if not isinstance(stream, ServedStream):
+        return []
+    scores, mixed = stream.mixture.scores(), stream.serving.serve == "mixture"
+    weights = (
+        f"weights from {scores.labels:,} labels: source {scores.source_weight:.3f}, adapted {scores.adapted_weight:.3f}"
+    )
+    lines = [
+        ("serves", f"the mixture of the source model and the adapted one; {weights}" if mixed else "the source model")
+    ]
+    if scores.labels:
+        losses = (
+            f"source {scores.source_loss:.4g}, adapted {scores.adapted_loss:.4g}, mixture {scores.mixture_loss:.4g}"
+        )
+        lines.append(("feedback", f"{scores.labels:,} labels; mean loss: {losses}"))
+    if mixed:
+        leading = "adapted" if scores.adapted_weight > scores.source_weight else "source"
+        lines.append(("export", f"the leading member, the {leading} model"))
+    return lines

@@ -31,6 +31,7 @@ class Provenance:
         batches: number of batches that the adapter has processed.
         learned: number of batches that it has learned from.
         begun: start time of the stream, in ISO 8601 and UTC.
+        member: ``"source"`` if the source model was exported as the leading member of a mixture, else ``"adapted"``.
         exported: time of the export.
         regtta: version of regtta.
         torch: version of torch.
@@ -55,6 +56,7 @@ class Provenance:
     batches: int
     learned: int
     begun: str
+    member: str = "adapted"
     exported: str = field(default_factory=utc_now)
     regtta: str = __version__
     torch: str = field(default_factory=lambda: str(torch.__version__))
@@ -73,7 +75,7 @@ class Provenance:
         if not isinstance(plain, Mapping):
             raise OptionError(f"Expected the provenance to be a JSON object, found {type(plain).__name__}.")
         known = {item.name for item in fields(cls)}
-        unknown, missing = sorted(map(str, plain.keys() - known)), sorted(known - plain.keys())
+        unknown, missing = sorted(map(str, plain.keys() - known)), sorted(known - _ADDED_LATER - plain.keys())
         if unknown:
             raise OptionError(
                 f"The provenance has keys that regtta {__version__} does not know: {unknown}. Upgrade regtta if a "
@@ -97,6 +99,7 @@ class Provenance:
 _COUNTS = ("samples_behind_statistics", "batches", "learned")
 _DATES = ("begun", "exported")
 _MAY_BE_NONE = ("head", "samples_behind_statistics")
+_ADDED_LATER = {"member"}  # fields that files of version 0.1.0 do not have
 
 
 def _check(name: str, value: object) -> None:
@@ -107,6 +110,8 @@ def _check(name: str, value: object) -> None:
         valid, expected = type(value) is int and value >= 0, "a count"
     elif name in _DATES:
         valid, expected = _is_date(value), "a date in ISO 8601"
+    elif name == "member":
+        valid, expected = value in ("adapted", "source"), '"adapted" or "source"'
     elif name == "method":
         valid, expected = isinstance(value, Mapping), "the options of a method"
     else:

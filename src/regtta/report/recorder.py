@@ -137,7 +137,8 @@ class RunRecorder(Callback):
 
         Args:
             about: command and results of the run.
-            online: True if the predictions were made while adapting, False if by the adapted model.
+            online: True if the predictions were made while adapting, False if by the adapted model. An adapter that
+                serves other predictions than the adapted model's is scored by the adapted model at the end.
         """
         content: dict[str, Any] = {"format": ADAPTATION, **about, "environment": self._environment()}
         content["stream"] = self._stream.record().to_dict()
@@ -149,7 +150,8 @@ class RunRecorder(Callback):
             content["sample"] = {"rows": len(rows[0]), "seen": self._sample.seen if self._sample else 0}
             content |= self._of_features(inputs, predictions)
             if self._labelled:
-                answered = rows[count] if online else predictions[AFTER]
+                served = online and self._adapter.serve == "adapted"
+                answered = rows[count] if served else predictions[AFTER]
                 content |= _of_labels(predictions, answered, rows[count + 1])
         return content
 
@@ -162,12 +164,17 @@ class RunRecorder(Callback):
         }
 
     def _unadapted(self, head: str | None = None) -> Adapter:
+        return self._predicting(self._model, head)
+
+    def _predicting(self, model: nn.Module, head: str | None = None) -> Adapter:
         output, features = self._adapter.output, self._adapter.pooling
-        return Adapter(self._model, regtta.NoAdaptation(), head=head, output=output, features=features)
+        return Adapter(model, regtta.NoAdaptation(), head=head, output=output, features=features)
 
     def _predictions(self, inputs: Inputs) -> dict[str, Tensor]:
-        unadapted = self._unadapted()
-        return {BEFORE: _over(unadapted.predict, inputs), AFTER: _over(self._adapter.predict, inputs)}
+        unadapted, adapted = self._unadapted(), self._adapter
+        if adapted.serve != "adapted":
+            adapted = self._predicting(adapted.model)
+        return {BEFORE: _over(unadapted.predict, inputs), AFTER: _over(adapted.predict, inputs)}
 
     def _of_features(self, inputs: Inputs, predictions: dict[str, Tensor]) -> dict[str, object]:
         """Return the analyses that need source statistics; empty without them, incomplete for non-finite features."""
