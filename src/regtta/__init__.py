@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from regtta.models import fingerprint
     from regtta.monitoring import Monitor
     from regtta.persistence import Checkpoint
+    from regtta.selection import Selection, select
     from regtta.statistics import SourceStatistics, collect
     from regtta.types import Callback, Diagnostics, Step, StepView, Verdict
 
@@ -68,6 +69,7 @@ _HOMES = {
     "SAFE": "guards",
     "SSA": "methods",
     "NoAdaptation": "methods",
+    "Selection": "selection",
     "SourceStatistics": "statistics",
     "Step": "types",
     "StepView": "types",
@@ -80,6 +82,7 @@ _HOMES = {
     "collect": "statistics",
     "fingerprint": "models",
     "create_method": "methods",
+    "select": "selection",
 }
 
 __all__ = [
@@ -108,6 +111,7 @@ __all__ = [
     "Prototype",
     "RegressionMetrics",
     "RegttaError",
+    "Selection",
     "SourceStatistics",
     "Step",
     "StepView",
@@ -120,6 +124,7 @@ __all__ = [
     "collect",
     "create_method",
     "fingerprint",
+    "select",
 ]
 
 logging.getLogger("regtta").addHandler(logging.NullHandler())

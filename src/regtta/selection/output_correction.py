@@ -1,0 +1,138 @@
+"""Correction of offset and scale of a model's outputs by least squares on a few labelled samples."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from regtta.errors import BatchError, ModelError
+from regtta.models import Head, OutputSelection, assign_tensor, check_assignable, private_copy, select_output
+
+CorrectionKind = Literal["none", "offset", "affine"]
+CORRECTIONS: tuple[CorrectionKind, ...] = ("none", "offset", "affine")
+PRIOR_SAMPLES = 1.0
+
+
+@dataclass(frozen=True)
+class OutputCorrection:
+    """Affine map of predictions, ``offset + scale · prediction``, per output.
+
+    Attributes:
+        offset: one value per output.
+        scale: one value per output; 1 if only the offset is corrected.
+
+    Example:
+        >>> OutputCorrection((1.0,), (2.0,)).apply(torch.tensor([0.0, 3.0]))
+        tensor([1., 7.])
+    """
+
+    offset: tuple[float, ...]
+    scale: tuple[float, ...]
+
+    def apply(self, predictions: Tensor) -> Tensor:
+        """Return corrected predictions ``(B,)`` or ``(B, O)``, in the shape and data type of ``predictions``."""
+        outputs = 1 if predictions.ndim == 1 else predictions.shape[-1]
+        if outputs != len(self.offset):
+            raise BatchError(
+                f"Expected predictions of {len(self.offset)} output(s), found shape {tuple(predictions.shape)}. Pass "
+                "predictions of the model that the correction was fitted for."
+            )
+        offset, scale = (torch.tensor(values).to(predictions) for values in (self.offset, self.scale))
+        return offset + scale * predictions
+
+
+def fit_correction(
+    predictions: Tensor, targets: Tensor, kind: CorrectionKind, *, prior: float = PRIOR_SAMPLES
+) -> tuple[OutputCorrection, Tensor]:
+    """Fit a correction by ridge regression of the residuals, and return it with its leave-one-out predictions.
+
+    Per output, the residuals ``y − f`` are regressed on the columns of ``X``: a constant and, if ``kind`` is
+    ``"affine"``, the standardised predictions. ``θ = (XᵀX + prior·I)⁻¹ Xᵀ(y − f)`` shrinks the correction towards
+    none: the offset is ``n / (n + prior)`` of the mean residual. With ``H = X (XᵀX + prior·I)⁻¹ Xᵀ``, the
+    residual of sample i by the correction that is fitted without it is ``e_i / (1 − H_ii)`` (PRESS; Allen, 1974).
+
+    Args:
+        predictions: ``(n, O)``.
+        targets: ``(n, O)``.
+        kind: ``"offset"`` or ``"affine"``.
+        prior: strength of the shrinkage, in samples.
+
+    Returns:
+        The correction, and for each sample the corrected prediction ``(n, O)`` by the correction fitted to the others.
+
+    Example:
+        >>> outputs = torch.linspace(0, 1, 50)[:, None]
+        >>> correction, _ = fit_correction(outputs, outputs + 3, "offset")
+        >>> round(correction.offset[0], 3)
+        2.941
+    """
+    predictions, targets = predictions.double(), targets.double()
+    offsets, scales, held_out = [], [], []
+    for output, target in zip(predictions.T, targets.T, strict=True):
+        centre, spread = output.mean(), output.std(correction=0)
+        spread = torch.where(spread > 0, spread, torch.ones_like(spread))
+        columns = [torch.ones_like(output)] + ([(output - centre) / spread] if kind == "affine" else [])
+        design = torch.stack(columns, dim=1)
+        gram = design.T @ design + prior * torch.eye(design.shape[1], dtype=torch.float64, device=design.device)
+        hat = torch.linalg.solve(gram, design.T)
+        theta = hat @ (target - output)
+        left = (target - output - design @ theta) / (1 - (design * hat.T).sum(dim=1))
+        slope = float(theta[1] / spread) if kind == "affine" else 0.0
+        offsets.append(float(theta[0]) - slope * float(centre))
+        scales.append(1.0 + slope)
+        held_out.append(target - left)
+    return OutputCorrection(tuple(offsets), tuple(scales)), torch.stack(held_out, dim=1)
+
+
+class CorrectedModel(nn.Module):
+    """Model whose predictions are corrected; returns the predictions alone.
+
+    Args:
+        model: the model.
+        correction: the correction.
+        output: selection of the prediction from what the model returns.
+    """
+
+    offset: Tensor
+    scale: Tensor
+
+    def __init__(self, model: nn.Module, correction: OutputCorrection, output: OutputSelection | None = None) -> None:
+        super().__init__()
+        self.model = model
+        parameter = next((p for p in model.parameters() if p.is_floating_point()), torch.empty(0))
+        self.register_buffer("offset", torch.tensor(correction.offset).to(parameter))
+        self.register_buffer("scale", torch.tensor(correction.scale).to(parameter))
+        self._output = output
+
+    def forward(self, *args: Any, **kwargs: Any) -> Tensor:
+        """Return the corrected predictions of the model."""
+        return self.offset + self.scale * select_output(self.model(*args, **kwargs), self._output)
+
+
+def correct_head(model: nn.Module, head: str, correction: OutputCorrection) -> nn.Module | None:
+    """Return a copy of ``model`` whose head computes corrected outputs.
+
+    ``W ← diag(scale) W`` and ``b ← scale·b + offset``. Returns None if the head is not one ``nn.Linear`` with one row
+    per output whose weight can be set.
+    """
+    changed = private_copy(model)
+    found = Head(changed, head)
+    layer = found.linear
+    if not found.is_linear or layer.out_features != len(correction.offset):
+        return None
+    offset, scale = (torch.tensor(values).to(layer.weight) for values in (correction.offset, correction.scale))
+    bias: Tensor | None = layer.bias
+    try:
+        check_assignable(layer, "weight")
+        if bias is not None:
+            check_assignable(layer, "bias")
+    except ModelError:
+        return None
+    with torch.no_grad():
+        assign_tensor(layer, "weight", scale.unsqueeze(1) * layer.weight)
+        if bias is None:
+            layer.bias = nn.Parameter(offset, requires_grad=layer.weight.requires_grad)
+        else:
+            assign_tensor(layer, "bias", scale * bias + offset)
+    return changed
