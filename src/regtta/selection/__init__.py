@@ -3,7 +3,7 @@
 from regtta.selection.candidates import Candidates, candidate_name, default_candidates
 from regtta.selection.output_correction import CorrectedModel, CorrectionKind, OutputCorrection, fit_correction
 from regtta.selection.paired_comparison import PairedComparison, compare_losses
-from regtta.selection.result import FittedCorrection, Selection, describe_correction
+from regtta.selection.result import Selection, describe_correction
 from regtta.selection.run_selection import select
 from regtta.selection.scoring import CandidateScore, Loss, choose, sample_losses, score_candidates
 
@@ -12,7 +12,6 @@ __all__ = [
     "Candidates",
     "CorrectedModel",
     "CorrectionKind",
-    "FittedCorrection",
     "Loss",
     "OutputCorrection",
     "PairedComparison",

@@ -30,6 +30,11 @@ class OutputCorrection:
     offset: tuple[float, ...]
     scale: tuple[float, ...]
 
+    def tensors(self, like: Tensor) -> tuple[Tensor, Tensor]:
+        """Return offset and scale, each ``(O,)``, with the data type and on the device of ``like``."""
+        offset, scale = torch.tensor([self.offset, self.scale], dtype=torch.float64).to(like).unbind()
+        return offset, scale
+
     def apply(self, predictions: Tensor) -> Tensor:
         """Return corrected predictions ``(B,)`` or ``(B, O)``, in the shape and data type of ``predictions``."""
         outputs = 1 if predictions.ndim == 1 else predictions.shape[-1]
@@ -38,7 +43,7 @@ class OutputCorrection:
                 f"Expected predictions of {len(self.offset)} output(s), found shape {tuple(predictions.shape)}. Pass "
                 "predictions of the model that the correction was fitted for."
             )
-        offset, scale = (torch.tensor(values).to(predictions) for values in (self.offset, self.scale))
+        offset, scale = self.tensors(predictions)
         return offset + scale * predictions
 
 
@@ -101,8 +106,9 @@ class CorrectedModel(nn.Module):
         super().__init__()
         self.model = model
         parameter = next((p for p in model.parameters() if p.is_floating_point()), torch.empty(0))
-        self.register_buffer("offset", torch.tensor(correction.offset).to(parameter))
-        self.register_buffer("scale", torch.tensor(correction.scale).to(parameter))
+        offset, scale = correction.tensors(parameter)
+        self.register_buffer("offset", offset)
+        self.register_buffer("scale", scale)
         self._output = output
 
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -121,7 +127,7 @@ def correct_head(model: nn.Module, head: str, correction: OutputCorrection) -> n
     layer = found.linear
     if not found.is_linear or layer.out_features != len(correction.offset):
         return None
-    offset, scale = (torch.tensor(values).to(layer.weight) for values in (correction.offset, correction.scale))
+    offset, scale = correction.tensors(layer.weight)
     bias: Tensor | None = layer.bias
     try:
         check_assignable(layer, "weight")

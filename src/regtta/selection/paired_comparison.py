@@ -1,4 +1,4 @@
-"""Paired comparison of the losses of several candidates with those of a baseline, with simultaneous intervals.
+"""Paired comparison of the losses of several candidates with those of baselines, with simultaneous intervals.
 
 The interval is a studentised bootstrap of the maximum over the candidates (max-t; Efron and Tibshirani, "An
 Introduction to the Bootstrap", 1993, section 12.5; Westfall and Young, "Resampling-Based Multiple Testing", 1993).
@@ -22,7 +22,7 @@ RESAMPLES = 4000
 
 @dataclass(frozen=True)
 class PairedComparison:
-    """Mean reduction of the loss by one candidate, against the baseline on the same samples.
+    """Mean reduction of the loss by one candidate, against its baseline on the same samples.
 
     Attributes:
         gain: mean difference of the losses, baseline minus candidate; positive if the candidate is better.
@@ -49,15 +49,15 @@ def compare_losses(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> tuple[PairedComparison, ...]:
-    """Compare the losses of m candidates with those of a baseline on the same n samples.
+    """Compare the losses of m candidates with those of their baseline on the same n samples.
 
-    With ``d_ij = baseline_i − candidate_ij``, mean ``d̄_j`` and standard error ``s_j``, each resample gives
+    With ``d_ij = baseline_ij − candidate_ij``, mean ``d̄_j`` and standard error ``s_j``, each resample gives
     ``t*_j = (d̄*_j − d̄_j) / s*_j``. The interval of candidate j is ``[d̄_j − q₊ s_j, d̄_j − q₋ s_j]`` with the quantiles
     ``q₊`` of ``max_j t*_j`` and ``q₋`` of ``min_j t*_j``, each at half of ``1 − confidence``. The intervals contain all
     true mean differences at once with the given confidence, if the samples are independent.
 
     Args:
-        baseline: losses ``(n,)``.
+        baseline: losses ``(n,)``, or ``(n, m)`` if each candidate has its own baseline.
         candidates: losses ``(n, m)``.
         confidence: simultaneous coverage of the intervals.
         resamples: number of bootstrap resamples.
@@ -75,12 +75,13 @@ def compare_losses(
     """
     check_fraction("confidence", confidence)
     check_positive_int("resamples", resamples)
-    if baseline.ndim != 1 or candidates.ndim != 2 or len(baseline) != len(candidates) or len(baseline) < 2:
+    shapes = (candidates.shape[:1], candidates.shape)
+    if candidates.ndim != 2 or baseline.shape not in shapes or len(candidates) < 2:
         raise BatchError(
-            "Expected losses (n,) of the baseline and (n, m) of the candidates on at least 2 samples, found "
-            f"{tuple(baseline.shape)} and {tuple(candidates.shape)}. Pass one row per sample in both."
+            "Expected losses (n, m) of the candidates and (n,) or (n, m) of the baseline on at least 2 samples, found "
+            f"{tuple(candidates.shape)} and {tuple(baseline.shape)}. Pass one row per sample in both."
         )
-    differences = baseline.double().unsqueeze(1) - candidates.double()
+    differences = (baseline if baseline.ndim == 2 else baseline.unsqueeze(1)).double() - candidates.double()
     mean = differences.mean(dim=0)
     error = differences.std(dim=0) / math.sqrt(len(differences))
     varies = error > 1e-12 * mean.abs()

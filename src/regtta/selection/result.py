@@ -1,8 +1,7 @@
 """Result of :func:`regtta.select`: scores of the candidates, the recommendation and its reason."""
 
-import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
@@ -11,35 +10,8 @@ from regtta.adapter import Adapter
 from regtta.methods import Method
 from regtta.models import Inputs, OutputSelection, model_device, run_model
 from regtta.persistence import to_dict
-from regtta.selection.output_correction import CorrectedModel, CorrectionKind, OutputCorrection, correct_head
-from regtta.selection.paired_comparison import PairedComparison
+from regtta.selection.output_correction import CorrectedModel, OutputCorrection, correct_head
 from regtta.selection.scoring import CandidateScore
-
-
-@dataclass(frozen=True)
-class FittedCorrection:
-    """Correction of offset and scale that was fitted to the recommended candidate.
-
-    Attributes:
-        kind: ``"offset"`` or ``"affine"``.
-        values: the correction.
-        comparison: comparison of leave-one-out corrected predictions with uncorrected ones.
-    """
-
-    kind: CorrectionKind
-    values: OutputCorrection
-    comparison: PairedComparison
-
-    @property
-    def helps(self) -> bool:
-        """True if the correction is shown to help, and therefore applied."""
-        return self.comparison.helps
-
-    def to_dict(self) -> dict[str, object]:
-        """Return JSON-compatible values."""
-        numbers = {name: _finite(value) for name, value in asdict(self.comparison).items()}
-        values = {"offset": list(self.values.offset), "scale": list(self.values.scale)}
-        return {"kind": self.kind, **values, **numbers, "applied": self.helps}
 
 
 @dataclass(frozen=True)
@@ -64,16 +36,16 @@ class Selection:
     """Result of :func:`regtta.select`.
 
     Attributes:
-        rows: one :class:`CandidateScore` per candidate, the unadapted model first.
+        rows: scores of the candidates, the unadapted model first, then those of the corrected candidates.
         methods: method of each candidate, by name.
-        recommended: name of the recommended candidate.
+        recommended: name of the recommended row.
         reason: one sentence.
         labels: number of labelled samples.
         stream: number of unlabelled samples that the candidates adapted to.
         loss: loss of the comparison.
         confidence: simultaneous coverage of the intervals.
-        correction: correction of offset and scale, if one was requested; it is applied only if it ``helps``.
         skipped: default candidates that do not fit the model, with the reason.
+        deployment: the recommended model as adapted to the stream.
     """
 
     rows: tuple[CandidateScore, ...]
@@ -84,41 +56,48 @@ class Selection:
     stream: int
     loss: str
     confidence: float
-    correction: FittedCorrection | None
     skipped: Mapping[str, str]
     deployment: Deployment = field(repr=False)
 
     @property
+    def row(self) -> CandidateScore:
+        """Scores of the recommended row."""
+        return next(row for row in self.rows if row.name == self.recommended)
+
+    @property
     def method(self) -> Method:
         """Method of the recommended candidate."""
-        return self.methods[self.recommended]
+        return self.methods[self.row.candidate]
+
+    @property
+    def correction(self) -> OutputCorrection | None:
+        """Correction of offset and scale that is recommended; None if there is none."""
+        return self.row.correction
 
     def adapter(self) -> Adapter:
         """Return a new adapter of the recommended method, at the start of a stream."""
         return self.deployment.make_adapter(self.method)
 
     def correct(self, predictions: Tensor) -> Tensor:
-        """Return predictions ``(B,)`` or ``(B, O)`` with offset and scale corrected, if that is shown to help."""
-        if self.correction is None or not self.correction.helps:
-            return predictions
-        return self.correction.values.apply(predictions)
+        """Return predictions ``(B,)`` or ``(B, O)`` with the recommended correction, unchanged if there is none."""
+        return predictions if self.correction is None else self.correction.apply(predictions)
 
     def export(self) -> nn.Module:
-        """Return the recommended model as adapted to the stream, in eval mode, with the correction if it helps.
+        """Return the recommended model as adapted to the stream, in eval mode, with the recommended correction.
 
         The correction becomes part of the head's weight and bias if that gives the corrected predictions of the
         labelled samples; otherwise the model is wrapped in a module that returns corrected predictions.
         """
         model = self.deployment.adapter.export().eval()
-        if self.correction is None or not self.correction.helps:
+        if self.correction is None:
             return model
         head, output = self.deployment.adapter.head, self.deployment.output
-        changed = None if head is None else correct_head(model, head, self.correction.values)
+        changed = None if head is None else correct_head(model, head, self.correction)
         if changed is not None:
             wanted, found = self.correct(self._predict(model)), self._predict(changed)
             if torch.allclose(found, wanted, rtol=1e-3, atol=1e-3 * float(wanted.std())):
                 return changed.eval()
-        return CorrectedModel(model, self.correction.values, output).eval()
+        return CorrectedModel(model, self.correction, output).eval()
 
     @torch.no_grad()
     def _predict(self, model: nn.Module) -> Tensor:
@@ -134,39 +113,33 @@ class Selection:
             "stream": self.stream,
             "loss": self.loss,
             "confidence": self.confidence,
-            "candidates": [{**row.to_dict(), "method": to_dict(self.methods[row.name])} for row in self.rows],
-            "correction": None if self.correction is None else self.correction.to_dict(),
+            "candidates": [{**row.to_dict(), "method": to_dict(self.methods[row.candidate])} for row in self.rows],
             "skipped": dict(self.skipped),
         }
 
     def __str__(self) -> str:
         width = max(len("candidate"), *(len(row.name) for row in self.rows))
-        lines = [f"{'candidate':<{width}}      RMSE       MAE       R²     gain  interval            p"]
+        lines = [f"{'candidate':<{width}}      RMSE       MAE       R²     gain            interval       p"]
         for row in self.rows:
-            interval = "" if row is self.rows[0] else f"{row.low:7.3f} to {row.high:7.3f}  {row.p_value:6.4f}"
+            interval = "" if row is self.rows[0] else f"{row.low:9.3f} to {row.high:7.3f}{row.p_value:8.4f}"
             mark = "  ← recommended" if row.name == self.recommended else ""
             numbers = f"{row.rmse:10.4g}{row.mae:10.4g}{row.r2:9.4f}{row.gain:9.4f}"
-            lines.append(f"{row.name:<{width}}{numbers}  {interval}{mark}".rstrip())
-        return "\n".join([*lines, self.reason, *self._notes()])
-
-    def _notes(self) -> list[str]:
-        notes = [f"{name} was left out: {why}" for name, why in self.skipped.items()]
-        return notes if self.correction is None else [describe_correction(self.correction), *notes]
+            lines.append(f"{row.name:<{width}}{numbers} {interval}{mark}".rstrip())
+        left_out = [f"{name} was left out: {why}" for name, why in self.skipped.items()]
+        return "\n".join([*lines, self.reason, *describe_correction(self.correction), *left_out])
 
 
-def describe_correction(correction: FittedCorrection) -> str:
-    """Return one sentence on a correction: its values, its gain, and whether it is applied."""
-    values = ", ".join(
-        f"{offset:.4g} + {scale:.4g}·prediction"
-        for offset, scale in zip(correction.values.offset, correction.values.scale, strict=True)
-    )
-    found = correction.comparison
-    applied = "applied" if correction.helps else "not applied, as it is not shown to help"
-    return (
-        f"The correction {values} has a leave-one-out gain of {found.gain:.3g} ({found.low:.3g} to {found.high:.3g}): "
-        f"{applied}."
-    )
+def describe_correction(correction: OutputCorrection | None) -> list[str]:
+    """Return one line for each output of a correction.
 
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+    Example:
+        >>> describe_correction(OutputCorrection((1.5,), (0.9,)))
+        ['corrected prediction = 1.5 + 0.9 · prediction']
+    """
+    if correction is None:
+        return []
+    values = list(zip(correction.offset, correction.scale, strict=True))
+    return [
+        f"corrected prediction{'' if len(values) == 1 else f' {index}'} = {offset:.6g} + {scale:.6g} · prediction"
+        for index, (offset, scale) in enumerate(values)
+    ]

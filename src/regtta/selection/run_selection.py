@@ -15,10 +15,10 @@ from regtta.methods import Method
 from regtta.models import BatchReader, FeaturePooling, Inputs, InputSelection, ModelInputs, OutputSelection
 from regtta.options import check_choice, check_fraction, check_positive_int
 from regtta.selection.candidates import Candidates, read_candidates
-from regtta.selection.output_correction import CORRECTIONS, CorrectionKind, fit_correction
-from regtta.selection.paired_comparison import RESAMPLES, PairedComparison, compare_losses
-from regtta.selection.result import Deployment, FittedCorrection, Selection
-from regtta.selection.scoring import LOSSES, Loss, choose, explain, sample_losses, score_candidates
+from regtta.selection.output_correction import CORRECTIONS, CorrectionKind
+from regtta.selection.paired_comparison import RESAMPLES
+from regtta.selection.result import Deployment, Selection
+from regtta.selection.scoring import LOSSES, Loss, choose, explain, score_candidates
 from regtta.statistics import SourceStatistics
 
 MIN_LABELS = 8
@@ -72,8 +72,9 @@ def select(
         stream: batches of unlabelled target data, or one tensor ``(N, ...)`` that is split into batches. By default
             the candidates adapt to ``x``, which suits a test for large effects only: a few batches adapt little.
         loss: ``"squared"`` or ``"absolute"`` errors, see :func:`regtta.selection.sample_losses`.
-        correct: ``"offset"`` or ``"affine"`` also fits a correction of the recommended model's outputs to the labels.
-            It is applied if the same interval, on leave-one-out predictions, is above zero.
+        correct: ``"offset"`` or ``"affine"`` also scores every candidate with its outputs corrected by least squares
+            on the labels, by leave-one-out predictions. Such a candidate must be shown to be better than the unadapted
+            model and than itself without correction.
         confidence: simultaneous coverage of the intervals.
         batch_size: rows per batch for ``x`` and a ``stream`` that is one tensor.
         resamples: number of bootstrap resamples.
@@ -129,21 +130,21 @@ def select(
     predictions = {name: _predict(adapter, chunks) for name, adapter in adapters.items()}
     _check_predictions(next(iter(predictions.values())), labels)
     _warn_of_other_unit(next(iter(adapters.values())), source, next(iter(predictions.values())), labels)
-    rows = score_candidates(predictions, labels, loss=loss, confidence=confidence, resamples=resamples, seed=seed)
-    chosen = choose(rows).name
-    compare = partial(compare_losses, confidence=confidence, resamples=resamples, seed=seed)
+    rows = score_candidates(
+        predictions, labels, loss=loss, correct=correct, confidence=confidence, resamples=resamples, seed=seed
+    )
+    chosen = choose(rows)
     return Selection(
         rows=rows,
         methods={name: methods[name] for name in adapters},
-        recommended=chosen,
+        recommended=chosen.name,
         reason=explain(rows, confidence),
         labels=len(labels),
         stream=seen,
         loss=loss,
         confidence=confidence,
-        correction=None if correct == "none" else _correct(predictions[chosen], labels, correct, loss, compare),
         skipped=skipped,
-        deployment=Deployment(adapters[chosen], make_adapter, labelled, output),
+        deployment=Deployment(adapters[chosen.candidate], make_adapter, labelled, output),
     )
 
 
@@ -270,19 +271,6 @@ def _warn_of_other_unit(adapter: Adapter, source: SourceStatistics | None, predi
             labels[:, index].median(),
             predictions[:, index].median(),
         )
-
-
-def _correct(
-    predictions: Tensor,
-    labels: Tensor,
-    kind: CorrectionKind,
-    loss: Loss,
-    compare: Callable[[Tensor, Tensor], tuple[PairedComparison, ...]],
-) -> FittedCorrection:
-    """Fit a correction, and compare its leave-one-out predictions with the uncorrected ones."""
-    values, held_out = fit_correction(predictions, labels, kind)
-    uncorrected, corrected = (sample_losses(outputs, labels, loss) for outputs in (predictions, held_out))
-    return FittedCorrection(kind, values, compare(uncorrected, corrected.unsqueeze(1))[0])
 
 
 def _list_rows(rows: Sequence[int]) -> str:

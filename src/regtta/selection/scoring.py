@@ -1,7 +1,8 @@
 """Scores of candidates on labelled samples, and the choice among them."""
 
+import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 from regtta.errors import BatchError
 from regtta.metrics import RegressionMetrics
 from regtta.options import check_choice
+from regtta.selection.output_correction import CORRECTIONS, CorrectionKind, OutputCorrection, fit_correction
 from regtta.selection.paired_comparison import RESAMPLES, PairedComparison, compare_losses
 
 Loss = Literal["squared", "absolute"]
@@ -23,15 +25,25 @@ class CandidateScore:
     """Scores of one candidate on the labelled samples, and its comparison with the unadapted model.
 
     Attributes:
-        name: name of the candidate.
-        rmse, mae, r2: scores of its predictions, averaged over outputs; NaN if a prediction is not finite.
+        name: name of the row: that of the candidate, such as ``"ssa"``, or ``"ssa + affine"`` if it is corrected.
+        candidate: name of the candidate.
+        correction: correction of the candidate's outputs, if there is one. The scores and the gain are then those of
+            leave-one-out predictions: each sample is corrected as the other samples indicate.
+        rmse: root mean squared error, averaged over outputs; NaN if a prediction is not finite, as the following.
+        mae: mean absolute error.
+        r2: coefficient of determination.
         gain: mean reduction of the loss against the unadapted model, see :func:`sample_losses`; for squared errors the
             difference of R². 0 for the unadapted model itself.
-        low, high: simultaneous confidence interval of the gain.
-        p_value: p-value of the gain, adjusted for the number of candidates.
+        low: lower end of the simultaneous confidence interval of the gain.
+        high: its upper end.
+        p_value: p-value of the gain, adjusted for the number of comparisons.
+        correction_low: lower end of the interval of the gain against the same candidate without correction; None
+            without correction.
     """
 
     name: str
+    candidate: str
+    correction: OutputCorrection | None
     rmse: float
     mae: float
     r2: float
@@ -39,11 +51,12 @@ class CandidateScore:
     low: float
     high: float
     p_value: float
+    correction_low: float | None = None
 
     @property
     def helps(self) -> bool:
-        """True if the whole interval of the gain is above zero."""
-        return self.low > 0
+        """True if the interval of the gain is above zero, and that of the correction's own gain as well."""
+        return self.low > 0 and (self.correction_low is None or self.correction_low > 0)
 
     @property
     def harms(self) -> bool:
@@ -58,7 +71,7 @@ class CandidateScore:
     def to_dict(self) -> dict[str, object]:
         """Return JSON-compatible values, with ``None`` for numbers that are not finite."""
         values = {
-            name: None if isinstance(value, float) and not torch.isfinite(torch.tensor(value)) else value
+            name: None if isinstance(value, float) and not math.isfinite(value) else value
             for name, value in asdict(self).items()
         }
         return values | {"decision": self.decision}
@@ -94,24 +107,28 @@ def score_candidates(
     targets: Tensor,
     *,
     loss: Loss = "squared",
+    correct: CorrectionKind = "none",
     confidence: float = 0.95,
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> tuple[CandidateScore, ...]:
     """Score candidates on labelled samples and compare each with the first of them, the unadapted model.
 
-    A candidate with a prediction that is not finite has an infinite loss: its interval is ``(−∞, −∞)``.
+    With ``correct``, each candidate is scored a second time with its outputs corrected, and that is also compared with
+    the candidate as it is. All comparisons share one set of simultaneous intervals. A candidate with a prediction that
+    is not finite has an infinite loss: its interval is ``(−∞, −∞)``, and it is not corrected.
 
     Args:
         predictions: predictions ``(n, O)`` by name; the first are those of the unadapted model.
         targets: labels ``(n, O)``.
         loss: loss to compare by.
+        correct: correction of offset, or offset and scale, see :func:`fit_correction`.
         confidence: simultaneous coverage of the intervals.
         resamples: number of bootstrap resamples.
         seed: seed of the resamples.
 
     Returns:
-        One score per candidate, in the order given.
+        One score per candidate, in the order given, then one per corrected candidate.
 
     Example:
         >>> targets = torch.linspace(0, 1, 40)[:, None] ** 2
@@ -120,26 +137,40 @@ def score_candidates(
         ['not shown to help', 'helps']
     """
     check_choice("loss", loss, LOSSES)
-    names = list(predictions)
-    for name in names:
-        if predictions[name].ndim != 2 or predictions[name].shape != targets.shape:
+    check_choice("correct", correct, CORRECTIONS)
+    _check_shapes(predictions, targets)
+    unadapted = next(iter(predictions))
+    finite = [name for name, values in predictions.items() if bool(values.isfinite().all())]
+    fitted = {name: fit_correction(predictions[name], targets, correct) for name in finite if correct != "none"}
+    losses = {name: sample_losses(predictions[name], targets, loss) for name in finite}
+    corrected = {name: sample_losses(held_out, targets, loss) for name, (_, held_out) in fitted.items()}
+    pairs = [
+        *((losses[unadapted], losses[name]) for name in finite),
+        *((losses[unadapted], corrected[name]) for name in fitted),
+        *((losses[name], corrected[name]) for name in fitted),
+    ]
+    before, after = (torch.stack(columns, dim=1) for columns in zip(*pairs, strict=True))
+    compared = compare_losses(before, after, confidence=confidence, resamples=resamples, seed=seed)
+    gains = dict(zip(finite, compared, strict=False))
+    rows = [_score(name, values, targets, gains.get(name, _INFINITE_LOSS)) for name, values in predictions.items()]
+    count = len(finite)
+    for index, (name, (correction, held_out)) in enumerate(fitted.items()):
+        row = _score(name, held_out, targets, compared[count + index])
+        own = compared[count + len(fitted) + index]
+        rows.append(replace(row, name=f"{name} + {correct}", correction=correction, correction_low=own.low))
+    return tuple(rows)
+
+
+_INFINITE_LOSS = PairedComparison(-math.inf, -math.inf, -math.inf, 0.0)
+
+
+def _check_shapes(predictions: Mapping[str, Tensor], targets: Tensor) -> None:
+    for name, values in predictions.items():
+        if values.ndim != 2 or values.shape != targets.shape:
             raise BatchError(
-                f"Expected predictions and labels of the same shape (n, O), found {tuple(predictions[name].shape)} of "
-                f"{name!r} and {tuple(targets.shape)}. Pass one row per sample and one column per output in both."
+                f"Expected predictions and labels of the same shape (n, O), found {tuple(values.shape)} of {name!r} "
+                f"and {tuple(targets.shape)}. Pass one row per sample and one column per output in both."
             )
-    finite = [name for name in names[1:] if bool(predictions[name].isfinite().all())]
-    losses = {name: sample_losses(predictions[name], targets, loss) for name in (names[0], *finite)}
-    stacked = torch.stack([losses[name] for name in finite], dim=1) if finite else targets.new_zeros(len(targets), 0)
-    compared = dict(
-        zip(
-            finite,
-            compare_losses(losses[names[0]], stacked, confidence=confidence, resamples=resamples, seed=seed),
-            strict=True,
-        )
-    )
-    compared[names[0]] = PairedComparison(0.0, 0.0, 0.0, 1.0)
-    infinite = PairedComparison(-torch.inf, -torch.inf, -torch.inf, 0.0)
-    return tuple(_score(name, predictions[name], targets, compared.get(name, infinite)) for name in names)
 
 
 def _score(name: str, predictions: Tensor, targets: Tensor, compared: PairedComparison) -> CandidateScore:
@@ -147,7 +178,16 @@ def _score(name: str, predictions: Tensor, targets: Tensor, compared: PairedComp
     metrics.update(predictions, targets)
     scores = metrics.compute()
     return CandidateScore(
-        name, scores.rmse, scores.mae, scores.r2, compared.gain, compared.low, compared.high, compared.p_value
+        name,
+        name,
+        None,
+        rmse=scores.rmse,
+        mae=scores.mae,
+        r2=scores.r2,
+        gain=compared.gain,
+        low=compared.low,
+        high=compared.high,
+        p_value=compared.p_value,
     )
 
 
@@ -157,8 +197,8 @@ def choose(rows: tuple[CandidateScore, ...]) -> CandidateScore:
     Of gains that differ by less than 0.001 the earlier candidate is taken, so simpler ones come first.
 
     Example:
-        >>> unadapted = CandidateScore("source", 2.0, 1.5, 0.1, 0.0, 0.0, 0.0, 1.0)
-        >>> choose((unadapted, CandidateScore("ssa", 1.8, 1.2, 0.3, 0.2, -0.1, 0.5, 0.2))).name
+        >>> unadapted = CandidateScore("source", "source", None, 2.0, 1.5, 0.1, 0.0, 0.0, 0.0, 1.0)
+        >>> choose((unadapted, CandidateScore("ssa", "ssa", None, 1.8, 1.2, 0.3, 0.2, -0.1, 0.5, 0.2))).name
         'source'
     """
     shown = [row for row in rows if row.helps]
