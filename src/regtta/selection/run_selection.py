@@ -253,11 +253,12 @@ def _check_predictions(unadapted: Tensor, labels: Tensor) -> None:
 
 def _warn_of_other_unit(adapter: Adapter, source: SourceStatistics | None, predictions: Tensor, labels: Tensor) -> None:
     """Log a warning if most labels are far outside the range of the unadapted model's predictions."""
-    spread = predictions.std(dim=0)
-    if source is not None and adapter.head is not None:
-        weight = adapter.source_head().weight.detach().cpu().double()
-        if len(weight) == predictions.shape[1] and weight.shape[1] == len(source.mean):
-            spread = ((weight @ source.covariance()) * weight).sum(dim=1).clamp_min(0).sqrt()
+    if source is None or adapter.head is None:
+        return
+    weight = adapter.source_head().weight.detach().cpu().double()
+    if weight.shape != (predictions.shape[1], len(source.mean)):
+        return  # the outputs are computed from those of the head
+    spread = ((weight @ source.covariance()) * weight).sum(dim=1).clamp_min(0).sqrt()
     outside = torch.maximum(labels - predictions.amax(dim=0), predictions.amin(dim=0) - labels).median(dim=0).values
     far = (outside > MAX_DISTANCE * spread).nonzero().flatten().tolist()
     if far:
