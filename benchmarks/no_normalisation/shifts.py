@@ -17,9 +17,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from benchmarks.no_normalisation import data
-from benchmarks.no_normalisation.data import SUMMER, WINTER
 from regtta_bench.data import Domain, ShiftedDataset
+from regtta_bench.data import tabular_sets as data
 from regtta_bench.data.domains import split_domain
 from regtta_bench.demo.demo_data import Blur, Brighten, Contrast, Darken, Degradation, Noise, split_digits, uci_digits
 
@@ -68,7 +67,7 @@ class Shift:
 def shifts() -> tuple[Shift, ...]:
     """Return all shifts: of tables, hourly series and digits; some with two widths of the network."""
     city, country = partial(data.air, site="Dongsi"), partial(data.air, site="Huairou")
-    winter, summer = partial(city, months=WINTER), partial(city, months=SUMMER)
+    winter, summer = partial(city, months=data.WINTER), partial(city, months=data.SUMMER)
     first, second = partial(data.bike, year=0), partial(data.bike, year=1)
     white, red = partial(data.wine, colour="white"), partial(data.wine, colour="red")
     fd001, fd003 = partial(data.turbofans, train=True), partial(data.turbofans, train=False)

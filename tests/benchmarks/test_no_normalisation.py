@@ -1,6 +1,5 @@
 """Study of models without normalisation layers: readers, shifts, candidates, and the committed page."""
 
-import gzip
 from pathlib import Path
 
 import pytest
@@ -8,13 +7,11 @@ import torch
 from torch import nn
 
 import regtta
-from benchmarks.no_normalisation import data
 from benchmarks.no_normalisation.__main__ import main
 from benchmarks.no_normalisation.candidates import Candidate, candidates, layer_positions, score_candidate
 from benchmarks.no_normalisation.page import PAGE, RUNS, Scores, defaults_table, make_page
 from benchmarks.no_normalisation.shifts import Shift, make_dataset, shifts
 from benchmarks.no_normalisation.source_models import Recurrent, SourceModels, make_network
-from regtta.errors import FileError
 from regtta_bench.data import Domain
 from regtta_bench.sweep.store import RunStore
 
@@ -22,41 +19,7 @@ ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results" / "no_normalisation"
 
 
-def write_air(folder, hours):
-    folder.joinpath("beijing_air").mkdir()
-    columns = ["No", "year", "month", "day", "PM2.5", *data.AIR_INPUTS]
-    rows = [",".join(columns)]
-    for hour in hours:
-        values = {"No": hour, "month": 1 if hour < 50 else 6, "PM2.5": "NA" if hour == 5 else 10}
-        rows.append(",".join(str(values.get(name, hour)) for name in columns))
-    with gzip.open(folder / "beijing_air" / "PRSA_Data_Dongsi_20130301-20170228.csv.gz", "wt") as file:
-        file.write("\n".join(rows))
-
-
-def test_air_drops_gaps_and_takes_windows_of_consecutive_hours(tmp_path):
-    write_air(tmp_path, range(1, 61))
-    assert data.air(tmp_path, "Dongsi").inputs.shape == (59, 11)
-    assert len(data.air(tmp_path, "Dongsi", months=(6,))) == 11
-    series = data.air(tmp_path, "Dongsi", window=3)
-    assert series.inputs.shape == (2 + 53, 3, 11)  # hours 1 to 4, and 6 to 60
-    assert (series.inputs[:, -1, 0] - series.inputs[:, 0, 0] == 2).all()
-
-
-def test_turbofans_have_their_remaining_life(tmp_path):
-    folder = tmp_path / "cmapss"
-    folder.mkdir()
-    cycles = [(1, 1), (1, 2), (2, 1), (2, 2), (2, 3)]
-    text = "\n".join(f"{engine} {cycle} 0.5 0.25" for engine, cycle in cycles)
-    (folder / "train_FD001.txt").write_text(text)
-    (folder / "test_FD003.txt").write_text(text)
-    (folder / "RUL_FD003.txt").write_text("10\n500\n")
-    assert data.turbofans(tmp_path, train=True).targets.flatten().tolist() == [1, 0, 2, 1, 0]
-    assert data.turbofans(tmp_path, train=False).targets.flatten().tolist() == [11, 10, 125, 125, 125]
-
-
 def test_a_missing_file_is_an_error(tmp_path, capsys):
-    with pytest.raises(FileError, match=r"Expected the data file .*winequality-red.csv.*Pass its folder as --data"):
-        data.wine(tmp_path, "red")
     assert main(["--data", str(tmp_path), "--out", str(tmp_path / "out"), "--only", "wine"]) == 1
     assert "winequality-white.csv" in capsys.readouterr().err
 

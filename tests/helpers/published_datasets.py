@@ -12,6 +12,8 @@ from PIL import Image
 from scipy.spatial.transform import Rotation
 from torchvision import datasets
 
+from regtta_bench.data.tabular_sets import AIR_INPUTS, BIKE_INPUTS
+
 CALIFORNIA_COLUMNS = (
     "longitude",
     "latitude",
@@ -103,6 +105,33 @@ def write_california(folder, rows=60):
     table.loc[[0, 1], "total_bedrooms"] = np.nan
     (folder / "california_housing").mkdir()
     table.to_csv(folder / "california_housing" / "housing.csv.gz", index=False)
+
+
+def write_tables(folder, rows=60):
+    """Write bicycles, wine, air quality and turbofans with ``rows`` rows per domain, as published."""
+    rng = np.random.default_rng(0)
+    for name in ("bike_sharing", "wine_quality", "beijing_air", "cmapss"):
+        (folder / name).mkdir()
+    hours = pd.DataFrame(rng.normal(3, 2, (2 * rows, 11)), columns=list(BIKE_INPUTS))
+    hours["yr"], hours["cnt"] = np.arange(2 * rows) // rows, rng.integers(1, 900, 2 * rows)
+    hours.to_csv(folder / "bike_sharing" / "hour.csv", index=False)
+    for colour in ("red", "white"):
+        wines = pd.DataFrame(rng.normal(3, 2, (rows, 11)), columns=[f"chemical {number}" for number in range(11)])
+        wines["quality"] = rng.integers(3, 9, rows)
+        wines.to_csv(folder / "wine_quality" / f"winequality-{colour}.csv", index=False, sep=";")
+    for site in ("Dongsi", "Huairou"):
+        air = pd.DataFrame(rng.normal(3, 2, (2 * rows, 11)), columns=list(AIR_INPUTS))
+        air["No"], air["month"] = np.arange(1, 2 * rows + 1), np.where(np.arange(2 * rows) % 2, 1, 6)
+        air["PM2.5"] = rng.integers(3, 300, 2 * rows).astype(float)
+        air.loc[0, "PM2.5"] = np.nan
+        air.to_csv(folder / "beijing_air" / f"PRSA_Data_{site}_20130301-20170228.csv.gz", index=False)
+    for name in ("train_FD001", "test_FD003"):
+        cycles = np.column_stack(
+            [np.repeat([1, 2], rows // 2), np.tile(np.arange(1, rows // 2 + 1), 2), rng.normal(3, 2, (rows, 5))]
+        )
+        cycles[:, 3] = 100.0  # constant, as some of the published columns
+        np.savetxt(folder / "cmapss" / f"{name}.txt", cycles)
+    np.savetxt(folder / "cmapss" / "RUL_FD003.txt", [10, 20])
 
 
 def write_utkface(folder, names):

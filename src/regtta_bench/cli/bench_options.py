@@ -8,6 +8,22 @@ import typer
 
 from regtta.cli import shared_options as shared
 from regtta.cli.shared_options import TextParser, split_integers, split_names
+from regtta.errors import OptionError
+
+
+def parse_seed_range(text: str) -> range | None:
+    """Parse ``"A:B"`` into the seeds A to B−1; None if the text is empty.
+
+    Example:
+        >>> parse_seed_range("1:3")
+        range(1, 3)
+    """
+    if not text:
+        return None
+    first, colon, last = text.partition(":")
+    if not colon or not first.isdecimal() or not last.isdecimal() or int(first) >= int(last):
+        raise OptionError(f"Expected --source-seed-range A:B with A < B, such as 0:1 or 1:3, found {text!r}.")
+    return range(int(first), int(last))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,16 +38,33 @@ class ReproduceOptions:
         int | None,
         typer.Option(min=1, metavar="N", help="Source models.", show_default="1, 3 or 5, by the cost of training"),
     ] = None
+    source_seed_range: Annotated[
+        range | None,
+        typer.Option(metavar="A:B", help="Only the source models A to B-1, such as 1:2.", show_default="all"),
+        TextParser(parse_seed_range),
+    ] = None
     seeds: Annotated[
         int | None,
         typer.Option(
-            min=1, metavar="N", help="Adaptation seeds on each source model.", show_default="3; 1 with --quick"
+            min=1,
+            metavar="N",
+            help="Adaptation seeds on each source model.",
+            show_default="3; 1 for shifts and with --quick",
         ),
     ] = None
     jobs: shared.JobsOption = None
     ray: shared.RayOption = None
     device: shared.DeviceOption = None
-    only: Annotated[tuple[str, ...], typer.Option(metavar="NAME", help="Restrict to this data set, repeatable.")] = ()
+    only: Annotated[
+        tuple[str, ...],
+        typer.Option(
+            metavar="NAME", help="Restrict to this data set, or to this shift or group of shifts, repeatable."
+        ),
+    ] = ()
+    join: Annotated[
+        tuple[Path, ...],
+        typer.Option(metavar="FILE", help="Add the runs of another runs.jsonl to those in --out, repeatable."),
+    ] = ()
     methods: Annotated[
         tuple[str, ...],
         typer.Option(

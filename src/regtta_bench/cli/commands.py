@@ -31,12 +31,13 @@ def reproduce(
     from regtta_bench.cli import bench_views as views
     from regtta_bench.cli.progress import show_progress
     from regtta_bench.cli.reproduce import list_experiments, run_experiments
+    from regtta_bench.cli.reproduce_shifts import NAME, list_suite, run_shifts
 
     if show_list:
-        views.print_experiments(list_experiments())
+        views.print_experiments((*list_experiments(), list_suite()))
         return
     with exit_on_interrupt(), show_progress() as listener:
-        reports = run_experiments(options, listener)
+        reports = (run_shifts(options, listener),) if NAME in options.names else run_experiments(options, listener)
     for report in reports:
         views.print_report(report)
 

@@ -28,7 +28,15 @@ from regtta_bench.paper import (
 from regtta_bench.sweep.executors.factory import make_executor
 from regtta_bench.sweep.interfaces import ProgressListener
 from regtta_bench.sweep.run_specs import FULL_SCALE, QUICK_SCALE, SweepPlan, check_weights
-from regtta_bench.sweep.run_sweep import RUNS_FILE, absolute_path, check_results_folder, models_folder, run_sweep
+from regtta_bench.sweep.run_sweep import (
+    RUNS_FILE,
+    absolute_path,
+    check_results_folder,
+    join_runs,
+    make_folder,
+    models_folder,
+    run_sweep,
+)
 from regtta_bench.sweep.runner import RunnerConfig
 from regtta_bench.sweep.store import RunStore, compute_key
 from regtta_bench.tables import (
@@ -82,10 +90,10 @@ def run_experiments(options: ReproduceOptions, listener: ProgressListener) -> tu
     table_specs = {experiment.name: _select_tables(experiment, user_methods, options.only) for experiment in chosen}
     _check_user_methods(options.methods, table_specs)
     check_weights(weights)
-    plan = _make_plan(options, weights)
-    check_results_folder(options.out, tables_only=options.tables_only)
+    plan = make_plan(options, weights, seeds=DEFAULT_SEEDS)
+    prepare_results_folder(options)
     if not options.tables_only:
-        _run_missing(options, plan, table_specs, listener)
+        run_missing_runs(options, plan, table_specs, listener)
     records = {str(record["key"]): record for record in RunStore(options.out / RUNS_FILE)}
     try:
         return tuple(
@@ -99,10 +107,23 @@ def run_experiments(options: ReproduceOptions, listener: ProgressListener) -> tu
         ) from error
 
 
-def _make_plan(options: ReproduceOptions, weights: Mapping[str, Path]) -> SweepPlan:
+def make_plan(options: ReproduceOptions, weights: Mapping[str, Path], *, seeds: int) -> SweepPlan:
+    """Return the plan of the sweep, with ``seeds`` adaptation seeds by default."""
+    if options.source_seeds is not None and options.source_seed_range is not None:
+        raise OptionError("Expected --source-seeds or --source-seed-range, found both. Pass one of them.")
+    source_seeds = options.source_seed_range or options.source_seeds
     if options.quick:
-        return SweepPlan(options.source_seeds or 1, options.seeds or 1, QUICK_SCALE, weights)
-    return SweepPlan(options.source_seeds, options.seeds or DEFAULT_SEEDS, FULL_SCALE, weights)
+        return SweepPlan(source_seeds or 1, options.seeds or 1, QUICK_SCALE, weights)
+    return SweepPlan(source_seeds, options.seeds or seeds, FULL_SCALE, weights)
+
+
+def prepare_results_folder(options: ReproduceOptions) -> None:
+    """Check the folder of results, and add the runs of other files to it."""
+    if options.join:
+        check_results_folder(options.out)
+        make_folder(options.out)
+        join_runs(RunStore(options.out / RUNS_FILE), options.join)
+    check_results_folder(options.out, tables_only=options.tables_only)
 
 
 def parse_method(text: str) -> MethodConfigFactory:
@@ -181,13 +202,16 @@ def _select_tables(
     return table_specs
 
 
-def _run_missing(
+def run_missing_runs(
     options: ReproduceOptions,
     plan: SweepPlan,
     table_specs: Mapping[str, tuple[TableSpec, ...]],
     listener: ProgressListener,
 ) -> None:
+    """Execute the runs of the tables that are not in the folder of results."""
     runs = plan.all_runs(table_spec for mine in table_specs.values() for table_spec in mine)
+    if not runs:
+        raise OptionError("No source model has a seed in --source-seed-range. Seeds begin at 0.")
     with make_executor(options.jobs, options.ray) as executor:
         config = RunnerConfig(
             place=DataLocation(absolute_path(options.data), options.download, absolute_path(options.genders)),
@@ -212,7 +236,7 @@ def _write_tables(
     used = [records[key] for key in keys if key in records]
     stem = f"{name}.quick" if options.quick else name
     contents = {
-        "md": _heading(name, used, options) + render_markdown(tables),
+        "md": make_heading(name, used, options) + render_markdown(tables),
         "csv": render_csv(filled, smoke=options.quick),
         "tex": render_latex(tables),
     }
@@ -225,7 +249,7 @@ def _write_tables(
     return ReproduceReport(name, tables, tuple(written), _missing_weights(filled, plan))
 
 
-def _heading(name: str, used: Iterable[Mapping[str, Any]], options: ReproduceOptions) -> str:
+def make_heading(name: str, used: Iterable[Mapping[str, Any]], options: ReproduceOptions) -> str:
     """Return the heading with the command, the versions and the devices of the runs."""
     runs = list(used)
     devices = sorted({str(run["result"]["device"]) for run in runs})
@@ -248,6 +272,8 @@ def command_line(name: str, options: ReproduceOptions) -> str:
     words = ["regtta", "reproduce", name]
     if options.source_seeds is not None:
         words += ["--source-seeds", str(options.source_seeds)]
+    if options.source_seed_range is not None:
+        words += ["--source-seed-range", f"{options.source_seed_range.start}:{options.source_seed_range.stop}"]
     words += [] if options.seeds is None else ["--seeds", str(options.seeds)]
     words += [word for only in options.only for word in ("--only", only)]
     words += [word for method in options.methods for word in ("--method", method)]

@@ -5,6 +5,8 @@ from regtta_bench.data.catalogue import DATASETS, DataSet, resolve_data_folder
 from regtta_bench.data.domains import DEFAULT_BINS, Domain, ShiftedDataset, bin_edges, discretise
 from regtta_bench.data.loading import DISCRETE_LABELS, LOADERS, DataLocation, LoadedDataset, check_available
 from regtta_bench.data.pictures import Pictures, ShiftedPictures, centre_crop, colour_jitter, crop_and_flip, normalise
+from regtta_bench.data.sensor_faults import SENSOR_FAULTS, SensorFault
+from regtta_bench.data.table_shifts import TABLE_DOMAINS
 
 __all__ = [
     "ANGLES",
@@ -13,11 +15,14 @@ __all__ = [
     "DISCRETE_LABELS",
     "GENDERS",
     "LOADERS",
+    "SENSOR_FAULTS",
+    "TABLE_DOMAINS",
     "DataLocation",
     "DataSet",
     "Domain",
     "LoadedDataset",
     "Pictures",
+    "SensorFault",
     "ShiftedDataset",
     "ShiftedPictures",
     "bin_edges",

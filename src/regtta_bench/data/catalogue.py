@@ -122,6 +122,35 @@ DATASETS: Mapping[str, DataSet] = MappingProxyType(
             terms="non-commercial research only",
             paths=("UTKFace", "utkface/UTKFace", "utkface"),
         ),
+        "bike": DataSet(
+            title="UCI bike sharing",
+            origin="https://archive.ics.uci.edu/dataset/275/bike+sharing+dataset (hour.csv)",
+            terms="CC BY 4.0",
+            paths=("bike_sharing/hour.csv", "bike_sharing/hour.csv.gz"),
+        ),
+        "wine": DataSet(
+            title="UCI wine quality",
+            origin="https://archive.ics.uci.edu/dataset/186/wine+quality (winequality-red.csv, winequality-white.csv)",
+            terms="CC BY 4.0",
+            paths=("wine_quality/winequality-red.csv", "wine_quality/winequality-white.csv"),
+        ),
+        "pm25": DataSet(
+            title="UCI Beijing multi-site air quality",
+            origin="https://archive.ics.uci.edu/dataset/501/beijing+multi+site+air+quality+data (the files of "
+            "Dongsi and Huairou)",
+            terms="CC BY 4.0",
+            paths=(
+                "beijing_air/PRSA_Data_Dongsi_20130301-20170228.csv",
+                "beijing_air/PRSA_Data_Huairou_20130301-20170228.csv",
+            ),
+        ),
+        "cmapss": DataSet(
+            title="NASA C-MAPSS",
+            origin="https://data.nasa.gov, CMAPSS Jet Engine Simulated Data (train_FD001.txt, test_FD003.txt and "
+            "RUL_FD003.txt)",
+            terms="public domain",
+            paths=("cmapss/train_FD001.txt", "cmapss/test_FD003.txt", "cmapss/RUL_FD003.txt"),
+        ),
         "biwi": DataSet(
             title="Biwi Kinect",
             origin="Kaggle, kmader/biwi-kinect-head-pose-database (faces_0, as a folder or in a tar)",

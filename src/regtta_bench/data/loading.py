@@ -1,20 +1,25 @@
 """Loaders of the data sets: source splits and named target domains."""
 
 import logging
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from types import MappingProxyType
 
-from regtta_bench.corruptions import corrupt
+import torch
+
+from regtta_bench.corruptions import CORRUPTIONS, corrupt
 from regtta_bench.data.biwi import GENDERS_FILE, Biwi, biwi, read_genders
 from regtta_bench.data.california import california, download_california
 from regtta_bench.data.catalogue import DATASETS, missing_dataset_error, resolve_data_folder
 from regtta_bench.data.cifar10c import cifar10c
-from regtta_bench.data.digit_images import svhn_subset_to_mnist
+from regtta_bench.data.digit_images import mnist_test, svhn_subset_to_mnist
 from regtta_bench.data.domains import Domain, ShiftedDataset
 from regtta_bench.data.pictures import Pictures
+from regtta_bench.data.table_shifts import TableShifts
+from regtta_bench.data.tabular_sets import TABLE_FILES, find_table
 from regtta_bench.data.torchvision_sets import cifar10, svhn_to_mnist
 from regtta_bench.data.utkface import utkface
 
@@ -75,7 +80,31 @@ def _svhn(location: DataLocation, variant: str, seed: int) -> LoadedDataset:  # 
 
 
 def _svhn_subset(location: DataLocation, variant: str, seed: int) -> LoadedDataset:  # noqa: ARG001
-    return _from_shift(svhn_subset_to_mnist(location.folder))
+    shift = svhn_subset_to_mnist(location.folder)
+
+    def target(name: str) -> Domain:
+        return _corrupted(shift.validation, name) if name in CORRUPTIONS else shift.target
+
+    return LoadedDataset(shift.train, shift.validation, target)
+
+
+def _mnist(location: DataLocation, variant: str, seed: int) -> LoadedDataset:  # noqa: ARG001
+    digits = mnist_test(location.folder)
+    train, held_out = (digits.take(rows) for rows in torch.split(torch.arange(len(digits)), math.ceil(len(digits) / 2)))
+    return LoadedDataset(train, held_out, partial(_corrupted, held_out))
+
+
+def _corrupted(images: Domain, corruption: str) -> Domain:
+    """Return images ``(N, 3, H, W)`` in [0, 1] with a corruption applied, by the constants for 32×32 images."""
+    pixels = (images.inputs * 255).round().to(torch.uint8).permute(0, 2, 3, 1).numpy()
+    corrupted = corrupt(pixels, corruption, severity=SEVERITY, constants="cifar", seed=CORRUPTION_SEED)
+    inputs = torch.from_numpy(corrupted).permute(0, 3, 1, 2).contiguous().float().div_(255)
+    return Domain(inputs, images.targets)
+
+
+def _table(location: DataLocation, variant: str, seed: int, *, data: str) -> LoadedDataset:
+    shifts = TableShifts(location.folder, data, variant, seed=seed)
+    return LoadedDataset(shifts.train, shifts.validation, shifts.target)
 
 
 def _cifar10(location: DataLocation, variant: str, seed: int) -> LoadedDataset:  # noqa: ARG001
@@ -128,10 +157,12 @@ LOADERS: Mapping[str, Loader] = MappingProxyType(
         "cifar10": _cifar10,
         "utkface": _utkface,
         "biwi": _biwi,
+        "mnist": _mnist,
+        **{data: partial(_table, data=data) for data in TABLE_FILES},
     }
 )
 
-DISCRETE_LABELS = ("svhn", "svhn-subset", "cifar10")  # data sets whose labels are classes already
+DISCRETE_LABELS = ("svhn", "svhn-subset", "mnist", "cifar10")  # data sets whose labels are classes already
 
 # Catalogue entries that must be present in the data folder, by loader.
 _REQUIRED: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -142,6 +173,7 @@ _REQUIRED: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "cifar10": ("cifar10",),
         "utkface": ("utkface",),
         "biwi": ("biwi",),
+        "mnist": ("mnist-test",),
     }
 )
 _DOWNLOADED_BY_TORCHVISION = ("svhn", "mnist", "cifar10")
@@ -153,7 +185,9 @@ def check_available(data: str, location: DataLocation) -> None:
 
     Data sets that torchvision can download are downloaded later, when they are loaded.
     """
-    for name in _REQUIRED[data]:
+    for path in TABLE_FILES.get(data, ()):
+        find_table(location.folder, data, path)
+    for name in _REQUIRED.get(data, ()):
         paths = _MARKER_FILES.get(name, DATASETS[name].paths)
         found = any((location.folder / path).exists() for path in paths)
         if found or (location.download and name in _DOWNLOADED_BY_TORCHVISION):

@@ -13,6 +13,8 @@ Example:
 
 from regtta_bench.paper.experiments import EXPERIMENTS, Experiment, get_experiment
 from regtta_bench.paper.method_configs import (
+    GUARD_PRESETS,
+    GuardPreset,
     MethodConfig,
     MethodConfigFactory,
     depends_on_order,
@@ -22,15 +24,25 @@ from regtta_bench.paper.method_configs import (
     with_seed,
 )
 from regtta_bench.paper.numbers import EXPERIMENT_NAMES, PaperNumber, paper_number, paper_numbers, table_numbers
-from regtta_bench.paper.protocol import PROTOCOLS, EvaluationResult, Task, compute_scores, evaluate, find_nonfinite
+from regtta_bench.paper.protocol import (
+    NO_STEP_TAKEN,
+    PROTOCOLS,
+    EvaluationResult,
+    Task,
+    compute_scores,
+    evaluate,
+    find_nonfinite,
+)
 from regtta_bench.paper.records import Header, PaperCell, PaperRow, PaperTable, Slip, SlipLocation
 from regtta_bench.paper.settings import SETTINGS, Part, Setting
 from regtta_bench.paper.table_files import TABLE_LABELS, paper_slips, paper_table
-from regtta_bench.paper.table_specs import SMALLER_IS_BETTER, CellSpec, TableSpec, restrict_table
+from regtta_bench.paper.table_specs import SMALLER_IS_BETTER, CellSpec, RowSpec, TableSpec, restrict_table
 
 __all__ = [
     "EXPERIMENTS",
     "EXPERIMENT_NAMES",
+    "GUARD_PRESETS",
+    "NO_STEP_TAKEN",
     "PROTOCOLS",
     "SETTINGS",
     "SMALLER_IS_BETTER",
@@ -38,6 +50,7 @@ __all__ = [
     "CellSpec",
     "EvaluationResult",
     "Experiment",
+    "GuardPreset",
     "Header",
     "MethodConfig",
     "MethodConfigFactory",
@@ -46,6 +59,7 @@ __all__ = [
     "PaperRow",
     "PaperTable",
     "Part",
+    "RowSpec",
     "Setting",
     "Slip",
     "SlipLocation",

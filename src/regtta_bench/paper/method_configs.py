@@ -7,7 +7,9 @@ tables, ``k`` is not clipped at the rank of the source covariance.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import Literal
 
+from regtta.guards import DEFAULT, SAFE, Guard
 from regtta.methods import METHODS, Method, NoAdaptation, Sum, create_method
 from regtta.options import check_choice, check_positive_int, field_types
 from regtta.options import replace as with_options
@@ -15,6 +17,8 @@ from regtta_bench.paper.protocol import Task
 from regtta_bench.paper.settings import Setting
 
 BATCH_SIZE = 64
+GuardPreset = Literal["default", "safe"]
+GUARD_PRESETS: Mapping[GuardPreset, tuple[Guard, ...]] = MappingProxyType({"default": DEFAULT, "safe": SAFE})
 OWN_SOURCE_OBJECTIVES = ("rotation", "dann")  # objectives whose source model is trained for a single method
 
 # Three configurations for California: the paper's text, its released configuration, and a lower learning rate.
@@ -29,17 +33,23 @@ READINGS: Mapping[str, Mapping[str, object]] = MappingProxyType(
 
 @dataclass(frozen=True)
 class MethodConfig:
-    """A method configuration with the training objective of its source models and its batch size.
+    """A method configuration with the training objective of its source models, its batch size and its guards.
 
     Attributes:
         method: the method with all its options.
         objective: training objective of the source models.
         batch_size: samples per adaptation step.
+        guards: name of the guards, one of ``GUARD_PRESETS``.
     """
 
     method: Method
     objective: str = "regression"
     batch_size: int = BATCH_SIZE
+    guards: GuardPreset = "default"
+
+    def __post_init__(self) -> None:
+        """Validate the fields."""
+        check_choice("the guards", self.guards, GUARD_PRESETS)
 
     @property
     def paired(self) -> bool:

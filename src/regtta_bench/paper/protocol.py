@@ -53,6 +53,7 @@ def compute_output_scores(predictions: Tensor, targets: Tensor) -> list[ScoreDic
 
 
 PROTOCOLS = ("offline", "online")
+NO_STEP_TAKEN = "every step refused"
 _PREDICT_BATCH = 256
 
 
@@ -139,7 +140,7 @@ def divergence_reasons(steps: Sequence[Step], predictions: Mapping[str, Tensor],
     """
     stuck = not any(step.diagnostics.verdict.learned for step in steps)
     signs = [find_nonfinite(steps, predictions, adapter)]
-    signs += ["every step refused"] if stuck and adapter.method.schedule.trainable is not None else []
+    signs += [NO_STEP_TAKEN] if stuck and adapter.method.schedule.trainable is not None else []
     return ", ".join(filter(None, signs))
 
 

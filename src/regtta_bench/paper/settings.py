@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from regtta_bench.corruptions import CORRUPTIONS
 from regtta_bench.data import ANGLES, GENDERS, other_gender
-from regtta_bench.training import BIWI, CALIFORNIA, SVHN, UTKFACE, VIT, Recipe
+from regtta_bench.training import BIWI, CALIFORNIA, SVHN, SVHN_SUBSET, UTKFACE, VIT, Recipe
 
 Options = Mapping[str, object]
 
@@ -96,7 +96,7 @@ _ALL = (
         "the first 10,000 digits of SVHN's test split to MNIST",
         "svhn-subset",
         "resnet26",
-        SVHN,
+        SVHN_SUBSET,
         _single("mnist"),
         source_seeds=5,
     ),

@@ -1,7 +1,8 @@
 """Description of a method within the specification of a run."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
+from regtta.guards import Guard
 from regtta.methods import Method, Sum
 from regtta.persistence import to_dict
 
@@ -25,6 +26,11 @@ def describe_method(method: Method) -> dict[str, object]:
     if isinstance(method, Sum):
         options["terms"] = [describe_method(term) for term in method.terms]
     return with_revision(options, method.revision)
+
+
+def describe_guards(guards: Iterable[Guard]) -> list[dict[str, object]]:
+    """Return the names and thresholds of ``guards`` as JSON values."""
+    return [to_dict(guard) for guard in guards]
 
 
 def _drop_later_defaults(options: Mapping[str, object]) -> dict[str, object]:

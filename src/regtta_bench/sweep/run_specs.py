@@ -10,6 +10,7 @@ from types import MappingProxyType
 from regtta.errors import FileError
 from regtta.methods import SSA, FeatureAlignment, Method, Sum, VarianceMinimization
 from regtta_bench.paper import (
+    GUARD_PRESETS,
     CellSpec,
     MethodConfig,
     Part,
@@ -19,8 +20,9 @@ from regtta_bench.paper import (
     make_method_config,
     with_seed,
 )
-from regtta_bench.sweep.run_keys import describe_method
+from regtta_bench.sweep.run_keys import describe_guards, describe_method
 from regtta_bench.sweep.source_models import SourceSpec
+from regtta_bench.sweep.store import compute_key
 from regtta_bench.training import PRETRAINED_MODELS, Recipe
 
 
@@ -100,7 +102,19 @@ class RunSpec:
                 "batch_size": self.method_config.batch_size,
                 "seed": self.seed,
             }
+            key |= _describe_preset(self.method_config)
         return key
+
+
+def _describe_preset(method_config: MethodConfig) -> dict[str, object]:
+    """Describe the guards for the run's key; the default ones are left out, as runs before presets had no others.
+
+    The thresholds are hashed, since they would make up half of the line.
+    """
+    if method_config.guards == "default":
+        return {}
+    mark = compute_key({"guards": describe_guards(GUARD_PRESETS[method_config.guards])})
+    return {"guards": method_config.guards, "guards_mark": mark}
 
 
 def _describe_with_module(method: Method) -> dict[str, object]:
@@ -115,19 +129,24 @@ class SweepPlan:
     """Numbers of source models and seeds behind every table value.
 
     Attributes:
-        source_seeds: number of source models; None for each setting's default.
+        source_seeds: number of source models, or the range of their seeds; None for each setting's default.
         seeds: number of adaptation seeds per method and source model.
         scale: limits on the size of runs.
         weights: files of pretrained weights by architecture.
     """
 
-    source_seeds: int | None = None
+    source_seeds: int | range | None = None
     seeds: int = 3
     scale: Scale = FULL_SCALE
     weights: Mapping[str, Path] = field(default_factory=lambda: MappingProxyType({}), hash=False)
 
     def source_seed_range(self, setting: Setting) -> range:
-        """Return the seeds of a setting's source models."""
+        """Return the seeds of a setting's source models.
+
+        A range of seeds is limited to the setting's own number: seed 4 exists only where there are five models.
+        """
+        if isinstance(self.source_seeds, range):
+            return range(self.source_seeds.start, min(self.source_seeds.stop, setting.source_seeds))
         return range(self.source_seeds or setting.source_seeds)
 
     def cell_runs(self, cell: CellSpec, source_seed: int, seed: int) -> tuple[tuple[RunSpec, Part], ...]:

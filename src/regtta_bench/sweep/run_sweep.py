@@ -1,9 +1,10 @@
 """Running the missing runs of a sweep, and the folder of its results."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 from regtta.errors import (
     ExistingFileError,
@@ -78,6 +79,37 @@ def _check_same_training(
         )
 
 
+def join_runs(store: RunStore, others: Iterable[Path]) -> int:
+    """Append the runs of other files that ``store`` does not have yet, and return their number.
+
+    All files are checked before the first run is appended.
+
+    Args:
+        store: the store to append to.
+        others: files of runs, for example of other source models or other machines.
+
+    Raises:
+        MissingFileError: if a file does not exist.
+        ModelMismatchError: if runs of one source model were made on different trainings of it.
+    """
+    fingerprints = _training_fingerprints(store)
+    joined: dict[str, Mapping[str, Any]] = {}
+    for path in others:
+        if not path.is_file():
+            raise MissingFileError(f"Expected a file of runs to join, found none at {path}. Check the path.")
+        other = RunStore(path)
+        for source, fingerprint in _training_fingerprints(other).items():
+            if fingerprints.setdefault(source, fingerprint) != fingerprint:
+                raise ModelMismatchError(
+                    f"{path} holds runs on another training of a source model than the runs it is joined with, and "
+                    "methods can only be compared on the same model. Join only one of them."
+                )
+        joined |= {str(record["key"]): record for record in other if record["specification"] not in store}
+    for record in joined.values():
+        store.add(record["specification"], record["result"])
+    return len(joined)
+
+
 RUNS_FILE = "runs.jsonl"
 MODELS_FOLDER = "models"
 
@@ -105,11 +137,12 @@ def run_sweep(
 ) -> None:
     """Execute the missing runs with ``executor``; the folder is created only once its checks have passed."""
     executor.check(runs, config)
-    _make_folder(out)
+    make_folder(out)
     run_missing(runs, RunStore(out / RUNS_FILE), config, listener, executor=executor)
 
 
-def _make_folder(out: Path) -> None:
+def make_folder(out: Path) -> None:
+    """Create the folder of results; raise ``FileError`` if it cannot be created or written to."""
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -16,7 +16,7 @@ from regtta.persistence import device_name, software_versions, to_dict
 from regtta.report.analysis import weight_correlation
 from regtta.statistics import SourceStatistics, collect
 from regtta_bench.data import DEFAULT_BINS, LOADERS, DataLocation, Domain, LoadedDataset, check_available
-from regtta_bench.paper import MethodConfig, evaluate
+from regtta_bench.paper import GUARD_PRESETS, MethodConfig, evaluate
 from regtta_bench.sweep.data_views import FORWARD_BATCH_SIZE, InputBatches, first_rows, prepare_data
 from regtta_bench.sweep.interfaces import ProgressCallback
 from regtta_bench.sweep.log_levels import suppress_recurring_warnings
@@ -240,6 +240,7 @@ class Runner:
             method,
             prepared.statistics(method) if needs_statistics(spec) else None,
             head=HEADS[spec.source.model],
+            guards=GUARD_PRESETS[method_config.guards],
         )
         return self._evaluate(adapter, self._load_target(spec), spec, method_config.batch_size)
 
@@ -267,7 +268,7 @@ class Runner:
 
 def needs_statistics(spec: RunSpec) -> bool:
     """Return True if a run uses the source statistics; TTT needs none, as its branch is stored with the model."""
-    if spec.method_config is None:
+    if spec.method_config is None or spec.method_config.guards != "default":
         return True
     return spec.method_config.method.needs_source or needs_extended_statistics(spec.method_config.method)
 

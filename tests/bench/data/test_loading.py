@@ -10,6 +10,7 @@ from helpers.published_datasets import (
     write_california,
     write_cifar10,
     write_subset,
+    write_tables,
     write_utkface,
 )
 from helpers.toy_datasets import GENDERS
@@ -18,10 +19,11 @@ from regtta_bench.corruptions import corrupt
 from regtta_bench.data import loading
 from regtta_bench.data.loading import LOADERS, DataLocation, check_available
 from regtta_bench.paper.settings import SETTINGS
+from regtta_bench.shifts import SOURCES
 
 
 def test_every_setting_has_a_loader_and_every_loader_a_setting():
-    assert {setting.data for setting in SETTINGS.values()} == set(LOADERS)
+    assert {setting.data for setting in (*SETTINGS.values(), *SOURCES.values())} == set(LOADERS)
 
 
 @pytest.mark.parametrize(
@@ -33,6 +35,11 @@ def test_every_setting_has_a_loader_and_every_loader_a_setting():
         ("cifar10", r"CIFAR-10 is not in .*--download"),
         ("utkface", r"UTKFace is not in .* non-commercial research only"),
         ("biwi", r"Biwi Kinect is not in"),
+        ("mnist", r"MNIST's test split is not in"),
+        ("bike", r"UCI bike sharing is not in .* CC BY 4.0.*bike_sharing/hour.csv"),
+        ("wine", r"UCI wine quality is not in .* CC BY 4.0.*winequality-red.csv"),
+        ("pm25", r"UCI Beijing multi-site air quality is not in .* CC BY 4.0.*PRSA_Data_Dongsi"),
+        ("cmapss", r"NASA C-MAPSS is not in .* public domain.*train_FD001.txt"),
     ],
 )
 def test_missing_data_is_reported_before_any_work(tmp_path, data, said):
@@ -45,7 +52,8 @@ def test_available_data_is_accepted(tmp_path, monkeypatch):
     write_subset(tmp_path)
     write_utkface(tmp_path, face_names([20]))
     write_biwi(tmp_path, {"01": 1, "02": 1}, GENDERS)
-    for data in ("california", "svhn-subset", "utkface", "biwi"):
+    write_tables(tmp_path)
+    for data in ("california", "svhn-subset", "utkface", "biwi", "mnist", "bike", "wine", "pm25", "cmapss"):
         check_available(data, DataLocation(tmp_path))
     with pytest.raises(MissingFileError, match="SVHN is not in"):  # the folder svhn alone holds the subset
         check_available("svhn", DataLocation(tmp_path))
@@ -75,6 +83,25 @@ def test_cifar10s_target_is_its_test_split_corrupted_at_the_highest_severity(tmp
     np.testing.assert_array_equal(
         (loaded.target("gaussian_noise").inputs * 255).round().byte(), expected.transpose(0, 3, 1, 2)
     )
+
+
+def test_digits_are_corrupted_by_the_constants_for_small_images(tmp_path):
+    write_subset(tmp_path)
+    for data in ("svhn-subset", "mnist"):
+        loaded = LOADERS[data](DataLocation(tmp_path), "", 0)
+        clean = (loaded.validation.inputs * 255).round().byte().permute(0, 2, 3, 1).numpy()
+        target = loaded.target("impulse_noise")
+        expected = corrupt(clean, "impulse_noise", severity=5, constants="cifar", seed=0)
+        np.testing.assert_array_equal((target.inputs * 255).round().byte().permute(0, 2, 3, 1), expected)
+        assert torch.equal(target.targets, loaded.validation.targets)
+
+
+def test_mnist_is_split_into_halves_in_the_order_of_the_file(tmp_path):
+    write_subset(tmp_path)
+    digits = LOADERS["svhn-subset"](DataLocation(tmp_path), "", 0).target("mnist")
+    loaded = LOADERS["mnist"](DataLocation(tmp_path), "", 0)
+    assert len(loaded.train) == -(-len(digits) // 2)
+    torch.testing.assert_close(torch.cat([loaded.train.inputs, loaded.validation.inputs]), digits.inputs)
 
 
 def test_utkfaces_target_is_the_held_out_fifth_corrupted_before_anything_else(tmp_path):
