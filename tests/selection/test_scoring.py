@@ -74,6 +74,12 @@ def test_of_equal_gains_the_earlier_candidate_is_chosen():
     assert choose((SOURCE, score("a", 0.4985, 0.1), score("b", 0.5, 0.2))).name == "b"
 
 
+def test_a_negligible_gain_is_none_however_certain():
+    rows = (SOURCE, score("a", 1e-8, 1e-9))
+    assert choose(rows).name == "source"
+    assert explain(rows, 0.95) == "No candidate helps by more than 0.001: the largest gain is 1e-08, by a."
+
+
 def test_without_a_gain_that_is_shown_the_unadapted_model_is_chosen():
     rows = (SOURCE, score("a", 0.3, -0.1), score("b", -0.5, -0.9, -0.2))
     assert choose(rows).name == "source"
@@ -112,8 +118,8 @@ def test_a_corrected_candidate_is_scored_by_leave_one_out_predictions_and_compar
     corrected, held_out = fit_correction(other, targets, "affine")
     assert rows[3].correction == corrected
     assert rows[3].r2 == pytest.approx(r2_score(targets.numpy(), held_out.numpy()))
-    assert rows[2].correction_low == rows[2].low
-    assert rows[3].correction_low > rows[3].low
+    assert (rows[2].correction_low, rows[2].adaptation_low) == (rows[2].low, None)
+    assert rows[3].correction_low > rows[3].low > rows[3].adaptation_low > 0
     assert choose(rows).candidate == "other"
 
 
@@ -121,6 +127,18 @@ def test_a_correction_must_help_its_own_candidate():
     good = CandidateScore("a + offset", "a", OutputCorrection((0.1,), (1.0,)), 1.0, 1.0, 0.6, 0.6, 0.3, 0.9, 0.01, -0.1)
     assert choose((SOURCE, score("a", 0.5, 0.2), good)).name == "a"
     assert choose((SOURCE, score("a", 0.5, 0.2), replace(good, correction_low=0.05))).name == "a + offset"
+    assert choose((SOURCE, replace(good, correction_low=0.05, adaptation_low=-0.01))).name == "source"
+
+
+def test_adaptation_that_adds_nothing_to_the_correction_is_not_recommended():
+    generator = torch.Generator().manual_seed(4)
+    targets, noise, other = (torch.randn(64, 1, generator=generator, dtype=torch.float64) for _ in range(3))
+    predictions = {"source": targets + 3 + 0.5 * noise, "other": targets + 3 + 0.5 * (0.8 * noise + 0.6 * other)}
+    rows = score_candidates(predictions, targets, correct="offset")
+    assert rows[3].low > 0
+    assert rows[3].correction_low > 0
+    assert not rows[3].helps
+    assert choose(rows).name == "source + offset"
 
 
 @pytest.mark.parametrize("correct", ["none", "affine"])

@@ -11,7 +11,7 @@ from regtta.models import Head, OutputSelection, assign_tensor, check_assignable
 
 CorrectionKind = Literal["none", "offset", "affine"]
 CORRECTIONS: tuple[CorrectionKind, ...] = ("none", "offset", "affine")
-PRIOR_SAMPLES = 1.0
+SMALLEST_LEVERAGE_GAP = 1e-9  # of a sample that alone determines the fit
 
 
 @dataclass(frozen=True)
@@ -47,46 +47,42 @@ class OutputCorrection:
         return offset + scale * predictions
 
 
-def fit_correction(
-    predictions: Tensor, targets: Tensor, kind: CorrectionKind, *, prior: float = PRIOR_SAMPLES
-) -> tuple[OutputCorrection, Tensor]:
-    """Fit a correction by ridge regression of the residuals, and return it with its leave-one-out predictions.
+def fit_correction(predictions: Tensor, targets: Tensor, kind: CorrectionKind) -> tuple[OutputCorrection, Tensor]:
+    """Fit a correction by least squares, and return it with its leave-one-out predictions.
 
     Per output, the residuals ``y − f`` are regressed on the columns of ``X``: a constant and, if ``kind`` is
-    ``"affine"``, the standardised predictions. ``θ = (XᵀX + prior·I)⁻¹ Xᵀ(y − f)`` shrinks the correction towards
-    none: the offset is ``n / (n + prior)`` of the mean residual. With ``H = X (XᵀX + prior·I)⁻¹ Xᵀ``, the
-    residual of sample i by the correction that is fitted without it is ``e_i / (1 − H_ii)`` (PRESS; Allen, 1974).
+    ``"affine"``, the standardised predictions. With the leverages ``h = diag(X (XᵀX)⁻¹ Xᵀ)``, the residual of sample i
+    by the correction that is fitted without it is ``e_i / (1 − h_i)`` (PRESS; Allen, 1974), so that the correction is
+    judged on samples that it has not seen without any refit.
 
     Args:
         predictions: ``(n, O)``.
         targets: ``(n, O)``.
         kind: ``"offset"`` or ``"affine"``.
-        prior: strength of the shrinkage, in samples.
 
     Returns:
         The correction, and for each sample the corrected prediction ``(n, O)`` by the correction fitted to the others.
 
     Example:
         >>> outputs = torch.linspace(0, 1, 50)[:, None]
-        >>> correction, _ = fit_correction(outputs, outputs + 3, "offset")
-        >>> round(correction.offset[0], 3)
-        2.941
+        >>> correction, _ = fit_correction(outputs, 2 * outputs + 3, "affine")
+        >>> round(correction.offset[0], 3), round(correction.scale[0], 3)
+        (3.0, 2.0)
     """
     predictions, targets = predictions.double(), targets.double()
     offsets, scales, held_out = [], [], []
     for output, target in zip(predictions.T, targets.T, strict=True):
         centre, spread = output.mean(), output.std(correction=0)
-        spread = torch.where(spread > 0, spread, torch.ones_like(spread))
-        columns = [torch.ones_like(output)] + ([(output - centre) / spread] if kind == "affine" else [])
-        design = torch.stack(columns, dim=1)
-        gram = design.T @ design + prior * torch.eye(design.shape[1], dtype=torch.float64, device=design.device)
-        hat = torch.linalg.solve(gram, design.T)
-        theta = hat @ (target - output)
-        left = (target - output - design @ theta) / (1 - (design * hat.T).sum(dim=1))
-        slope = float(theta[1] / spread) if kind == "affine" else 0.0
-        offsets.append(float(theta[0]) - slope * float(centre))
+        # Constant predictions have no scale to correct.
+        scaled = kind == "affine" and bool(spread > 1e-12 * output.abs().max())
+        columns = [torch.ones_like(output)] + ([(output - centre) / spread] if scaled else [])
+        basis = torch.stack(columns, dim=1) / len(output) ** 0.5  # orthonormal, as the columns are standardised
+        theta = basis.T @ (target - output)
+        gap = (1 - (basis**2).sum(dim=1)).clamp_min(SMALLEST_LEVERAGE_GAP)
+        held_out.append(target - (target - output - basis @ theta) / gap)
+        slope = float(theta[1] / spread / len(output) ** 0.5) if scaled else 0.0
+        offsets.append(float(theta[0]) / len(output) ** 0.5 - slope * float(centre))
         scales.append(1.0 + slope)
-        held_out.append(target - left)
     return OutputCorrection(tuple(offsets), tuple(scales)), torch.stack(held_out, dim=1)
 
 

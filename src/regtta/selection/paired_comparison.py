@@ -113,8 +113,7 @@ def _extremes(centred: Tensor, resamples: int, seed: int) -> tuple[Tensor, Tenso
     rows = torch.randint(count, (resamples, count), generator=generator)
     weights = torch.zeros(resamples, count, dtype=torch.float64)
     weights.scatter_add_(1, rows, torch.ones_like(weights))
-    scale = centred.abs().amax(dim=0)
-    centred = centred.cpu() / scale
+    centred = centred.cpu() / centred.cpu().abs().amax(dim=0)  # squares of any unit stay within range
     mean = weights @ centred / count
     variance = (weights @ centred**2 / count - mean**2) * count / (count - 1)
     variance[variance < 1e-12] = 0.0  # rounding of a variance that is zero

@@ -118,15 +118,23 @@ class Selection:
         }
 
     def __str__(self) -> str:
-        width = max(len("candidate"), *(len(row.name) for row in self.rows))
-        lines = [f"{'candidate':<{width}}      RMSE       MAE       R²     gain            interval       p"]
-        for row in self.rows:
-            interval = "" if row is self.rows[0] else f"{row.low:9.3f} to {row.high:7.3f}{row.p_value:8.4f}"
-            mark = "  ← recommended" if row.name == self.recommended else ""
-            numbers = f"{row.rmse:10.4g}{row.mae:10.4g}{row.r2:9.4f}{row.gain:9.4f}"
-            lines.append(f"{row.name:<{width}}{numbers} {interval}{mark}".rstrip())
+        titles = ("candidate", "RMSE", "MAE", "R²", "gain", "interval", "p", "")
+        cells = [titles, *(self._cells(row) for row in self.rows)]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        lines = [
+            "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:-1], widths[1:-1]), row[-1]]).rstrip()
+            for row in cells
+        ]
         left_out = [f"{name} was left out: {why}" for name, why in self.skipped.items()]
         return "\n".join([*lines, self.reason, *describe_correction(self.correction), *left_out])
+
+    def _cells(self, row: CandidateScore) -> tuple[str, ...]:
+        """Return the texts of one line of the table."""
+        compared = ("", "", "")
+        if row is not self.rows[0]:
+            compared = (f"{row.gain:.3f}", f"{row.low:.3f} to {row.high:.3f}", f"{row.p_value:.4f}")
+        mark = "← recommended" if row.name == self.recommended else ""
+        return (row.name, f"{row.rmse:.4g}", f"{row.mae:.4g}", f"{row.r2:.4f}", *compared, mark)
 
 
 def describe_correction(correction: OutputCorrection | None) -> list[str]:

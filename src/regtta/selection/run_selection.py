@@ -74,7 +74,7 @@ def select(
         loss: ``"squared"`` or ``"absolute"`` errors, see :func:`regtta.selection.sample_losses`.
         correct: ``"offset"`` or ``"affine"`` also scores every candidate with its outputs corrected by least squares
             on the labels, by leave-one-out predictions. Such a candidate must be shown to be better than the unadapted
-            model and than itself without correction.
+            model, with and without correction, and than itself without correction.
         confidence: simultaneous coverage of the intervals.
         batch_size: rows per batch for ``x`` and a ``stream`` that is one tensor.
         resamples: number of bootstrap resamples.

@@ -37,8 +37,10 @@ class CandidateScore:
         low: lower end of the simultaneous confidence interval of the gain.
         high: its upper end.
         p_value: p-value of the gain, adjusted for the number of comparisons.
-        correction_low: lower end of the interval of the gain against the same candidate without correction; None
-            without correction.
+        correction_low: lower end of the interval of the gain by the correction, against the same candidate without it;
+            None without correction.
+        adaptation_low: lower end of the interval of the gain by the adaptation, against the corrected unadapted model;
+            None without correction, and for that model itself.
     """
 
     name: str
@@ -52,11 +54,13 @@ class CandidateScore:
     high: float
     p_value: float
     correction_low: float | None = None
+    adaptation_low: float | None = None
 
     @property
     def helps(self) -> bool:
-        """True if the interval of the gain is above zero, and that of the correction's own gain as well."""
-        return self.low > 0 and (self.correction_low is None or self.correction_low > 0)
+        """True if the intervals of the gain, and of the parts of correction and adaptation in it, are above zero."""
+        parts = (self.correction_low, self.adaptation_low)
+        return self.low > 0 and all(low is None or low > 0 for low in parts)
 
     @property
     def harms(self) -> bool:
@@ -115,8 +119,9 @@ def score_candidates(
     """Score candidates on labelled samples and compare each with the first of them, the unadapted model.
 
     With ``correct``, each candidate is scored a second time with its outputs corrected, and that is also compared with
-    the candidate as it is. All comparisons share one set of simultaneous intervals. A candidate with a prediction that
-    is not finite has an infinite loss: its interval is ``(−∞, −∞)``, and it is not corrected.
+    the candidate as it is and with the corrected unadapted model. All comparisons share one set of simultaneous
+    intervals. A candidate with a prediction that is not finite has an infinite loss: its interval is ``(−∞, −∞)``, and
+    it is not corrected.
 
     Args:
         predictions: predictions ``(n, O)`` by name; the first are those of the unadapted model.
@@ -140,24 +145,42 @@ def score_candidates(
     check_choice("correct", correct, CORRECTIONS)
     _check_shapes(predictions, targets)
     unadapted = next(iter(predictions))
-    finite = [name for name, values in predictions.items() if bool(values.isfinite().all())]
-    fitted = {name: fit_correction(predictions[name], targets, correct) for name in finite if correct != "none"}
-    losses = {name: sample_losses(predictions[name], targets, loss) for name in finite}
-    corrected = {name: sample_losses(held_out, targets, loss) for name, (_, held_out) in fitted.items()}
-    pairs = [
-        *((losses[unadapted], losses[name]) for name in finite),
-        *((losses[unadapted], corrected[name]) for name in fitted),
-        *((losses[name], corrected[name]) for name in fitted),
+    finite = {name: values for name, values in predictions.items() if bool(values.isfinite().all())}
+    fitted = {name: fit_correction(values, targets, correct) for name, values in finite.items() if correct != "none"}
+    corrected = {f"{name} + {correct}": (name, *found) for name, found in fitted.items()}
+    outputs = finite | {name: held_out for name, (_, _, held_out) in corrected.items()}
+    losses = {name: sample_losses(values, targets, loss) for name, values in outputs.items()}
+    pairs = [(name, unadapted) for name in losses]
+    pairs += [(name, own) for name, (own, _, _) in corrected.items()]
+    pairs += [(name, f"{unadapted} + {correct}") for name, (own, _, _) in corrected.items() if own != unadapted]
+    compared = dict(
+        zip(
+            pairs,
+            compare_losses(
+                torch.stack([losses[against] for _, against in pairs], dim=1),
+                torch.stack([losses[name] for name, _ in pairs], dim=1),
+                confidence=confidence,
+                resamples=resamples,
+                seed=seed,
+            ),
+            strict=True,
+        )
+    )
+    rows = [
+        _score(name, values, targets, compared.get((name, unadapted), _INFINITE_LOSS))
+        for name, values in predictions.items()
     ]
-    before, after = (torch.stack(columns, dim=1) for columns in zip(*pairs, strict=True))
-    compared = compare_losses(before, after, confidence=confidence, resamples=resamples, seed=seed)
-    gains = dict(zip(finite, compared, strict=False))
-    rows = [_score(name, values, targets, gains.get(name, _INFINITE_LOSS)) for name, values in predictions.items()]
-    count = len(finite)
-    for index, (name, (correction, held_out)) in enumerate(fitted.items()):
-        row = _score(name, held_out, targets, compared[count + index])
-        own = compared[count + len(fitted) + index]
-        rows.append(replace(row, name=f"{name} + {correct}", correction=correction, correction_low=own.low))
+    for name, (own, correction, held_out) in corrected.items():
+        beside = compared.get((name, f"{unadapted} + {correct}"))
+        rows.append(
+            replace(
+                _score(name, held_out, targets, compared[name, unadapted]),
+                candidate=own,
+                correction=correction,
+                correction_low=compared[name, own].low,
+                adaptation_low=None if beside is None or own == unadapted else beside.low,
+            )
+        )
     return tuple(rows)
 
 
@@ -194,14 +217,15 @@ def _score(name: str, predictions: Tensor, targets: Tensor, compared: PairedComp
 def choose(rows: tuple[CandidateScore, ...]) -> CandidateScore:
     """Return the candidate to recommend: the largest gain among those shown to help, else the first.
 
-    Of gains that differ by less than 0.001 the earlier candidate is taken, so simpler ones come first.
+    Gains that differ by less than 0.001 count as equal, and the earlier candidate is taken, so simpler ones come first;
+    a gain of less than 0.001 is none.
 
     Example:
         >>> unadapted = CandidateScore("source", "source", None, 2.0, 1.5, 0.1, 0.0, 0.0, 0.0, 1.0)
         >>> choose((unadapted, CandidateScore("ssa", "ssa", None, 1.8, 1.2, 0.3, 0.2, -0.1, 0.5, 0.2))).name
         'source'
     """
-    shown = [row for row in rows if row.helps]
+    shown = [row for row in rows if row.helps and row.gain > TIE]
     if not shown:
         return rows[0]
     best = max(row.gain for row in shown)
@@ -221,7 +245,9 @@ def explain(rows: tuple[CandidateScore, ...], confidence: float) -> str:
     if not others:
         return "There is no other candidate."
     best = max(others, key=lambda row: row.gain)
-    advice = " More labels narrow it." if best.gain > 0 else ""
+    if best.helps:
+        return f"No candidate helps by more than {TIE}: the largest gain is {best.gain:.3g}, by {best.name}."
+    advice = " More labels narrow it." if best.gain > TIE else ""
     return (
         f"No candidate is shown to help: the largest gain, {best.gain:.3g} by {best.name}, has an interval of "
         f"{best.low:.3g} to {best.high:.3g} at {level} confidence.{advice}"
