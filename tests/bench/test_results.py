@@ -12,6 +12,7 @@ from benchmarks.speed.figures import figures_of
 from benchmarks.speed.rendering import page
 from benchmarks.speed.run_cases import PAGE
 from regtta_bench.cli.reproduce import ReproduceOptions, run_experiments
+from regtta_bench.cli.reproduce_shifts import run_shifts
 from regtta_bench.label_shift.label_shift_tables import make_study_tables
 from regtta_bench.label_shift.study import read_records
 from regtta_bench.stress.stress_settings import STRESS_SETTINGS
@@ -20,8 +21,9 @@ from regtta_bench.sweep.store import RunStore
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results"
-# Folders of `regtta reproduce`; the tests of benchmarks/no_normalisation check the results of that study.
-NAMES = sorted({path.parent.name for path in RESULTS.glob("*/runs.jsonl")} - {"no_normalisation"})
+SHIFTS = RESULTS / "shifts"
+# Folders of the paper's experiments; the tests of benchmarks/no_normalisation check the results of that study.
+NAMES = sorted({path.parent.name for path in RESULTS.glob("*/runs.jsonl")} - {"no_normalisation", SHIFTS.name})
 
 
 class FailingListener:
@@ -41,6 +43,14 @@ def test_committed_tables_match_the_committed_runs(name, tmp_path):
     run_experiments(ReproduceOptions(names=(name,), out=tmp_path, tables_only=True), FailingListener())
     for ending in ("md", "csv", "tex"):
         assert (tmp_path / f"{name}.{ending}").read_text() == (RESULTS / name / f"{name}.{ending}").read_text()
+
+
+@pytest.mark.skipif(not SHIFTS.is_dir(), reason="no committed results of the suite of shifts")
+def test_committed_tables_of_the_shifts_match_the_committed_runs(tmp_path):
+    shutil.copy(SHIFTS / "runs.jsonl", tmp_path)
+    run_shifts(ReproduceOptions(names=("shifts",), out=tmp_path, tables_only=True), FailingListener())
+    for name in ("shifts.md", "shifts.csv", "shifts.tex", "shifts-summary.csv"):
+        assert (tmp_path / name).read_text() == (SHIFTS / name).read_text()
 
 
 # Rows whose committed runs are of an older revision of the method or its training.

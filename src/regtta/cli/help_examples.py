@@ -58,6 +58,9 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "regtta reproduce svhn online --data ~/data --download --jobs 4",
             "regtta reproduce svhn-subset --data ~/data --ray auto",
             "regtta reproduce california --data ~/data --quick \\\n    --method mymethods:MyMethod",
+            "regtta reproduce shifts --data ~/data --only tables --jobs 2",
+            "regtta reproduce shifts --data ~/data --only images \\\n    --source-seed-range 0:1 --out seed0",
+            "regtta reproduce shifts --tables-only --out all \\\n    --join seed0/runs.jsonl --join seed1/runs.jsonl",
         ),
         "label-shift": (
             "regtta label-shift demo --out regtta-label-shift",

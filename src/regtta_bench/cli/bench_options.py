@@ -40,7 +40,9 @@ class ReproduceOptions:
     ] = None
     source_seed_range: Annotated[
         range | None,
-        typer.Option(metavar="A:B", help="Only the source models A to B-1, such as 1:2.", show_default="all"),
+        typer.Option(
+            metavar="A:B", help="Only source models A to B-1 of those by default, such as 1:2.", show_default="all"
+        ),
         TextParser(parse_seed_range),
     ] = None
     seeds: Annotated[

@@ -16,8 +16,8 @@ app = typer.Typer()
 
 @app.command(
     help=help_with_examples(
-        "Run the paper's experiments and show its tables, each number beside the paper's.\n\nRuns that exist already "
-        "are not repeated, so a stopped command can be resumed.",
+        "Run the paper's experiments and show its tables, each number beside the paper's; or run the suite of shifts."
+        "\n\nRuns that exist already are not repeated, so a stopped command can be resumed.",
         "reproduce",
     )
 )

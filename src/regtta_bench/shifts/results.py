@@ -4,6 +4,7 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from regtta_bench.paper import NO_STEP_TAKEN, PROTOCOLS, CellSpec, TableSpec
@@ -75,8 +76,13 @@ class SuiteScores:
 
     def difference(self, shift: str, row: str, *, over: str = SOURCE, protocol: str = "offline") -> Difference:
         """Return the paired difference of the clipped R² of ``row`` and ``over``, with its interval."""
-        gains = self.gains(shift, row, over=over, protocol=protocol)
-        return paired_difference(gains, dict.fromkeys(gains, 0.0))
+        return _difference(tuple(self.gains(shift, row, over=over, protocol=protocol).items()))
+
+
+@cache
+def _difference(gains: tuple[tuple[int, float], ...]) -> Difference:
+    """Return the mean gain with its interval, cached since several files print it."""
+    return paired_difference(dict(gains), {seed: 0.0 for seed, _ in gains})
 
 
 def collect_scores(

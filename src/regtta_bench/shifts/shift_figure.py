@@ -10,7 +10,7 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
 from regtta.report.figures import GREY, SMALL_FONT, add_caption, new_figure, set_title
-from regtta_bench.shifts.results import FLOOR, SuiteScores
+from regtta_bench.shifts.results import SuiteScores
 from regtta_bench.shifts.rows import SOURCE
 from regtta_bench.shifts.shift_tables import HALVES, group_shifts
 from regtta_bench.shifts.suite import Shift
@@ -26,7 +26,7 @@ _DARK = 0.6 * LIMIT  # gain above which a number is white on its cell
 def draw_gains(scores: SuiteScores) -> Figure:
     """Return a figure with one panel per half: shifts from top to bottom, rows from left to right.
 
-    The number in a cell is the gain in offline R², clipped at −1; a cross marks a run that diverged.
+    The number in a cell is the gain in offline R², clipped at −1; × marks a run that diverged.
     """
     rows = [row for row in scores.rows if row != SOURCE]
     panels = [shifts for half in HALVES if (shifts := _ordered(scores.shifts, half))]
@@ -44,9 +44,8 @@ def draw_gains(scores: SuiteScores) -> Figure:
     bar.ax.tick_params(labelsize=SMALL_FONT)
     add_caption(
         figure,
-        f"Offline R² clipped at {FLOOR:.0f}, mean over source models, minus that of the source model. A cross marks "
-        "rows of which a run diverged; it counts as the lowest score. Blank: the method does not fit, or was not "
-        "run.".replace("-1", "−1"),
+        "Offline R² clipped at −1, mean over source models, minus that of the source model without adaptation. ×: a "
+        "run diverged, which counts as −1. Blank: the method does not fit, or was not run.",
     )
     return figure
 

@@ -6,8 +6,9 @@ import math
 import statistics
 from collections.abc import Iterator, Sequence
 
+from regtta.report.formatting import format_model_count
 from regtta_bench.paper import PROTOCOLS
-from regtta_bench.shifts.results import FLOOR, ShiftScore, SuiteScores
+from regtta_bench.shifts.results import ShiftScore, SuiteScores
 from regtta_bench.shifts.rows import ROWS_NOTE, SOURCE, SSA_PAPER
 from regtta_bench.shifts.suite import DEVELOPMENT, HELD_OUT, Shift
 from regtta_bench.shifts.summary import HARM, MARGIN, REFERENCES, RowSummary, summarise
@@ -35,8 +36,8 @@ _SUMMARY_COLUMNS = (
     "worst shift",
 )
 _SUMMARY_NOTES = (
-    f"R²: mean over shifts, offline. All other scores and differences are of R² clipped at {FLOOR:.0f}; a run that "
-    f"diverged counts as {FLOOR:.0f}.".replace("-", "−"),
+    "R²: mean over shifts, offline. All other scores and differences are of R² clipped at −1; a run that diverged "
+    "counts as −1.",
     "Gain: mean difference to the source model. Intervals: bootstrap over shifts, with source models resampled within "
     "each; bold where zero is outside.",
     f"Harmed: shifts whose mean is more than {HARM} below the source model. On a par: share of shifts at most {MARGIN} "
@@ -82,7 +83,7 @@ def make_shift_tables(scores: SuiteScores, *, smoke: bool = False) -> tuple[Text
     return tuple(
         TextTable(
             f"{_smoke_mark(smoke)}{_group_title(shifts)}",
-            tuple(f"{shift.name}" for shift in shifts),
+            tuple(shift.name for shift in shifts),
             tuple(_shift_row(scores, row, shifts) for row in scores.rows if _is_run(scores, row, shifts)),
             _shift_notes(scores, shifts),
         )
@@ -91,16 +92,20 @@ def make_shift_tables(scores: SuiteScores, *, smoke: bool = False) -> tuple[Text
 
 
 def group_shifts(shifts: Sequence[Shift]) -> tuple[tuple[Shift, ...], ...]:
-    """Return the shifts grouped by half, kind and data set, the development half first."""
+    """Return the shifts grouped by half, kind and data set, the development half first; natural ones by modality."""
     groups: dict[tuple[str, str, str], list[Shift]] = {}
     for shift in sorted(shifts, key=lambda shift: HALVES.index(shift.half)):
-        groups.setdefault((shift.half, shift.kind, shift.data), []).append(shift)
+        groups.setdefault((shift.half, shift.kind, _group_name(shift)), []).append(shift)
     return tuple(map(tuple, groups.values()))
 
 
+def _group_name(shift: Shift) -> str:
+    return shift.modality if shift.kind == "natural" else shift.data
+
+
 def _group_title(shifts: Sequence[Shift]) -> str:
-    first = shifts[0]
-    return f"{first.half.capitalize()} half, {first.kind}, {first.data}: offline R² and gain over the source model"
+    half, kind, name = shifts[0].half.capitalize(), shifts[0].kind, _group_name(shifts[0])
+    return f"{half} half, {kind}, {name}: offline R² and gain over the source model"
 
 
 def _is_run(scores: SuiteScores, row: str, shifts: Sequence[Shift]) -> bool:
@@ -133,12 +138,11 @@ def _format_score(score: ShiftScore) -> str:
 
 def _shift_notes(scores: SuiteScores, shifts: Sequence[Shift]) -> tuple[str, ...]:
     models = {len(score.raw) for shift in shifts if (score := scores.score(shift.name, SOURCE)) is not None}
-    count = " or ".join(map(str, sorted(models))) or "no"
+    count = " or ".join(format_model_count(number) for number in sorted(models)) or "no source model"
     return (
         *(f"{shift.name}: {shift.description}." for shift in shifts),
-        f"Mean over {count} source models, {scores.seeds} adaptation seed{'s' if scores.seeds > 1 else ''} on each. "
-        f"Gains are of R² clipped at {FLOOR:.0f}, paired over source models, percentile bootstrap; bold where zero is "
-        "outside.".replace("-", "−"),
+        f"Mean over {count}, {scores.seeds} adaptation seed{'s' if scores.seeds > 1 else ''} on each. "
+        "Gains are of R² clipped at −1, paired over source models, percentile bootstrap; bold where zero is outside.",
     )
 
 
@@ -181,7 +185,7 @@ def _csv_lines(scores: SuiteScores, shift: Shift, row: str, *, smoke: bool) -> I
             continue
         several = len(score.raw) > 1 and not math.isnan(score.mean)
         line: dict[str, object] = {
-            "table": f"{shift.half} {shift.kind} {shift.data} {protocol}",
+            "table": f"{shift.half} {shift.kind} {_group_name(shift)} {protocol}",
             "row": row,
             "column": shift.name,
             "setting": shift.source,

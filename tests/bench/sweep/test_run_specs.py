@@ -5,7 +5,8 @@ import pickle
 
 import pytest
 
-from regtta.errors import FileError
+from regtta.errors import FileError, OptionError
+from regtta.guards import MinBatchSize
 from regtta.methods import METHODS, SSA, NoAdaptation, create_method
 from regtta_bench.paper.experiments import EXPERIMENTS
 from regtta_bench.paper.method_configs import MethodConfig, make_method_config
@@ -377,3 +378,33 @@ def test_a_weights_file_is_read_once(tmp_path):
     assert len(runs) > 100
     assert {run.source.start for run in runs} == {weights_digest(path)}
     assert specs_module._file_digest.cache_info().misses == before + 1
+
+
+# --- guards and ranges of seeds ------------------------------------------------------------------
+
+
+def test_default_guards_are_no_part_of_the_key_and_others_are():
+    plain = dataclasses.replace(SPEC, method_config=MethodConfig(SSA()))
+    safe = dataclasses.replace(SPEC, method_config=MethodConfig(SSA(), guards="safe"))
+    assert "guards" not in plain.to_dict()
+    assert {key: value for key, value in safe.to_dict().items() if not key.startswith("guards")} == plain.to_dict()
+    assert safe.to_dict()["guards"] == "safe"
+
+
+def test_a_changed_threshold_of_a_preset_changes_the_key(monkeypatch):
+    safe = dataclasses.replace(SPEC, method_config=MethodConfig(SSA(), guards="safe"))
+    before = compute_key(safe.to_dict())
+    monkeypatch.setattr(specs_module, "GUARD_PRESETS", {"safe": (MinBatchSize(17),)})
+    assert compute_key(safe.to_dict()) != before
+
+
+def test_unknown_guards_are_an_error():
+    with pytest.raises(OptionError, match="the guards"):
+        MethodConfig(SSA(), guards="none")
+
+
+def test_a_range_of_seeds_is_limited_to_the_source_models_of_the_setting():
+    five, one = SETTINGS["svhn-subset"], SETTINGS["utkface"]
+    plan = SweepPlan(source_seeds=range(1, 9))
+    assert plan.source_seed_range(five) == range(1, 5)
+    assert len(plan.source_seed_range(one)) == 0
