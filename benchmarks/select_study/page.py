@@ -42,7 +42,7 @@ def _rules_table(half: str, records: Sequence[Mapping[str, Any]]) -> TextTable:
             if found:
                 rows.append(TextRow(rule, (TextCell(labels), *_rule_cells(found))))
     draws = sorted({record["specification"]["draws"] for record in records})
-    note = f"{len(shifts)} shifts, {len(records)} source models, {' or '.join(map(str, draws))} draws on each."
+    note = f"Shifts: {len(shifts)}. Source models: {len(records)}. Draws on each: {' or '.join(map(str, draws))}."
     return TextTable(f"{half.capitalize()} half: rules", _COLUMNS, tuple(rows), (note, *_NOTES))
 
 
