@@ -1,7 +1,7 @@
 """Scores of candidates on labelled samples, and the choice among them."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
@@ -153,19 +153,7 @@ def score_candidates(
     pairs = [(name, unadapted) for name in losses]
     pairs += [(name, own) for name, (own, _, _) in corrected.items()]
     pairs += [(name, f"{unadapted} + {correct}") for name, (own, _, _) in corrected.items() if own != unadapted]
-    compared = dict(
-        zip(
-            pairs,
-            compare_losses(
-                torch.stack([losses[against] for _, against in pairs], dim=1),
-                torch.stack([losses[name] for name, _ in pairs], dim=1),
-                confidence=confidence,
-                resamples=resamples,
-                seed=seed,
-            ),
-            strict=True,
-        )
-    )
+    compared = _compare_pairs(losses, pairs, confidence=confidence, resamples=resamples, seed=seed)
     rows = [
         _score(name, values, targets, compared.get((name, unadapted), _INFINITE_LOSS))
         for name, values in predictions.items()
@@ -182,6 +170,15 @@ def score_candidates(
             )
         )
     return tuple(rows)
+
+
+def _compare_pairs(
+    losses: Mapping[str, Tensor], pairs: Sequence[tuple[str, str]], *, confidence: float, resamples: int, seed: int
+) -> dict[tuple[str, str], PairedComparison]:
+    """Return the comparison of the first of each pair with the second, with intervals that hold for all pairs."""
+    after, before = (torch.stack([losses[name] for name in names], dim=1) for names in zip(*pairs, strict=True))
+    found = compare_losses(before, after, confidence=confidence, resamples=resamples, seed=seed)
+    return dict(zip(pairs, found, strict=True))
 
 
 _INFINITE_LOSS = PairedComparison(-math.inf, -math.inf, -math.inf, 0.0)
