@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from regtta.models import fingerprint
     from regtta.monitoring import Monitor
     from regtta.persistence import Checkpoint
+    from regtta.selection import Selection, select
     from regtta.statistics import SourceStatistics, collect
     from regtta.types import Callback, Diagnostics, FeedbackScores, Step, StepView, Verdict
 
@@ -87,6 +88,7 @@ _HOMES = {
     "SAFE": "guards",
     "SSA": "methods",
     "NoAdaptation": "methods",
+    "Selection": "selection",
     "SourceStatistics": "statistics",
     "Step": "types",
     "StepView": "types",
@@ -99,6 +101,7 @@ _HOMES = {
     "collect": "statistics",
     "fingerprint": "models",
     "create_method": "methods",
+    "select": "selection",
 }
 
 __all__ = [
@@ -137,6 +140,7 @@ __all__ = [
     "Recolour",
     "RegressionMetrics",
     "RegttaError",
+    "Selection",
     "SourceStatistics",
     "Step",
     "StepView",
@@ -149,6 +153,7 @@ __all__ = [
     "collect",
     "create_method",
     "fingerprint",
+    "select",
 ]
 
 logging.getLogger("regtta").addHandler(logging.NullHandler())

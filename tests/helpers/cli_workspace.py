@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 
 COLUMNS = ["a", "b", "c"]
 MODEL = ["--model", "mymodel:make", "--weights", "weights.safetensors"]
-SOURCE_ROWS, TARGET_ROWS = 120, 70
+SOURCE_ROWS, TARGET_ROWS, LABELLED_ROWS = 120, 70, 32
 
 MODULE = """
 import torch
@@ -71,6 +71,7 @@ def make_workspace(folder: Path) -> Path:
     target = torch.randn(TARGET_ROWS, 3, generator=generator) * 1.5 + 1
     write_table(source, folder / "source.csv")
     write_table(target, folder / "target.csv")
+    write_table(torch.randn(LABELLED_ROWS, 3, generator=generator) * 1.5 + 1, folder / "labelled.csv")
     table = pd.read_csv(folder / "target.csv")
     table.to_csv(folder / "target.csv.gz", index=False)
     table.to_parquet(folder / "target.parquet", row_group_size=9)

@@ -1,4 +1,4 @@
-"""Options of ``regtta adapt``, ``regtta collect`` and ``regtta check``."""
+"""Options of ``regtta adapt``, ``regtta collect``, ``regtta check`` and ``regtta select``."""
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -30,6 +30,21 @@ class ServedModel(StrEnum):
 
     adapted = "adapted"
     source = "source"
+
+
+class LossName(StrEnum):
+    """Loss by which candidates are compared, see :func:`regtta.select`."""
+
+    squared = "squared"
+    absolute = "absolute"
+
+
+class CorrectionName(StrEnum):
+    """Correction of the outputs, see :func:`regtta.select`."""
+
+    none = "none"
+    offset = "offset"
+    affine = "affine"
 
 
 if TYPE_CHECKING:
@@ -222,6 +237,68 @@ class CheckOptions:
     target: Annotated[str | None, typer.Option(metavar="NAME", help="Label in the data, excluded from the inputs.")] = (
         None
     )
+    inputs: shared.InputsOption = None
+    output: shared.OutputOption = None
+    image_size: shared.ImageSizeOption = None
+    image_mean: shared.ImageMeanOption = ()
+    image_std: shared.ImageStdOption = ()
+    labels: shared.LabelsOption = None
+    head: shared.HeadOption = None
+    batch_size: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Rows per batch; a loader has its own.", show_default="64")
+    ] = None
+    device: shared.DeviceOption = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelectOptions:
+    """Options of ``regtta select``, in the order and with the meaning that its help gives them."""
+
+    model: shared.ModelOption
+    labelled: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE|FOLDER|MODULE:LOADER",
+            help="Labelled target samples, at least 8, better 16 to 256 drawn at random; kinds of data as for --data.",
+        ),
+    ]
+    target: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="Label in --labelled: column (or columns A,B) of a table or of the labels of images, array, key of "
+            "dict batches, or position in tuple batches (1 for y in (x, y)).",
+        ),
+    ]
+    data: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE|FOLDER|MODULE:LOADER",
+            help="Unlabelled target data that the candidates adapt to: a .csv, .csv.gz, .parquet or .npz file; a "
+            "folder of images; or a Python iterable of batches, or a function that returns one. Labels are ignored.",
+            show_default="the inputs of --labelled",
+        ),
+    ] = None
+    weights: shared.WeightsOption = None
+    stats: shared.StatsOption = None
+    candidates: Annotated[
+        tuple[str, ...],
+        typer.Option(
+            "--candidate",
+            metavar="NAME[:KEY=VALUE,...]",
+            help="Method to compare with the unadapted model, repeatable, simple ones first; see regtta methods.",
+            show_default="bn_adapt, ssa and others that fit",
+        ),
+    ] = ()
+    loss: Annotated[LossName, typer.Option(help="Errors to compare by.")] = LossName.squared
+    correct: Annotated[
+        CorrectionName,
+        typer.Option(help="Also compare candidates with offset, or offset and scale, of their outputs corrected."),
+    ] = CorrectionName.none
+    confidence: Annotated[
+        float, typer.Option(metavar="P", help="Confidence of the intervals, all of them together.")
+    ] = 0.95
+    columns: shared.ColumnsOption = ()
     inputs: shared.InputsOption = None
     output: shared.OutputOption = None
     image_size: shared.ImageSizeOption = None

@@ -9,7 +9,7 @@ import typer
 
 from regtta._version import __version__
 from regtta.cli import shared_options as shared
-from regtta.cli.adapt_options import AdaptOptions, CheckOptions, CollectOptions
+from regtta.cli.adapt_options import AdaptOptions, CheckOptions, CollectOptions, SelectOptions
 from regtta.cli.error_messages import OneLineErrorGroup, StderrWarningHandler, reject_multiple_processes
 from regtta.cli.help_examples import help_with_examples
 from regtta.cli.typer_signature import takes_options
@@ -109,6 +109,26 @@ def adapt_command(options: AdaptOptions) -> None:
         report = adapt_model(options, progress, workers)
     if workers.is_first:
         views.print_adapt_report(report)
+
+
+@app.command(
+    "select",
+    help=help_with_examples(
+        "Choose a method by a few labelled target samples.\n\nEvery candidate adapts to the unlabelled data, and its "
+        "predictions of the labelled samples are compared with those of the unadapted model. A method is recommended "
+        "only if it is shown to help.",
+        "select",
+    ),
+)
+@takes_options(SelectOptions)
+def select_command(options: SelectOptions, as_json: shared.AsJsonOption = False) -> None:
+    """Choose a method by labelled samples."""
+    from regtta.cli import views
+    from regtta.cli.select import select_method
+
+    with views.progress_bar("adapting") as progress:
+        report = select_method(options, progress)
+    views.print_json(report.result.to_dict()) if as_json else views.print_select_report(report)
 
 
 @app.command(

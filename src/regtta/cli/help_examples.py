@@ -1,9 +1,9 @@
 """Example command lines shown in the help, ordered so that they can be run one after the other.
 
 They need a folder with ``mymodel.py`` (a function ``make`` that returns the model, a list ``batches``
-of ``(x, y)``), ``weights.safetensors``, and ``source.csv`` and ``target.csv`` with a column ``y``. Those on images need
-``faces.py`` with a function ``make``, ``faces.safetensors``, and folders ``photos`` and ``new-photos``, the latter with
-``labels.csv`` with a column ``age``.
+of ``(x, y)``), ``weights.safetensors``, and ``source.csv``, ``target.csv`` and ``labelled.csv`` with a column ``y``.
+Those on images need ``faces.py`` with a function ``make``, ``faces.safetensors``, and folders ``photos`` and
+``new-photos``, the latter with ``labels.csv`` with a column ``age``.
 """
 
 from collections.abc import Mapping
@@ -37,6 +37,13 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "    --monitor signals.jsonl --prometheus regtta.prom",
             f"regtta adapt {_IMAGE_MODEL} \\\n    --stats photos.safetensors --set k=auto \\\n"
             "    --data new-photos --image-size 224 --target age --predictions ages.csv",
+        ),
+        "select": (
+            f"regtta select {_MODEL} \\\n    --stats stats.safetensors --data target.csv \\\n"
+            "    --labelled labelled.csv --target y",
+            f"regtta select {_MODEL} \\\n    --stats stats.safetensors --data target.csv \\\n"
+            "    --labelled labelled.csv --target y --correct affine \\\n"
+            "    --candidate bn_adapt --candidate ssa:k=2,lr=1e-4 --json",
         ),
         "report": ("regtta report run.json --out adaptation.html",),
         "inspect": (

@@ -28,8 +28,10 @@ if TYPE_CHECKING:
     from regtta.cli.method_table import MethodReport
     from regtta.cli.predictions import Progress as ProgressCallback
     from regtta.cli.report import WrittenReport
+    from regtta.cli.select import SelectReport
     from regtta.metrics import Scores
     from regtta.persistence import Provenance
+    from regtta.selection import CandidateScore
 
 _DIRECTIONS_SHOWN = 10
 _REASONS_SHOWN = 5
@@ -100,6 +102,28 @@ def print_adapt_report(report: "AdaptReport") -> None:
         print_facts(("alarm", line))
     for path in report.written:
         print_facts(("written", str(path)))
+
+
+def print_select_report(report: "SelectReport") -> None:
+    """Print the scores of all candidates, the recommendation and its reason."""
+    from regtta.selection import describe_correction
+
+    result = report.result
+    print_facts(("labelled", f"{result.labels:,} samples"), ("adapted to", f"{result.stream:,} samples"))
+    table = make_table("name", "R²>", "RMSE>", "MAE>", "gain>", "interval>", "p>", "")
+    for row in result.rows:
+        compared = ("", "", "") if row is result.rows[0] else _format_gain(row)
+        decision = "" if row is result.rows[0] else row.decision
+        table.add_row(row.name, f"{row.r2:.4f}", f"{row.rmse:.4g}", f"{row.mae:.4g}", *compared, decision)
+    print_table(table)
+    print_facts(("recommended", result.recommended), ("reason", result.reason))
+    print_facts(*(("correction", line) for line in describe_correction(result.correction)))
+    print_facts(*(("left out", f"{name}: {to_command_line_terms(why)}") for name, why in result.skipped.items()))
+    print_facts(("next", report.next_command))
+
+
+def _format_gain(row: "CandidateScore") -> tuple[str, str, str]:
+    return f"{row.gain:+.4f}", f"{row.low:+.4f} to {row.high:+.4f}", f"{row.p_value:.4f}"
 
 
 def print_statistics_report(report: "StatisticsReport") -> None:

@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import ClassVar, Literal, Protocol
 
 import torch
 from torch import Tensor, nn
 
-from regtta.cli.adapt_options import AdaptOptions, CheckOptions, CollectOptions
+from regtta.cli.adapt_options import AdaptOptions, CheckOptions, CollectOptions, SelectOptions
 from regtta.cli.data.arrays import open_arrays
 from regtta.cli.data.formats import CSV, PARQUET, TableFormat
 from regtta.cli.data.images import IMAGENET_MEAN, IMAGENET_STD, LABELS_FILE, Images, ImageTransform, open_images
@@ -56,6 +56,14 @@ class DataOptions:
         """Path of the file or folder; ``None`` for a loader."""
         path = Path(self.data)
         return None if is_object_reference(self.data) and not path.exists() else path
+
+    @property
+    def kind(self) -> Literal["loader", "images", "arrays", "table"]:
+        """Kind of the data, by its name."""
+        path = self.path
+        if path is None:
+            return "loader"
+        return "images" if path.is_dir() else "arrays" if path.suffix == ".npz" else "table"
 
     @property
     def labels_path(self) -> Path | None:
@@ -136,9 +144,12 @@ def _open_folder(path: Path, options: DataOptions, *, batch_size: int, dtype: to
     return images.with_labels(options.labels_path, column=options.inputs, targets=targets)
 
 
-def extract_data_options(options: AdaptOptions | CheckOptions | CollectOptions) -> DataOptions:
-    """Return the options of a command that concern its data."""
-    return DataOptions(**{item.name: getattr(options, item.name) for item in fields(DataOptions)})
+def extract_data_options(
+    options: AdaptOptions | CheckOptions | CollectOptions | SelectOptions, data: str | None = None
+) -> DataOptions:
+    """Return the options of a command that concern its data, or those that describe ``data`` if it is given."""
+    given = {item.name: getattr(options, item.name) for item in fields(DataOptions)}
+    return DataOptions(**(given if data is None else given | {"data": data}))
 
 
 def _reject_image_options(options: DataOptions, kind: str) -> None:
