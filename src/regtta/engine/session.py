@@ -109,8 +109,8 @@ class Session:
     def _resolve_execution(self) -> None:
         options = self._options
         with record_warnings() as warnings:
-            mode = options.method.schedule.batch_norm
-            self.execution = resolve_execution(options.execution, self.model, mode, options.processes)
+            schedule = options.method.schedule
+            self.execution = resolve_execution(options.execution, self.model, schedule, options.processes)
         self.warnings: tuple[str, ...] = tuple(warnings)
 
     # --- the stream ------------------------------------------------------------------------------
@@ -158,8 +158,8 @@ class Session:
         context = MethodContext(self.model, None if found is None else found.linear, source)
         parts = (functions, state, method, context, slots)
         if processes.size == 1:
-            capture = self.execution.capture
-            learner = GraphedLearner(*parts, execution=self.execution) if capture else Learner(*parts)
+            run = self.execution
+            learner = GraphedLearner(*parts, execution=run) if run.capture else Learner(*parts, compiled=run.compile)
             return Stream(learner, self._forward, self._options.guards, processes)
         sharded = ShardedLearner(*parts, processes=processes)
         stream = ShardedStream(sharded, self._forward, self._options.guards, processes)
