@@ -42,11 +42,11 @@ from regtta_bench.demo.demo_study import one_thread
 
 BATCH, BATCHES, LOOKS, WINDOW = 32, 24, (12, 24), 8
 METHODS: dict[str, Method] = {
-    "ssa": regtta.SSA(k=8),
-    "ssa fast": regtta.SSA(k=8, lr=1e-2),
+    "ssa": regtta.SSA.from_paper(clip=True, k=8),
+    "ssa fast": regtta.SSA.from_paper(clip=True, k=8, lr=1e-2),
     "bn_adapt": regtta.BNAdapt(),
     "alignment": regtta.FeatureAlignment(),
-    "ssa, BatchNorm as trained": regtta.SSA(k=8, lr=1e-2, batch_norm="source"),
+    "ssa, BatchNorm as trained": regtta.SSA.from_paper(clip=True, k=8, lr=1e-2, batch_norm="source"),
 }
 METHODS_A_STREAM = 2
 # Orders of the labels. Half of the streams have all labels in random order, where adaptation can help.

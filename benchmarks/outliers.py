@@ -80,7 +80,7 @@ def scores(source: SourceModel, shift: str, contaminate: Callable[..., Tensor]) 
     targets, stream = source.held_out.targets[rows], contaminate(clean, generator)
     found, excluded = {}, 0
     for name, guards in presets().items():
-        adapter = regtta.Adapter(source.model, regtta.SSA(), source.statistics, guards=guards)
+        adapter = regtta.Adapter(source.model, regtta.SSA.from_paper(clip=True), source.statistics, guards=guards)
         left_out = sum(len(step.excluded_rows) for step in adapter.run(stream.split(BATCH)))
         excluded = left_out if name == "DEFAULT" else excluded
         found[name] = r_squared(torch.cat([adapter.predict(batch) for batch in clean.split(512)]), targets)

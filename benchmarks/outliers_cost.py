@@ -30,7 +30,9 @@ def stepper(testbed: Testbed, execution: Execution, *, guarded: bool, bad: float
         for batch in batches:
             batch[len(batch) // 2] = bad
     guards = DEFAULT if guarded else WITHOUT
-    adapter = regtta.Adapter(testbed.model, regtta.SSA(k=100), testbed.source, guards=guards, execution=execution)
+    adapter = regtta.Adapter(
+        testbed.model, regtta.SSA.from_paper(clip=True, k=100), testbed.source, guards=guards, execution=execution
+    )
     turn = itertools.cycle(batches)
     return lambda: adapter.adapt(next(turn))
 

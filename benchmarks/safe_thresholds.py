@@ -34,8 +34,8 @@ BATCH, LENGTH, HARM = 64, 2048, -0.02
 ORDERS = ("random", "sorted", "bursts", "gradual")
 MEMORY_AND_PATIENCE = ((128, 128), (256, 256), (512, 512), (1024, 512), (1024, 1024))
 METHODS: dict[str, Method] = {
-    "ssa": regtta.SSA(),
-    "ssa, window": regtta.SSA(window=64, batch_norm="blended"),
+    "ssa": regtta.SSA.from_paper(clip=True),
+    "ssa, window": regtta.SSA.from_paper(clip=True, window=64, batch_norm="blended"),
     "bn_adapt": regtta.BNAdapt(),
 }
 

@@ -47,14 +47,14 @@ class Candidate:
         if self.what is None:
             return regtta.NoAdaptation()
         if self.what in ("bias", "extractor"):
-            return regtta.SSA(k=self.k, lr=self.lr, trainable=self.what)
+            return regtta.SSA.from_paper(clip=True, k=self.k, lr=self.lr, trainable=self.what)
         places = layer_positions(model, first=self.what == "first layer")
 
         def optimizer(parameters: Iterable[nn.Parameter], lr: float) -> torch.optim.Optimizer:
             extractor = list(parameters)
             return torch.optim.Adam([extractor[place] for place in places], lr=lr)
 
-        return regtta.SSA(k=self.k, lr=self.lr, trainable="extractor", optimizer=optimizer)
+        return regtta.SSA.from_paper(clip=True, k=self.k, lr=self.lr, trainable="extractor", optimizer=optimizer)
 
 
 def candidates(network: str) -> tuple[Candidate, ...]:

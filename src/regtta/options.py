@@ -50,6 +50,12 @@ def check_fraction(name: str, value: float) -> None:
         raise OptionError(f"Expected {name} to be a number between 0 and 1, found {value!r}.")
 
 
+def check_momentum(name: str, value: float | None) -> None:
+    """Raise an OptionError unless ``value`` is None or ``0 < value <= 1``."""
+    if value is not None and (not _is_finite_number(value) or not 0 < value <= 1):
+        raise OptionError(f"Expected {name} to be None or a number above 0 and at most 1, found {value!r}.")
+
+
 def _is_finite_number(value: object) -> bool:
     """Return True if ``value`` is an int or float within the finite range of a float."""
     largest = sys.float_info.max
@@ -130,11 +136,14 @@ def parse_options(owner: str, known: Mapping[str, Any], assignments: Iterable[st
     return parsed
 
 
-def added_later(default: T) -> T:
-    """Return a dataclass field that descriptions leave out at its default.
+def added_later(default: T, *, earlier: object = _ADDED_LATER) -> T:
+    """Return a dataclass field that descriptions leave out at the value that keeps the earlier behaviour.
 
-    Files and keys of runs from before the field existed thereby stay valid. Give it the default that keeps the earlier
-    behaviour.
+    Files and keys of runs from before the field existed thereby stay valid.
+
+    Args:
+        default: default of the field.
+        earlier: value that keeps the behaviour from before the field existed; the default if not given.
 
     Example:
         >>> @dataclasses.dataclass(frozen=True)
@@ -144,15 +153,16 @@ def added_later(default: T) -> T:
         >>> Options(), fields_to_describe(Options()), fields_to_describe(Options(restore=0.5))
         (Options(rate=0.1, restore=0.0), ['rate'], ['rate', 'restore'])
     """
-    return dataclasses.field(default=default, metadata={_ADDED_LATER: True})
+    kept = default if earlier is _ADDED_LATER else earlier
+    return dataclasses.field(default=default, metadata={_ADDED_LATER: kept})
 
 
 def fields_to_describe(options: object) -> list[str]:
-    """Return the names of the fields of a dataclass, without those of :func:`added_later` at their defaults."""
+    """Return the names of the fields of a dataclass, without those of :func:`added_later` at their earlier values."""
     return [
         item.name
         for item in (dataclasses.fields(options) if dataclasses.is_dataclass(options) else ())
-        if not item.metadata.get(_ADDED_LATER) or getattr(options, item.name) != item.default
+        if _ADDED_LATER not in item.metadata or getattr(options, item.name) != item.metadata[_ADDED_LATER]
     ]
 
 

@@ -11,6 +11,7 @@ import regtta
 from helpers import small_models
 from regtta.execution.modes import FAST, Execution
 from regtta.guards import DEFAULT, SAFE, Gate, Guard, Rollback
+from regtta.models import batch_norm_layers
 
 CAPTURED = Execution(capture=True)
 gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
@@ -75,6 +76,11 @@ METHODS = {
     "cwsa": regtta.CWSA(k=3, lr=1e-2),
     "psc": regtta.PSC(k=3, lr=1e-2),
     "actmad": regtta.ActMAD(lr=1e-2),
+    "ssa_paper": regtta.SSA.from_paper(k=3, lr=1e-2),
+    "ssa_debiased": regtta.SSA(k=3, lr=1e-2, bn_momentum=None),
+    "ssa_batch_momentum": regtta.SSA(k=3, lr=1e-2, batch_norm="batch", bn_momentum=0.3),
+    "ssa_cumulative": regtta.SSA(k=3, lr=1e-2, batch_norm="cumulative"),
+    "bn_adapt_debiased": regtta.BNAdapt(batch_norm="debiased"),
 }
 
 
@@ -214,10 +220,13 @@ def test_methods_that_cannot_be_captured_log_a_warning(method, why, caplog):
     assert_same_stream(found, run_stream(regtta.Adapter(model, method, source, head="6"), stream))
 
 
-@pytest.mark.parametrize("mode", ["debiased", "blended"])
-def test_batch_norm_modes_with_step_dependent_weights_are_neither_compiled_nor_captured(mode, caplog):
-    model, source, stream = make_stream()
-    method = regtta.SSA(k=3, lr=1e-2, batch_norm=mode)
+@pytest.mark.parametrize(("mode", "momentum"), [("blended", 0.1), ("batch", None)])
+def test_batch_norm_modes_with_step_dependent_operations_are_neither_compiled_nor_captured(mode, momentum, caplog):
+    model = small_models.mlp()
+    for layer in batch_norm_layers(model):
+        layer.momentum = momentum
+    model, source, stream = make_stream(model=model)
+    method = regtta.SSA.from_paper(k=3, lr=1e-2, batch_norm=mode)
     with caplog.at_level(logging.WARNING, "regtta"):
         adapter = regtta.Adapter(model, method, source, execution=Execution(compile=True, capture=True))
     assert f"BatchNorm's statistics ({mode}) are weighted anew at every step" in caplog.text

@@ -4,6 +4,7 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import load_file
@@ -66,6 +67,11 @@ class Golden:
         return regtta.Adapter(golden_model(self.model), self.method(), source, head=HEADS[self.model], **chosen)
 
 
+def ssa_of_0_1_0(**options: Any) -> regtta.SSA:
+    """Create SSA with the defaults of version 0.1.0."""
+    return regtta.SSA.from_paper(**{"clip": True} | options)
+
+
 def noisy_view(inputs: Tensor, generator: torch.Generator) -> Tensor:
     """Draw a view of each input with noise added."""
     return inputs + 0.1 * torch.randn(inputs.shape, generator=generator)
@@ -74,30 +80,30 @@ def noisy_view(inputs: Tensor, generator: torch.Generator) -> Tensor:
 HEADS = {"mlp": "3", "cnn": "5"}
 
 STREAMS: dict[str, Golden] = {
-    "mlp_ssa_default": Golden("mlp", lambda: regtta.SSA(k=3, lr=1e-2)),
-    "mlp_ssa_safe": Golden("mlp", lambda: regtta.SSA(k=3, lr=1e-2), SAFE_GUARDS_OF_0_1_0, batches=20, rows=64),
+    "mlp_ssa_default": Golden("mlp", lambda: ssa_of_0_1_0(k=3, lr=1e-2)),
+    "mlp_ssa_safe": Golden("mlp", lambda: ssa_of_0_1_0(k=3, lr=1e-2), SAFE_GUARDS_OF_0_1_0, batches=20, rows=64),
     "mlp_ssa_momentum": Golden(
-        "mlp", lambda: regtta.SSA(k=3, optimizer=functools.partial(torch.optim.SGD, momentum=0.9), lr=1e-2)
+        "mlp", lambda: ssa_of_0_1_0(k=3, optimizer=functools.partial(torch.optim.SGD, momentum=0.9), lr=1e-2)
     ),
-    "mlp_ssa_factory_class": Golden("mlp", lambda: regtta.SSA(k=3, optimizer=torch.optim.Adagrad, lr=1e-2)),
-    "mlp_ssa_sgd_extractor": Golden("mlp", lambda: regtta.SSA(k=3, optimizer="sgd", trainable="extractor", lr=1e-3)),
+    "mlp_ssa_factory_class": Golden("mlp", lambda: ssa_of_0_1_0(k=3, optimizer=torch.optim.Adagrad, lr=1e-2)),
+    "mlp_ssa_sgd_extractor": Golden("mlp", lambda: ssa_of_0_1_0(k=3, optimizer="sgd", trainable="extractor", lr=1e-3)),
     "mlp_ssa_rmsprop_extractor": Golden(
-        "mlp", lambda: regtta.SSA(k=3, optimizer="rmsprop", trainable="extractor", lr=1e-3)
+        "mlp", lambda: ssa_of_0_1_0(k=3, optimizer="rmsprop", trainable="extractor", lr=1e-3)
     ),
-    "mlp_ssa_adamw_all": Golden("mlp", lambda: regtta.SSA(k=3, optimizer="adamw", trainable="all", lr=1e-3)),
-    "mlp_ssa_window_blended": Golden("mlp", lambda: regtta.SSA(k=3, window=24, batch_norm="blended"), rows=8),
+    "mlp_ssa_adamw_all": Golden("mlp", lambda: ssa_of_0_1_0(k=3, optimizer="adamw", trainable="all", lr=1e-3)),
+    "mlp_ssa_window_blended": Golden("mlp", lambda: ssa_of_0_1_0(k=3, window=24, batch_norm="blended"), rows=8),
     "mlp_feature_restoration": Golden("mlp", regtta.FeatureRestoration, statistics="restoration"),
     "mlp_prototype": Golden("mlp", regtta.Prototype, statistics=None),
     "mlp_bn_adapt": Golden("mlp", regtta.BNAdapt, statistics=None),
-    "cnn_ssa_default": Golden("cnn", lambda: regtta.SSA(k=3, lr=1e-2)),
-    "cnn_ssa_safe": Golden("cnn", lambda: regtta.SSA(k=3, lr=1e-2), SAFE_GUARDS_OF_0_1_0, batches=20, rows=64),
+    "cnn_ssa_default": Golden("cnn", lambda: ssa_of_0_1_0(k=3, lr=1e-2)),
+    "cnn_ssa_safe": Golden("cnn", lambda: ssa_of_0_1_0(k=3, lr=1e-2), SAFE_GUARDS_OF_0_1_0, batches=20, rows=64),
     "cnn_variance_minimization": Golden(
         "cnn",
         lambda: regtta.VarianceMinimization(views=2, augment=noisy_view, trainable="affine", lr=1e-2),
         statistics=None,
     ),
-    "mlp_sum": Golden("mlp", lambda: Sum(terms=(regtta.SSA(k=3, window=8), regtta.FeatureAlignment()), lr=1e-2)),
-    "cnn_ssa_adam_extractor": Golden("cnn", lambda: regtta.SSA(k=3, trainable="extractor")),
+    "mlp_sum": Golden("mlp", lambda: Sum(terms=(ssa_of_0_1_0(k=3, window=8), regtta.FeatureAlignment()), lr=1e-2)),
+    "cnn_ssa_adam_extractor": Golden("cnn", lambda: ssa_of_0_1_0(k=3, trainable="extractor")),
 }
 
 

@@ -185,7 +185,7 @@ def test_each_method_changes_only_its_trainable_parameters(name):
 def test_running_statistics_are_updated_by_one_pass_over_the_batch(name, kind, outputs, mode):
     """Further passes of a method, such as augmented views, must not update the running statistics."""
     normalises_by_batch = "batch_norm" in {field.name for field in dataclasses.fields(regtta.METHODS[name])}
-    case = Case(name, kind, outputs, **({"batch_norm": mode} if normalises_by_batch else {}))
+    case = Case(name, kind, outputs, **({"batch_norm": mode, "bn_momentum": 0.1} if normalises_by_batch else {}))
     adapter, stream = case.adapter(), case.stream(2)
     expected = copy.deepcopy(case.model).eval()
     for number, x in enumerate(stream, start=1):
@@ -390,6 +390,7 @@ VARIANTS = {
     "seed": 1,
     "mismatch": 5.0,
     "restore": 0.5,
+    "bn_momentum": 0.5,
     "slack": 0.1,
     "explained": 0.6,
     "angle": 5.0,
@@ -413,6 +414,8 @@ def test_every_hyperparameter_changes_something(name, field):
     outputs = 3 if name == "tent" else 1
     plain = Case(name, "cnn", outputs)
     value = VARIANTS.get(field)
+    if field == "batch_norm" and plain.method.batch_norm == value:
+        value = "batch"
     if field == "trainable":
         value = "affine" if plain.method.trainable == "extractor" else "extractor"
     if value is None:

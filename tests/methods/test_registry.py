@@ -99,9 +99,10 @@ def test_create_method():
 
 
 def test_defaults_of_the_papers():
-    ssa = regtta.SSA()
+    ssa = regtta.SSA.from_paper()
     assert (ssa.k, ssa.weighting, ssa.metric, ssa.lr, ssa.optimizer) == (100, True, "kl", 1e-3, "adam")
-    assert (ssa.batch_norm, ssa.trainable, ssa.steps) == ("batch", "affine", 1)
+    assert (ssa.batch_norm, ssa.bn_momentum, ssa.clip) == ("batch", None, False)
+    assert (ssa.trainable, ssa.steps, ssa.unbiased, ssa.window) == ("affine", 1, True, 0)
     assert issubclass(regtta.SSA, GradientMethod)
     restoration = regtta.FeatureRestoration()
     assert (restoration.bins, restoration.temperature, restoration.lr) == (8, 0.01, 1e-4)

@@ -135,7 +135,7 @@ def test_k_above_the_rank_is_clipped_with_a_warning_or_diverges_without_clip(cap
     source = regtta.collect(model, small_models.table(400).split(50))
     assert source.rank <= 10
     with caplog.at_level(logging.WARNING, "regtta"):
-        clipped = regtta.Adapter(model, regtta.SSA(k=12), source)
+        clipped = regtta.Adapter(model, regtta.SSA(k=12, clip=True), source)
     assert f"k=12 is beyond the rank {source.rank}" in caplog.text
     automatic = regtta.Adapter(model, regtta.SSA(k="auto"), source)
     inputs = small_models.table(20, shift=1.0)

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from regtta.execution import PLAIN, WARMUP_CALLS, Communicator, Execution, GraphedCallable, Precision
+from regtta.methods import Schedule
 from regtta.models import (
-    BatchNormMode,
     BufferSlots,
     FeatureModel,
     FeaturePooling,
@@ -22,7 +22,7 @@ from regtta.models import (
     batch_norm_layers,
     dummy_sample,
     forward_without_features,
-    has_constant_updates,
+    has_constant_operations,
     input_tensors,
     model_device,
     select_output,
@@ -41,15 +41,13 @@ def to_memory_format(model: nn.Module, execution: Execution) -> nn.Module:
     return model.to(memory_format=torch.channels_last) if execution.channels_last else model
 
 
-def resolve_execution(
-    execution: Execution, model: nn.Module, mode: BatchNormMode, processes: Communicator
-) -> Execution:
+def resolve_execution(execution: Execution, model: nn.Module, schedule: Schedule, processes: Communicator) -> Execution:
     """Return the execution without the options that this model or device does not support, and log the reason."""
     reason = ""
     if _has_hooks(model):
         reason = "the model has hooks, which would not be called"
-    elif not has_constant_updates(batch_norm_layers(model), mode):
-        reason = f"BatchNorm's statistics ({mode}) are weighted anew at every step"
+    elif not has_constant_operations(batch_norm_layers(model), schedule.batch_norm, schedule.bn_momentum):
+        reason = f"BatchNorm's statistics ({schedule.batch_norm}) are weighted anew at every step"
     elif processes.size > 1:
         reason = "several processes adapt together, and their exchanges are not part of a graph"
     if reason and (execution.compile or execution.capture):

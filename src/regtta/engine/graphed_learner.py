@@ -33,7 +33,7 @@ class GraphedLearner(Learner):
         *,
         execution: Execution,
     ) -> None:
-        super().__init__(forward, state, method, context, slots)
+        super().__init__(forward, state, method, context, slots, compiled=True)
         reason = ""
         if not self.rule.capturable:
             reason = f"those of {method.name} with these options are not all the same"
@@ -52,6 +52,10 @@ class GraphedLearner(Learner):
         super().reset()
         if self._graphed is not None:
             self._graphed.reset()
+
+    def _stop_compiling(self) -> None:
+        super()._stop_compiling()
+        self._graphed = None
 
     def _body(self, inputs: Inputs) -> tuple[Tensor, ...]:
         taken = super()._take(Shard(inputs, None, (len(inputs),)), repeated=False)

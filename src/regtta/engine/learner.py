@@ -61,6 +61,7 @@ class Learner:
         context: information for the start of a stream.
         slots: buffers of the model.
         processes: processes that share each batch.
+        compiled: True if steps are compiled or captured, so that all must perform the same operations.
 
     Attributes:
         is_captured: True if steps are captured as CUDA graphs, which optimizers must know.
@@ -79,6 +80,7 @@ class Learner:
         slots: BufferSlots,
         *,
         processes: Communicator = SINGLE_PROCESS,
+        compiled: bool = False,
     ) -> None:
         self._forward = forward
         self._slots = slots
@@ -88,7 +90,13 @@ class Learner:
         self._processes = processes
         self._schedule = schedule = method.schedule
         self.steps = schedule.steps
-        self.batch_norm = BatchNormSwitch(batch_norm_layers(context.model), schedule.batch_norm, schedule.prior)
+        self.batch_norm = BatchNormSwitch(
+            batch_norm_layers(context.model),
+            schedule.batch_norm,
+            schedule.prior,
+            momentum=schedule.bn_momentum,
+            constant_operations=compiled,
+        )
         self.rule: Rule = method.start(context)
         self._stateless = self.rule.capturable
         self._initial_rule = copy.deepcopy(self.rule.state_dict())
@@ -137,6 +145,8 @@ class Learner:
             self._snapshot.save_snapshot()
         self._rule_before = {} if self._stateless else copy.deepcopy(self.rule.state_dict())
         self._counts_before = {"updates": self.batch_norm.updates, "samples": self.batch_norm.samples}
+        if self.batch_norm.statistics is not None:
+            self.batch_norm.set_weights(len(shard.inputs))
         try:
             taken = self._take(shard, repeated)
             numbers = taken.numbers.tolist() if isinstance(taken.numbers, Tensor) else taken.numbers
@@ -181,6 +191,8 @@ class Learner:
             if self._schedule.restore:
                 state = self.state
                 torch._foreach_lerp_(state.parameters, state.initial_parameters, self._schedule.restore)
+        if self.batch_norm.statistics is not None and not self.batch_norm.finish_update():
+            self._stop_compiling()
         measured = [
             total_distance(self.state.parameters, self.state.initial_parameters),
             total_norm(self.state.floating, order=math.inf),
@@ -192,6 +204,15 @@ class Learner:
         if device.type == "cpu":  # reading one by one is faster than stacking
             return TakenStep(forward, update, list(map(float, measured)))
         return TakenStep(forward, update, torch.stack([number.to(device) for number in measured]))
+
+    def _stop_compiling(self) -> None:
+        """Run all further steps without compiling, as BatchNorm cannot be updated by the same operations each time."""
+        logger.warning(
+            "Steps are neither compiled nor captured: BatchNorm's statistics (%s) are weighted anew at every step, and "
+            "the model calls a BatchNorm layer several times or has one that computes its statistics itself.",
+            self.batch_norm.mode,
+        )
+        self._forward = ForwardFunctions(self._forward.uncompiled, self._forward.uncompiled)
 
     def _learn(self, shard: Shard, repeated: bool) -> tuple[Forward, Update]:
         """Run the model in adaptation mode and return its results with the update of the rule."""

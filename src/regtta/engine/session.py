@@ -82,8 +82,8 @@ class Session:
     def _resolve_execution(self) -> None:
         options = self._options
         with record_warnings() as warnings:
-            mode = options.method.schedule.batch_norm
-            self.execution = resolve_execution(options.execution, self.model, mode, options.processes)
+            schedule = options.method.schedule
+            self.execution = resolve_execution(options.execution, self.model, schedule, options.processes)
         self.warnings: tuple[str, ...] = tuple(warnings)
 
     # --- the stream ------------------------------------------------------------------------------
@@ -131,8 +131,8 @@ class Session:
         context = MethodContext(self.model, None if found is None else found.linear, source)
         parts = (functions, state, method, context, slots)
         if processes.size == 1:
-            capture = self.execution.capture
-            learner = GraphedLearner(*parts, execution=self.execution) if capture else Learner(*parts)
+            run = self.execution
+            learner = GraphedLearner(*parts, execution=run) if run.capture else Learner(*parts, compiled=run.compile)
             if options.serving.serve != "adapted":
                 return ServedStream(learner, self._forward, options.guards, processes, options.serving)
             return Stream(learner, self._forward, self._options.guards, processes)

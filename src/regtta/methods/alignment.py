@@ -1,9 +1,10 @@
-"""Base classes of SSA and naive feature alignment: the loss on Gaussian moments and its options."""
+"""Base classes of SSA and naive feature alignment: the loss on Gaussian moments, its options, and the subspace."""
 
+import logging
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -12,9 +13,11 @@ from regtta.errors import OptionError
 from regtta.methods.base import GradientMethod, MethodContext
 from regtta.methods.losses import METRICS, Metric, alignment_loss, moments_with_memory
 from regtta.methods.rules import Batch, Buffered, Rule
-from regtta.options import check_bool, check_choice, check_non_negative_int
+from regtta.options import DefaultInt, check_bool, check_choice, check_non_negative_int
 from regtta.persistence import require_mapping, require_tensor, state_error
-from regtta.statistics import Subspace
+from regtta.statistics import Clip, SourceStatistics, Subspace, describe_few_samples
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,7 @@ class AlignmentMethod(GradientMethod):
     weighting: bool = True
     metric: Metric = "kl"
     unbiased: bool = True
-    clip: bool = True
+    clip: Clip = True
 
     needs_source: ClassVar[bool] = True
     needs_head: ClassVar[bool] = True
@@ -55,8 +58,10 @@ class AlignmentMethod(GradientMethod):
         """Validate fields."""
         super().__post_init__()
         check_choice("metric", self.metric, METRICS.keys())
-        for name in ("weighting", "unbiased", "clip"):
+        for name in ("weighting", "unbiased"):
             check_bool(name, getattr(self, name))
+        if self.clip != "null":
+            check_bool("clip", self.clip)
         check_non_negative_int("window", self.window)
         if self.window == 1:
             raise OptionError("Expected window to be 0 (disabled) or at least 2, found 1: one sample has no variance.")
@@ -150,6 +155,41 @@ def significance(effect: Tensor) -> Tensor:
     """
     norms: Tensor = torch.linalg.vector_norm(effect, dim=0)
     return norms + 1
+
+
+def leading_directions(source: SourceStatistics, k: int | Literal["auto"], clip: Clip) -> Subspace:
+    """Return the ``k`` leading directions of the source features, of those that ``clip`` admits.
+
+    Args:
+        source: the source statistics.
+        k: number of directions; ``"auto"`` is the rank. A larger number than ``clip`` admits is reduced with a logged
+            warning, a :class:`~regtta.options.DefaultInt` without.
+        clip: admitted directions, see :meth:`SourceStatistics.top`.
+
+    Example:
+        >>> import regtta
+        >>> net = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Linear(8, 1))
+        >>> source = regtta.collect(net, [torch.randn(50, 3)])
+        >>> [leading_directions(source, k, "null").basis.shape[1] for k in (2, DefaultInt(100))]
+        [2, 3]
+    """
+    return source.top(min(k, source.directions(clip)) if isinstance(k, DefaultInt) else k, clip=clip)
+
+
+def subspace_alignment(subspace: Subspace, context: MethodContext) -> Alignment:
+    """Return the directions of ``subspace`` as dimensions to align; the source has mean 0 and variances λ in them.
+
+    Logs a warning if the source statistics are of too few samples for as many directions.
+    """
+    few = describe_few_samples(context.require_source(), len(subspace.variances))
+    if few:
+        logger.warning("%s", few)
+    return Alignment(
+        view=projection(subspace.to(context.device, context.dtype)),
+        mean=torch.zeros_like(subspace.variances),
+        variance=subspace.variances,
+        effect=context.require_head().weight.detach().cpu().double() @ subspace.basis,
+    )
 
 
 def projection(subspace: Subspace) -> Callable[[Tensor], Tensor]:

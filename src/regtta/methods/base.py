@@ -22,6 +22,7 @@ from regtta.options import (
     added_later,
     check_choice,
     check_fraction,
+    check_momentum,
     check_non_negative,
     check_positive,
     check_positive_int,
@@ -95,7 +96,7 @@ class Schedule:
 
     An ``elementwise`` optimizer updates every element independently of the parameter it belongs to. Without an
     optimizer the rule may return a :class:`~regtta.methods.rules.NewHead`. ``restore`` is the share ρ of the source
-    parameters in those after every step.
+    parameters in those after every step. ``bn_momentum`` is the momentum of BatchNorm, ``None`` each layer's own.
     """
 
     trainable: Trainable | None = None
@@ -105,6 +106,7 @@ class Schedule:
     optimizer: Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer] | None = None
     elementwise: bool = False
     restore: float = 0.0
+    bn_momentum: float | None = None
 
     @property
     def may_replace_head(self) -> bool:
@@ -168,7 +170,7 @@ class GradientMethod(Method):
         optimizer: ``"adam"``, ``"adamw"``, ``"sgd"``, ``"rmsprop"``, or any callable
             ``(parameters, lr=...) -> torch.optim.Optimizer``, such as
             ``functools.partial(torch.optim.SGD, momentum=0.9)``.
-        batch_norm: ``"batch"`` normalises by the batch and updates running statistics with each layer's momentum;
+        batch_norm: ``"batch"`` normalises by the batch and updates the running statistics;
             ``"debiased"`` estimates the running statistics from the target alone; ``"blended"`` normalises by source
             and target statistics weighted by their sample counts, for small batches; ``"cumulative"`` is like
             ``"batch"``, with running statistics that are the mean over all target samples so far; ``"source"`` keeps
@@ -180,6 +182,9 @@ class GradientMethod(Method):
         steps: gradient steps per batch.
         restore: averaging of the trained parameters towards the source after every step, ``θ ← (1 − ρ) θ + ρ θ₀`` with
             ρ = ``restore``; 0 disables it. Running statistics of BatchNorm are not averaged.
+        bn_momentum: weight m of a batch in the running statistics with ``batch_norm="batch"``, and
+            ``m / (1 − (1−m)ⁿ)`` at the n-th update with ``"debiased"``; ``None`` is each layer's own, 0.1 in torch. The
+            other modes have weights of their own.
     """
 
     lr: float = 1e-3
@@ -189,6 +194,7 @@ class GradientMethod(Method):
     trainable: Trainable = "affine"
     steps: int = 1
     restore: float = added_later(0.0)
+    bn_momentum: float | None = added_later(None)
 
     def __post_init__(self) -> None:
         """Validate fields."""
@@ -200,6 +206,7 @@ class GradientMethod(Method):
         check_non_negative("restore", self.restore)
         if self.restore:
             check_fraction("restore", self.restore)
+        check_momentum("bn_momentum", self.bn_momentum)
         if not callable(self.optimizer):
             check_choice("optimizer", self.optimizer, OPTIMIZERS.keys())
 
@@ -215,4 +222,5 @@ class GradientMethod(Method):
             optimizer=functools.partial(factory, lr=self.lr),
             elementwise=not callable(self.optimizer),
             restore=self.restore,
+            bn_momentum=self.bn_momentum,
         )

@@ -11,7 +11,7 @@ from regtta.errors import ModelError
 from regtta.methods.base import Method, MethodContext, Schedule
 from regtta.methods.rules import Batch, Rule
 from regtta.models import batch_norm_layers
-from regtta.options import check_choice, check_positive_int
+from regtta.options import added_later, check_choice, check_momentum, check_positive_int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,14 +19,17 @@ class BNAdapt(Method):
     """Normalisation by each batch, with BatchNorm's running statistics updated on the target.
 
     Args:
-        batch_norm: ``"batch"`` updates the running statistics with each layer's momentum; ``"debiased"`` estimates
+        batch_norm: ``"batch"`` updates the running statistics of the source; ``"debiased"`` estimates
             them from the target alone, however short the stream; ``"blended"`` normalises by source and target
             statistics weighted by their sample counts, for small batches (Schneider et al., NeurIPS 2020).
         prior: number of samples that the source statistics count as with ``batch_norm="blended"``.
+        bn_momentum: weight m of a batch in the running statistics with ``"batch"``, and ``m / (1 − (1−m)ⁿ)`` at the
+            n-th update with ``"debiased"``; ``None`` is each layer's own.
     """
 
     batch_norm: Literal["batch", "debiased", "blended"] = "batch"
     prior: int = 32
+    bn_momentum: float | None = added_later(None)
 
     name: ClassVar[str] = "bn_adapt"
     paper: ClassVar[str] = "Benz et al., WACV 2021"
@@ -35,11 +38,12 @@ class BNAdapt(Method):
         """Validate fields."""
         check_choice("batch_norm", self.batch_norm, ("batch", "debiased", "blended"))
         check_positive_int("prior", self.prior)
+        check_momentum("bn_momentum", self.bn_momentum)
 
     @property
     def schedule(self) -> Schedule:
         """Schedule that updates running statistics and no parameters."""
-        return Schedule(batch_norm=self.batch_norm, prior=self.prior)
+        return Schedule(batch_norm=self.batch_norm, prior=self.prior, bn_momentum=self.bn_momentum)
 
     @property
     def supports_single_samples(self) -> bool:

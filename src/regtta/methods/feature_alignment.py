@@ -13,7 +13,7 @@ from torch import Tensor
 from regtta.errors import OptionError
 from regtta.methods.alignment import Alignment, AlignmentMethod
 from regtta.methods.base import MethodContext
-from regtta.options import check_positive_int
+from regtta.options import check_bool, check_positive_int
 from regtta.statistics import SourceStatistics
 
 logger = logging.getLogger(__name__)
@@ -38,6 +38,7 @@ class FeatureAlignment(AlignmentMethod):
         'kl'
     """
 
+    clip: bool = True
     k: int | None = None
 
     name: ClassVar[str] = "feature_alignment"
@@ -46,6 +47,7 @@ class FeatureAlignment(AlignmentMethod):
     def __post_init__(self) -> None:
         """Validate fields."""
         super().__post_init__()
+        check_bool("clip", self.clip)
         if self.k is not None:
             check_positive_int("k", self.k)
 

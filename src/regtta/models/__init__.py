@@ -6,7 +6,7 @@ from regtta.models.batch_norm import (
     BatchNormMode,
     BatchNormSwitch,
     batch_norm_layers,
-    has_constant_updates,
+    has_constant_operations,
     non_negative_buffers,
 )
 from regtta.models.batches import BatchReader, InputSelection
@@ -72,7 +72,7 @@ __all__ = [
     "fingerprint",
     "forward_without_features",
     "freeze_all_but",
-    "has_constant_updates",
+    "has_constant_operations",
     "input_tensors",
     "inspect_batch_norm",
     "model_device",

@@ -12,12 +12,14 @@ from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 from regtta.execution import BatchSharding
 from regtta.models.features import override_forward
 from regtta.models.model_inputs import Inputs
+from regtta.models.running_statistics import RunningStatistics
 
 BatchNormMode = Literal["batch", "debiased", "blended", "cumulative", "source"]
 
 BATCH_NORM_MODES: tuple[str, ...] = get_args(BatchNormMode)
 UNSHARDED = BatchSharding()
 _Result = TypeVar("_Result")
+_WEIGHTED = ("debiased", "cumulative")  # modes in which the weight of a batch depends on the number of updates
 MAX_MEMORY = 16  # maximum weight of past target samples in a blend, in units of the prior, to track a changing target
 
 
@@ -32,9 +34,15 @@ def non_negative_buffers(model: nn.Module) -> set[str]:
     return {f"{name}.{buffer}".lstrip(".") for name in norms for buffer in ("running_var", "num_batches_tracked")}
 
 
-def has_constant_updates(layers: Sequence[_BatchNorm], mode: BatchNormMode) -> bool:
-    """Return True if all adaptation passes update the layers alike; otherwise the momentum changes with each pass."""
-    return not layers or mode == "source" or (mode == "batch" and all(layer.momentum is not None for layer in layers))
+def has_constant_operations(layers: Sequence[_BatchNorm], mode: BatchNormMode, momentum: float | None = None) -> bool:
+    """Return True if all adaptation passes can perform the same operations, as compiled and captured code does.
+
+    ``momentum`` replaces that of the layers. A cumulative mean, their momentum of ``None``, is computed by torch with a
+    number that differs from pass to pass.
+    """
+    if not layers or mode in ("source", *_WEIGHTED):
+        return True
+    return mode == "batch" and (momentum is not None or all(layer.momentum is not None for layer in layers))
 
 
 class BatchNormSwitch:
@@ -43,7 +51,7 @@ class BatchNormSwitch:
     Args:
         layers: the BatchNorm layers.
         mode: behaviour during adaptation. ``"batch"`` normalises by the batch and updates the
-            running statistics with each layer's own momentum m. ``"debiased"`` does the same with
+            running statistics with momentum m. ``"debiased"`` does the same with
             momentum ``m / (1 − (1−m)ⁿ)`` at the n-th update: the running average is then a weighted
             mean of target batches only, without any contribution of the source.
             ``"blended"`` normalises by the source statistics and those of the n target samples so far, weighted
@@ -52,16 +60,36 @@ class BatchNormSwitch:
             batches, weighted by their sizes.
             ``"source"`` keeps the trained statistics.
         prior: weight p of the source statistics in a blend, in samples.
+        momentum: m in the modes ``"batch"`` and ``"debiased"``; ``None`` is each layer's own.
+        constant_operations: perform the same operations in every adaptation pass, so that a step can be compiled and
+            captured. :meth:`set_weights` must then precede a step, and :meth:`finish_update` follow its backward pass.
+
+    Attributes:
+        statistics: running statistics that are averaged by :meth:`finish_update`; None if each pass updates them.
     """
 
-    def __init__(self, layers: Sequence[_BatchNorm], mode: BatchNormMode, prior: int = 1) -> None:
+    def __init__(
+        self,
+        layers: Sequence[_BatchNorm],
+        mode: BatchNormMode,
+        prior: int = 1,
+        *,
+        momentum: float | None = None,
+        constant_operations: bool = False,
+    ) -> None:
         self.layers = layers
         self.mode = mode
         self.prior = prior
+        self.momentum = momentum
         self.updates = 0
         self.samples = 0
         self._blended = self._known = 0
         self._momenta = [layer.momentum for layer in layers]
+        self._effective = [own if momentum is None else momentum for own in self._momenta]
+        self._averages = False  # True once a pass has shown that the statistics can be averaged afterwards
+        self.statistics: RunningStatistics | None = None
+        if constant_operations and mode in _WEIGHTED:
+            self.statistics = RunningStatistics(layers, self._effective)
         self._blends = [_Blend(layer) for layer in layers if layer.running_mean is not None]
         self._hooks: list[torch.utils.hooks.RemovableHandle] = []
         self._endings: list[Callable[[], None]] = []  # remove the forward overrides of an adaptation pass
@@ -91,14 +119,49 @@ class BatchNormSwitch:
             counts = (self._blended, self._known, size)
             self._hooks = [blend.register(self.prior, counts, sharding) for blend in self._blends]
             return
-        for layer, momentum in zip(self.layers, self._momenta, strict=True):
+        if self.statistics is not None:
+            self.statistics.save()
+            if not self._averages:
+                self.statistics.count_updates()
+        for layer, momentum in zip(self.layers, self._effective, strict=True):
             layer.__dict__["training"] = True  # same effect as layer.train(), but ten times faster
-            if self.mode == "debiased":
-                layer.momentum = debiased_momentum(momentum, self.updates)
-            elif self.mode == "cumulative":
-                layer.momentum = size / self.samples
+            if self._averages:
+                layer.momentum = 1.0
+            elif self.mode in _WEIGHTED:
+                layer.momentum = self._weight(momentum, self.updates, size / max(self.samples, 1))
+            elif self.momentum is not None:
+                layer.momentum = momentum
             if sharding.processes.size > 1:
                 self._endings.append(override_forward(layer, partial(sharding.normalise, layer)))
+
+    def _weight(self, momentum: float | None, update: int, share: float) -> float:
+        """Return the weight of a batch in the running statistics, which is ``share`` in a cumulative mean."""
+        return debiased_momentum(momentum, update) if self.mode == "debiased" else share
+
+    def set_weights(self, size: int) -> None:
+        """Set the weights of the next batch, of ``size`` samples, before a step with constant operations."""
+        if self.statistics is not None:
+            update, share = self.updates + 1, size / (self.samples + size)
+            self.statistics.fill({m: self._weight(m, update, share) for m in set(self._effective)})
+
+    def finish_update(self) -> bool:
+        """Average the running statistics after the backward pass of a step with constant operations.
+
+        The first pass updates them as without constant operations, and shows whether later ones can be averaged.
+
+        Returns:
+            False if they cannot, since the model calls a layer several times in one pass or a layer ignores its
+            momentum; all passes then update the statistics themselves.
+        """
+        if self.statistics is None:
+            return False
+        if self._averages:
+            self.statistics.average()
+        elif self.statistics.are_updated_once():
+            self._averages = True
+        else:
+            self.statistics = None
+        return self._averages
 
     def extra_pass(self, run: Callable[[Inputs], _Result], inputs: Inputs) -> _Result:
         """Return ``run(inputs)``, normalised as in the adaptation pass, without updating running statistics.

@@ -148,7 +148,7 @@ def _serialized(cls: type, name: str) -> str:
 def to_dict(options: object) -> dict[str, object]:
     """Return the name of a dataclass and its options in plain values, equal across processes.
 
-    Options of :func:`regtta.options.added_later` are left out at their defaults.
+    Options of :func:`regtta.options.added_later` are left out at their earlier values.
 
     Example:
         >>> @dataclasses.dataclass

@@ -15,13 +15,14 @@ from regtta.statistics.shift_tests import (
     shift_test,
     stationarity_statistic,
 )
-from regtta.statistics.source import EXPLAINED_VARIANCE, VALID_TOLERANCE, SourceStatistics, Subspace
+from regtta.statistics.source import EXPLAINED_VARIANCE, VALID_TOLERANCE, Clip, SourceStatistics, Subspace
 from regtta.statistics.whitening import Whitening
 
 __all__ = [
     "EXPLAINED_VARIANCE",
     "MIN_ROWS",
     "VALID_TOLERANCE",
+    "Clip",
     "ColumnArray",
     "ConstantStatistics",
     "EwmaCovariance",

@@ -9,6 +9,10 @@ Two counts describe how much of the feature space the source uses, as in Table 1
   above 1e-12 of the dimension's mean, which is about the limit of float64 rounding.
 * ``rank``: the dimensions of the subspace, eigenvalues above ``λ₁ · D · 1.19e-7``. The factor is
   float32's epsilon: a direction whose variance is lost in float32 features is not counted.
+
+``numerical_rank`` counts the directions that are not numerically null: eigenvalues above ``D · ε² · (λ₁ + ‖μ‖²)``, with
+float32's epsilon ε. A standard deviation below the bound is within the rounding errors of features in float32, whereas
+``rank`` compares variances with a rounding error of ε and excludes directions that do vary.
 """
 
 import logging
@@ -33,6 +37,7 @@ from regtta.statistics.linalg import stable_eigh
 from regtta.statistics.moments import Moments
 from regtta.statistics.source_files import check_rank, read_statistics, write_statistics
 
+Clip = bool | Literal["null"]
 RANK_TOLERANCE = torch.finfo(torch.float32).eps
 VALID_TOLERANCE = 1e-12
 # Fraction of the source's variance; shifts in the remaining directions are within rounding errors.
@@ -161,6 +166,22 @@ class SourceStatistics:
         return int((self.variances > self.variances[0] * self.dimensions * RANK_TOLERANCE).sum())
 
     @cached_property
+    def numerical_rank(self) -> int:
+        """Number of directions that are not numerically null: eigenvalues above ``D · ε² · (λ₁ + ‖μ‖²)``.
+
+        ε is float32's epsilon, 1.19e-7. At least 1, unless all features are constant.
+
+        Example:
+            >>> moments = Moments.from_features(torch.tensor([[0.0, 0.0], [1.0, 1e-4], [2.0, 0.0]]))
+            >>> source = SourceStatistics.from_moments(moments, head="fc", fingerprint="")
+            >>> source.numerical_rank, source.rank
+            (2, 1)
+        """
+        total = self.variances[0] + self.mean.square().sum()
+        varying = int((self.variances > self.dimensions * RANK_TOLERANCE**2 * total).sum())
+        return max(varying, 1) if self.rank else 0
+
+    @cached_property
     def valid_dimensions(self) -> int:
         """Number of raw dimensions with non-zero variance."""
         return int(self.valid_mask.sum())
@@ -207,11 +228,20 @@ class SourceStatistics:
         coordinates = subspace.project(features.cpu().double())
         return (coordinates.square() / subspace.variances).sum(dim=1)
 
-    def top(self, k: int | Literal["auto"], clip: bool = True) -> Subspace:
+    def directions(self, clip: Clip) -> int:
+        """Return the number of directions that ``clip`` admits.
+
+        ``True`` admits as many as the rank, ``"null"`` as the numerical rank, and ``False`` all of them.
+        """
+        if clip == "null":
+            return self.numerical_rank
+        return self.rank if clip else self.dimensions
+
+    def top(self, k: int | Literal["auto"], clip: Clip = True) -> Subspace:
         """Return the ``k`` leading directions; ``"auto"`` uses the rank.
 
         With ``clip``, a ``k`` above the rank is reduced to it with a logged warning: further directions
-        have no variance to divide by.
+        have no variance to divide by. ``clip="null"`` admits all directions that are not numerically null.
 
         Example:
             >>> moments = Moments.from_features(torch.tensor([[0.0, 0.0], [2.0, 0.0], [4.0, 0.0]]))
@@ -227,14 +257,11 @@ class SourceStatistics:
                 f"Expected k between 1 and {self.dimensions}, the width of the features, found {k}. "
                 'k="auto" takes the rank.'
             )
-        if clip and k > self.rank:
-            logger.warning(
-                "k=%d is beyond the rank %d of the source features: using %d.",
-                k,
-                self.rank,
-                self.rank,
-            )
-            k = self.rank
+        limit = self.directions(clip)
+        if k > limit:
+            kind = "numerical rank" if clip == "null" else "rank"
+            logger.warning("k=%d is beyond the %s %d of the source features: using %d.", k, kind, limit, limit)
+            k = limit
         return Subspace(self.mean, self.variances[:k], self.basis[:, :k])
 
     def require_variance(self) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from regtta.errors import OptionError
 from regtta.methods import SSA, BNAdapt, FeatureAlignment, Method, NoAdaptation
@@ -30,19 +31,16 @@ class DemoMethod:
     baseline: str | None = None
 
 
+_DEBIASED: Any = {"batch_norm": "debiased", "bn_momentum": SSA().bn_momentum}  # running statistics as in SSA
+
 DEMO_METHODS: tuple[DemoMethod, ...] = (
     DemoMethod(SOURCE, "Source", NoAdaptation()),
     DemoMethod("bn_adapt", "BN-adapt", BNAdapt(), SOURCE),
     DemoMethod("feature_alignment", "Alignment", FeatureAlignment(), "bn_adapt"),
-    DemoMethod("ssa", "SSA", SSA(), "bn_adapt"),
-    DemoMethod("bn_adapt_debiased", "BN-adapt debiased", BNAdapt(batch_norm="debiased"), "bn_adapt"),
-    DemoMethod(
-        "feature_alignment_debiased",
-        "Alignment debiased",
-        FeatureAlignment(batch_norm="debiased"),
-        "bn_adapt_debiased",
-    ),
-    DemoMethod("ssa_debiased", "SSA debiased", SSA(batch_norm="debiased"), "bn_adapt_debiased"),
+    DemoMethod("ssa_paper", "SSA, paper", SSA.from_paper(), "bn_adapt"),
+    DemoMethod("bn_adapt_debiased", "BN-adapt debiased", BNAdapt(**_DEBIASED), "bn_adapt"),
+    DemoMethod("feature_alignment_debiased", "Alignment debiased", FeatureAlignment(**_DEBIASED), "bn_adapt_debiased"),
+    DemoMethod("ssa", "SSA", SSA(), "bn_adapt_debiased"),
 )
 
 
@@ -85,6 +83,15 @@ class DemoRecipe:
     def scenes(self) -> tuple[str, ...]:
         """Names of the streams: the clean one, then one per degradation."""
         return (CLEAN, *self.degradations)
+
+    @property
+    def main_methods(self) -> tuple[DemoMethod, ...]:
+        """Methods except the variants of the baselines with debiased running statistics."""
+        return tuple(
+            entry
+            for entry in self.methods
+            if entry.method.schedule.batch_norm != "debiased" or isinstance(entry.method, SSA)
+        )
 
     def find_method(self, name: str) -> DemoMethod:
         """Return the method called ``name``."""

@@ -172,13 +172,12 @@ def _compare_before_and_after(
 
 
 def _adapt_methods(recipe: DemoRecipe, source: SourceModel, images: Tensor) -> Iterator[tuple[str, Adapter]]:
-    """Yield the methods without debiased running statistics, each adapted over the whole stream."""
-    for entry in recipe.methods:
-        if entry.method.schedule.batch_norm != "debiased":
-            adapter = Adapter(source.model, entry.method, source.statistics)
-            for batch in torch.split(images, recipe.batch_size):
-                adapter.adapt(batch)
-            yield entry.name, adapter
+    """Yield the main methods, each adapted over the whole stream."""
+    for entry in recipe.main_methods:
+        adapter = Adapter(source.model, entry.method, source.statistics)
+        for batch in torch.split(images, recipe.batch_size):
+            adapter.adapt(batch)
+        yield entry.name, adapter
 
 
 def _stream(recipe: DemoRecipe, source: SourceModel, images: Tensor) -> dict[str, Any]:

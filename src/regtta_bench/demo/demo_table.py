@@ -164,7 +164,7 @@ def terminal_table(study: DemoStudy, width: int) -> Table:
     """
     online = score_block(study, "online", "r2")
     # Online, a batch is normalised by its own statistics, so debiased running statistics make no difference.
-    once = {entry.label for entry in study.recipe.methods if entry.method.schedule.batch_norm != "debiased"}
+    once = {entry.label for entry in study.recipe.main_methods}
     blocks = (
         replace(score_block(study, "offline", "r2"), title="R² offline"),
         TableBlock("R² online", tuple(row for row in online.rows if row[0] in once)),

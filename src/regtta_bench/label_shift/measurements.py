@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -160,7 +161,8 @@ def measure_cases(
 def _gains(testbed: LabelShiftTestbed, inputs: Tensor, targets: Tensor) -> dict[str, float]:
     """Return the score gain of unguarded alignment, with BatchNorm statistics of the batch and of the source."""
     before = score_method(testbed, regtta.NoAdaptation(), inputs, targets)
-    methods = {"ssa": regtta.SSA(k=testbed.k), "ssa, BN source": regtta.SSA(k=testbed.k, batch_norm="source")}
+    ssa = partial(regtta.SSA.from_paper, k=testbed.k, clip=True)
+    methods = {"ssa": ssa(), "ssa, BN source": ssa(batch_norm="source")}
     return {
         name: round_significant(score_method(testbed, method, inputs, targets) - before)
         for name, method in methods.items()

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -34,17 +35,18 @@ class GuardedMethod:
 
 def make_methods(k: int) -> Mapping[str, GuardedMethod]:
     """Return the methods by name; the first is the unadapted source model."""
-    free: Any = {"k": k, "free_output": True}
+    plain = partial(regtta.SSA.from_paper, k=k, clip=True)
+    free = partial(plain, free_output=True)
     return MappingProxyType(
         {
             "Source": GuardedMethod(regtta.NoAdaptation()),
-            "SSA, BN batch": GuardedMethod(regtta.SSA(k=k)),
-            "SSA, BN blended": GuardedMethod(regtta.SSA(k=k, batch_norm="blended")),
-            "SSA, BN source": GuardedMethod(regtta.SSA(k=k, batch_norm="source")),
-            "output free, BN batch": GuardedMethod(regtta.SSA(**free)),
-            "output free, BN blended": GuardedMethod(regtta.SSA(**free, batch_norm="blended")),
-            "output free, BN source": GuardedMethod(regtta.SSA(**free, batch_norm="source")),
-            "SSA guarded by SAFE": GuardedMethod(regtta.SSA(k=k), SAFE),
+            "SSA, BN batch": GuardedMethod(plain()),
+            "SSA, BN blended": GuardedMethod(plain(batch_norm="blended")),
+            "SSA, BN source": GuardedMethod(plain(batch_norm="source")),
+            "output free, BN batch": GuardedMethod(free()),
+            "output free, BN blended": GuardedMethod(free(batch_norm="blended")),
+            "output free, BN source": GuardedMethod(free(batch_norm="source")),
+            "SSA guarded by SAFE": GuardedMethod(plain(), SAFE),
         }
     )
 

@@ -1,7 +1,7 @@
 """Method configurations of the tables: options per setting, and the source models that each runs on.
 
-Hyperparameters are the paper's, or documented assumptions where the paper does not state them. As in the paper's
-tables, ``k`` is not clipped at the rank of the source covariance.
+Hyperparameters are the paper's, or documented assumptions where the paper does not state them. SSA has the settings of
+``SSA.from_paper()``; as in the paper's tables, ``k`` is not clipped at the rank of the source covariance in any method.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from regtta.guards import DEFAULT, SAFE, Guard
-from regtta.methods import METHODS, Method, NoAdaptation, Sum, create_method
+from regtta.methods import METHODS, SSA, Method, NoAdaptation, Sum, create_method
 from regtta.options import check_choice, check_positive_int, field_types
 from regtta.options import replace as with_options
 from regtta_bench.paper.protocol import Task
@@ -80,7 +80,12 @@ def make_method_config(
     for part in method_names(name):
         check_choice("the method", part, METHODS.keys())
     known = {option for part in method_names(name) for option in field_types(METHODS[part])}
-    defaults = {"k": setting.k, "clip": False} | ({} if name == "bn_adapt" else dict(setting.options))
+    defaults: dict[str, object] = {"k": setting.k, "clip": False}
+    if "ssa" in method_names(name):
+        paper = SSA.from_paper()
+        defaults |= {option: getattr(paper, option) for option in ("lr", "batch_norm", "bn_momentum")}
+    if name != "bn_adapt":
+        defaults |= setting.options
     if task == "classification":
         defaults |= {"weighting": False, "task": "classification"}
     if name == "rsd":

@@ -22,9 +22,9 @@ ADAPTATION_METHODS = (
     *("bn_adapt", "feature_alignment", "feature_restoration", "prototype", "variance_minimization", "rsd"),
     *("ssa", SSA_WINDOW),
 )
-_OPTIONS: Mapping[str, Mapping[str, object]] = MappingProxyType(
-    {SSA_WINDOW: MappingProxyType({"window": 64, "batch_norm": "blended"})}
-)
+# SSA of the paper on the demo, but for the directions beyond the rank, which are not aligned.
+_PAPER_SSA: Mapping[str, object] = MappingProxyType({"clip": True, "batch_norm": "batch", "bn_momentum": None})
+_WINDOW: Mapping[str, object] = MappingProxyType({"window": 64, "batch_norm": "blended"})
 
 PLAIN_GUARDS, SAFE_GUARDS, GATE_GUARDS = "plain", "safe", "gate"
 COMPARED_GUARDS = (PLAIN_GUARDS, SAFE_GUARDS)
@@ -40,7 +40,8 @@ def default_method(name: str) -> Method:
         >>> default_method("ssa_window").window
         64
     """
-    return create_method(_base_name(name), **_OPTIONS.get(name, {}))
+    options = dict(_PAPER_SSA) if _base_name(name) == "ssa" else {}
+    return create_method(_base_name(name), **{**options, **_options(name)})
 
 
 def paper_method(setting: Setting, name: str) -> Method | None:
@@ -55,7 +56,11 @@ def paper_method(setting: Setting, name: str) -> Method | None:
     """
     if not is_supported(setting, _base_name(name), "regression"):
         return None
-    return make_method_config(setting, _base_name(name), _OPTIONS.get(name)).method
+    return make_method_config(setting, _base_name(name), _options(name)).method
+
+
+def _options(name: str) -> Mapping[str, object]:
+    return _WINDOW if name == SSA_WINDOW else {}
 
 
 def _base_name(name: str) -> str:

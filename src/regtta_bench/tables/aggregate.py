@@ -232,10 +232,10 @@ def _describe_ssa(cell: CellSpec) -> str:
     reference = reference_cells(cell)[0].method_config
     if reference is None:
         return ""
-    defaults, chosen = to_dict(SSA()), to_dict(reference.method)
+    defaults, chosen = to_dict(SSA.from_paper()), to_dict(reference.method)
     changed = {name: value for name, value in chosen.items() if value != defaults.get(name)}
     options = {"k": chosen["k"]} | changed
-    return f"SSA({', '.join(f'{name}={value!r}' for name, value in options.items())})"
+    return f"SSA.from_paper({', '.join(f'{name}={value!r}' for name, value in options.items())})"
 
 
 def _named_cells(table_spec: TableSpec) -> Iterable[tuple[str, CellSpec]]:

@@ -89,7 +89,7 @@ def test_a_user_method_has_a_row_in_every_table_by_method(name):
 def test_additional_rows_of_regression_tables():
     rows = more_rows("svhn")
     assert list(rows) == ["feature_alignment", "ttt: its source", "ssa, clipped at the rank", "oracle, all parameters"]
-    assert rows["ssa, clipped at the rank"].cells[0].method_config.method == SSA(k=100, clip=True)
+    assert rows["ssa, clipped at the rank"].cells[0].method_config.method == SSA.from_paper(k=100, clip=True)
     assert rows["oracle, all parameters"].cells[0].method_config.method.trainable == "all"
     its_source = rows["ttt: its source"].cells[0].method_config
     assert (its_source.method, its_source.objective, its_source.paired) == (NoAdaptation(), "rotation", False)
@@ -112,7 +112,9 @@ def test_additional_rows_of_classification_tables(name):
     assert list(rows) == ["bn_adapt", "ssa, clipped at the rank", "oracle, all parameters"]
     for row in rows.values():
         assert {cell.method_config.objective for cell in row.cells} == {"classification"}
-    assert rows["ssa, clipped at the rank"].cells[0].method_config.method == SSA(k=100, clip=True, weighting=False)
+    assert rows["ssa, clipped at the rank"].cells[0].method_config.method == SSA.from_paper(
+        k=100, clip=True, weighting=False
+    )
     oracle = rows["oracle, all parameters"].cells[0].method_config.method
     assert (oracle.task, oracle.trainable) == ("classification", "all")
 

@@ -52,9 +52,9 @@ def test_hyperparameters_and_source_models_are_those_of_the_papers_tables(name):
     assert (setting.source(3).data, setting.source(3).recipe, setting.source(3).seed) == (name, recipe, 3)
 
 
-def test_the_demo_has_the_librarys_defaults():
-    assert STRESS_SETTINGS["demo"].method("ssa") == SSA()
-    assert STRESS_SETTINGS["demo"].method("ssa_window") == SSA(window=64, batch_norm="blended")
+def test_the_demo_has_ssa_of_the_paper_up_to_the_rank():
+    assert STRESS_SETTINGS["demo"].method("ssa") == SSA.from_paper(clip=True)
+    assert STRESS_SETTINGS["demo"].method("ssa_window") == SSA.from_paper(clip=True, window=64, batch_norm="blended")
     assert STRESS_SETTINGS["demo"].source(2) == DigitsSource(2)
     assert STRESS_SETTINGS["svhn-subset"].length == 2000
 
