@@ -111,7 +111,7 @@ def test_images_are_learned_from_if_they_shifted():
 def test_statistics_without_a_covariance_of_the_inputs_are_told_once(trained, caplog):
     model, source = trained
     older = dataclasses.replace(source, input_covariance=torch.empty(0, 0, dtype=torch.float64))
-    adapting = regtta.Adapter(model, "ssa", older, guards=[RepairableShift()])
+    adapting = regtta.Adapter(model, "ssa", older, guards=[RepairableShift(broken=100.0)])
     with caplog.at_level(logging.WARNING):
         assert set(reasons(adapting, drifted(rows(640, seed=2)))) == {OTHER_POPULATION}
     assert [record.message.startswith("The source statistics have no covariance") for record in caplog.records] == [True]
