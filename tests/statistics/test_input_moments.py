@@ -1,5 +1,7 @@
 """Moments of the inputs by column, and the names of the columns, from collection to the merged file."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -173,3 +175,48 @@ def test_only_statistics_of_the_same_columns_are_merged():
     with pytest.raises(MismatchError, match="same columns in the same order") as caught:
         named.merge(other)
     assert isinstance(caught.value, RegttaError)
+
+
+def test_the_covariance_of_a_table_is_numpys_also_when_merged(tmp_path):
+    model, data = small_models.mlp(inputs=5), small_models.table(600, inputs=5) @ torch.randn(5, 5) + 3
+    source = regtta.collect(model, data.split(70))
+    expected = np.cov(data.double().numpy().T)
+    np.testing.assert_allclose(source.input_covariance, expected, rtol=1e-9, atol=1e-9)
+    assert torch.equal(source.input_covariance, source.input_covariance.T)
+    assert torch.equal(source.input_covariance.diagonal(), source.input_variance)
+    source.save(tmp_path / "s.safetensors")
+    assert torch.equal(
+        regtta.SourceStatistics.load(tmp_path / "s.safetensors").input_covariance, source.input_covariance
+    )
+    merged = regtta.collect(model, data[:200].split(70)).merge(regtta.collect(model, data[200:].split(70)))
+    np.testing.assert_allclose(merged.input_covariance, expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("shape", [(8, 3, 4), (8, 300), (8, 1), (8,)])
+def test_the_covariance_is_unknown_for_other_inputs(shape):
+    covariance = input_moments.InputCovariance()
+    covariance.update(torch.randn(shape))
+    assert covariance.all_reduce(make_communicator(None), torch.device("cpu"), torch.ones(0)).shape == (0, 0)
+
+
+def test_a_covariance_that_contradicts_the_variances_is_damage(tmp_path):
+    source = regtta.collect(small_models.mlp(inputs=5), small_models.table(200, inputs=5).split(70))
+    wrong = source.input_covariance.clone()
+    wrong[0, 1] = wrong[1, 0] = 10 * wrong.diagonal().max()
+    dataclasses.replace(source, input_covariance=wrong).save(tmp_path / "s.safetensors")
+    with pytest.raises(RegttaError, match="input_covariance"):
+        regtta.SourceStatistics.load(tmp_path / "s.safetensors")
+
+
+def _reduce_covariance(group: dist.ProcessGroup, shards: list[torch.Tensor | None]) -> torch.Tensor:
+    covariance, own = input_moments.InputCovariance(), shards[group.rank()]
+    for batch in () if own is None else own.split(3):
+        covariance.update(batch)
+    variance = torch.cat([shard for shard in shards if shard is not None]).var(dim=0)
+    return covariance.all_reduce(make_communicator(group), torch.device("cpu"), variance)
+
+
+def test_the_covariance_over_processes_is_that_of_all_samples(tmp_path):
+    data = torch.arange(60.0, dtype=torch.float64).reshape(20, 3).sin()
+    for found in run_in_processes(3, _reduce_covariance, tmp_path, [data[:7], None, data[7:]]):
+        np.testing.assert_allclose(found, np.cov(data.numpy().T), rtol=1e-12)

@@ -13,9 +13,11 @@ from regtta.guards.chain import IncomingBatch
 from regtta.guards.gate import NO_SHIFT
 from regtta.options import check_fraction, check_non_negative, check_positive, check_positive_int
 from regtta.persistence import require_bool, require_count, require_mapping
-from regtta.statistics import EwmaCovariance, EwmaMoments, SourceStatistics, fit_sensor_faults, shift_test
+from regtta.statistics import EwmaCovariance, EwmaMoments, fit_sensor_faults, shift_test
 
-RETEST = 0.1  # share of new samples after which the test of the sensors is repeated, which costs as much as a small model
+RETEST = (
+    0.1  # share of new samples after which the test of the sensors is repeated, which costs as much as a small model
+)
 OTHER_POPULATION = "the columns depend on each other in another way than on the source: another population"
 
 logger = logging.getLogger(__name__)
@@ -90,9 +92,7 @@ class _RepairableShiftState(GuardState):
         guard = self.guard
         if self.features.count < guard.least:
             return f"fewer than {guard.least} samples to tell a shift by"
-        found = shift_test(
-            self.features, source_count=self.source.count, level=guard.level, tolerance=guard.tolerance
-        )
+        found = shift_test(self.features, source_count=self.source.count, level=guard.level, tolerance=guard.tolerance)
         if not found.shifted:
             return Rollback(NO_SHIFT, "source") if batch.moved else NO_SHIFT
         if not _is_table(batch) or self._sensors_explain() or self._is_broken():
@@ -122,8 +122,8 @@ class _RepairableShiftState(GuardState):
             if not self._told:
                 self._told = True
                 logger.warning(
-                    "The source statistics have no covariance of the inputs, by which sensor faults are told from another "
-                    "population. Until they are collected again, only a model whose outputs moved far is adapted."
+                    "The source statistics have no covariance of the inputs, by which sensor faults are told from "
+                    "another population. Until they are collected again, a model adapts only if its outputs moved far."
                 )
             return False
         if self.explained is None or self.pending >= RETEST * self.inputs.count:

@@ -99,7 +99,7 @@ class AlignmentRule(Rule):
         """True without a window: the rule is then stateless."""
         return self.method.window == 0
 
-    def update(self, batch: Batch) -> Tensor | Buffered:
+    def update(self, batch: Batch) -> Tensor | Buffered | None:
         """Return the alignment loss of the batch together with the window, or ``Buffered`` while the window fills."""
         method = self.method
         values = self.view(batch.features.to(self.dtype))

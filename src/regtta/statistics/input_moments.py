@@ -145,14 +145,12 @@ class InputCovariance:
         """Update with the inputs of a batch; does nothing after :meth:`finish`."""
         if self._finished or not self._known:
             return
-        table = isinstance(inputs, Tensor) and inputs.ndim == 2 and inputs.is_floating_point()
-        if not isinstance(inputs, Tensor) or not table or not 2 <= inputs.shape[1] <= MAX_COLUMNS:
+        table = inputs if isinstance(inputs, Tensor) and inputs.ndim == 2 and inputs.is_floating_point() else None
+        if table is None or not 2 <= table.shape[1] <= MAX_COLUMNS or self._width not in (0, table.shape[1]):
             self._known = False
-        elif self._width not in (0, inputs.shape[1]):
-            self._known = False
-        else:
-            self._width = inputs.shape[1]
-            self._running.update(inputs)
+            return
+        self._width = table.shape[1]
+        self._running.update(table)
 
     def finish(self) -> None:
         """End the first pass over the source: the batches of further passes are the same and are ignored."""
@@ -166,7 +164,7 @@ class InputCovariance:
             device: device of this process.
             variance: (C,) variances of the columns, which become the diagonal.
         """
-        own = self._running.finish() if self._width and self._known else None
+        own = self._running.finish() if self._known and self._width else None
         width = int(processes.reduce(torch.tensor(self._width), "max"))
         unknown = not self._known or self._width not in (0, width)
         if int(processes.reduce(torch.tensor(int(unknown)), "max")):

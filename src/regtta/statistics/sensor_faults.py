@@ -1,8 +1,8 @@
 """Test of whether a shift of tabular inputs is one of single sensors or one of the population behind them.
 
 A faulty sensor reads ``x'_i = g_i x_i + o_i + ε_i``: a wrong gain, a wrong offset, independent noise, or a constant
-(``g_i = 0``). Any such faults change the covariance of two columns only by their gains, ``Σ'_ij = g_i g_j Σ_ij``. Another
-season, region or machine changes how the columns depend on each other, which no gains explain.
+(``g_i = 0``). Any such faults change the covariance of two columns only by their gains, ``Σ'_ij = g_i g_j Σ_ij``.
+Another season, region or machine changes how the columns depend on each other, which no gains explain.
 """
 
 import math
@@ -43,8 +43,8 @@ def fit_sensor_faults(source: Tensor, target: Tensor, *, source_count: float, ta
     """Fit ``target_ij ≈ g_i g_j source_ij`` to all pairs of columns by least squares.
 
     Correlations of n samples have a variance of about 1/n. The residual is therefore compared with
-    ``ν = 1/n_source + 1/n_target``, and its mean square over P pairs deviates from ν by about ``ν √(2/P)``; the limit is
-    three times that.
+    ``ν = 1/n_source + 1/n_target``, and its mean square over P pairs deviates from ν by about ``ν √(2/P)``; the limit
+    is three times that.
 
     Args:
         source: ``(C, C)`` covariance of the source inputs, float64.
