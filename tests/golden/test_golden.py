@@ -82,3 +82,15 @@ def test_0_1_0_statistics_can_be_loaded(model, kind):
     assert bool(source.extras) == (kind == "restoration")
     rebuilt = (source.basis * source.variances) @ source.basis.T
     torch.testing.assert_close(rebuilt.diagonal(), source.feature_variances, rtol=1e-9, atol=1e-12)
+
+
+def test_a_stream_of_an_earlier_safe_preset_resumes_under_the_current_one():
+    """A state that lacks only the latest guard of the preset."""
+    earlier = tuple(guard for guard in regtta.SAFE if not isinstance(guard, regtta.guards.RepairableShift))
+    batches, _ = load_following("mlp_ssa_safe")
+    adapter = STREAMS["mlp_ssa_safe"].adapter(guards=earlier)
+    adapter.adapt(batches[0])
+    resumed = STREAMS["mlp_ssa_safe"].adapter(guards=regtta.SAFE)
+    resumed.load_state_dict(adapter.state_dict())
+    for x in batches[1:]:
+        assert torch.equal(adapter.adapt(x).predictions, resumed.adapt(x).predictions)

@@ -24,6 +24,7 @@ from regtta.guards import (
     NonConstantInputs,
     OutlierRows,
     OutputRange,
+    RepairableShift,
     StationarityGuard,
     StepStats,
     SubspaceEnergy,
@@ -89,6 +90,7 @@ COSTS = [(guard, 0, 0) for guard in FREE] + [
     (Gate(), 1, 2),
     (LabelShiftGuard(), 1, 1),
     (StationarityGuard(), 1, 1),
+    (RepairableShift(), 1, 1),
     (HealthCheck(), 0, 2),
 ]
 

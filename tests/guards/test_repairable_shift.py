@@ -87,7 +87,7 @@ def test_a_model_whose_outputs_moved_far_is_adapted_to_another_population(traine
 
 
 def test_after_the_shift_the_model_returns_to_the_source_exactly(trained):
-    adapting = adapter(trained, memory=256)
+    adapting = adapter(trained)
     assert set(reasons(adapting, drifted(rows(1000, seed=2)))) == {""}
     assert reasons(adapting, rows(6000, seed=3))[-1] == NO_SHIFT
     assert equals_source(adapting, trained)
@@ -138,9 +138,10 @@ def test_damaged_states_are_refused(trained):
         adapting.load_state_dict(state)
 
 
-@pytest.mark.parametrize(
-    "options", [{"level": 1}, {"tolerance": -1}, {"unexplained": -1}, {"broken": 0}, {"memory": 0}, {"least": 0}]
-)
+INVALID = {"level": 1, "tolerance": -1, "unexplained": -1, "broken": 0, "memory": 0, "input_memory": 0, "least": 0}
+
+
+@pytest.mark.parametrize("options", [{name: value} for name, value in INVALID.items()])
 def test_invalid_options(options):
     with pytest.raises(OptionError, match=f"Expected {next(iter(options))} to be a"):
         RepairableShift(**options)

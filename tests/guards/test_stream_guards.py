@@ -2,13 +2,14 @@
 
 import pytest
 import torch
+from torch import nn
 
 from helpers.guard_inputs import guard_context, incoming_batch
 from regtta.errors import OptionError
-from regtta.guards import (
-    LabelShiftGuard,
-    StationarityGuard,
-)
+from regtta.guards import GuardContext, LabelShiftGuard, Rollback, StationarityGuard
+from regtta.guards.stream_guards import sudden_change
+from regtta.statistics.moments import Moments
+from regtta.statistics.source import SourceStatistics
 
 
 def test_label_shift_guard_at_its_limit():
@@ -59,3 +60,100 @@ def test_stationarity_guard_forgets_samples_older_than_its_memory_or_four_batche
 def test_stationarity_guard_rejects_options_without_two_blocks(memory, block):
     with pytest.raises(OptionError):
         rulings_of(StationarityGuard(memory=memory, block=block), torch.arange(256.0)[:, None].split(16))
+
+
+def wide_rulings(values, size=32, *, moved=False, **options):
+    """Return the rulings on samples (N, K) of a source with K uncorrelated features of mean 0 and variance 1."""
+    width = values.shape[1]
+    rows = torch.randn(5000, width, generator=torch.Generator().manual_seed(9), dtype=torch.float64)
+    rows = (rows - rows.mean(0)) @ torch.linalg.inv(torch.linalg.cholesky(rows.T.cov())).T
+    source = SourceStatistics.from_moments(Moments.from_features(rows), head="", fingerprint="")
+    head = nn.Linear(width, 1).double()
+    state = StationarityGuard(**options).start(GuardContext(2, source, head))
+    return [state.before_step(incoming_batch(batch.double(), moved=moved)) for batch in values.split(size)]
+
+
+def samples(count, width=16, seed=0):
+    return torch.randn(count, width, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    ("squared_shift", "batches"), [(0.0, 15), (35.0, 15), (72.0, 7), (1e4, 3), (1e8, 3)]
+)  # 512, 512, 256 and 128 samples in batches of 32
+def test_the_wait_shortens_with_the_size_of_the_shift(squared_shift, batches):
+    found = wide_rulings(samples(640) + (squared_shift / 16) ** 0.5)
+    waiting = [ruling is not None for ruling in found]
+    assert abs(sum(waiting) - batches) <= 1
+    assert waiting == sorted(waiting, reverse=True)
+
+
+def test_a_huge_shift_is_learned_from_in_the_second_batch():
+    assert [ruling is None for ruling in wide_rulings(samples(256) + 10, size=64)] == [False, True, True, True]
+
+
+def test_patience_is_the_longest_wait_and_doubts_forbid_a_shorter_one():
+    assert wide_rulings(samples(128) + 10, patience=40)[1] is None
+    trend = samples(320) + 10
+    assert wide_rulings(trend)[-1] is None
+    trend += torch.linspace(-0.35, 0.35, 320)[:, None]
+    assert wide_rulings(trend)[-1] == "steady for fewer than 512 samples"  # not unsteady at the level of a rollback
+
+
+def test_a_sudden_change_starts_a_new_stream_at_its_sample():
+    values = torch.cat([samples(600), samples(424, seed=1) + 4])
+    found = wide_rulings(values, size=64)
+    assert all("fewer than 512" in ruling for ruling in found[:7])
+    assert found[8] is None
+    assert found[9].startswith("steady for fewer than 128")  # 40 of 64 samples are new
+    assert found[10].startswith("steady for fewer than 128")
+    assert found[11:] == [None] * 5
+    assert wide_rulings(values, size=64, moved=True)[9] == Rollback("the stream changed suddenly", "source")
+
+
+@pytest.mark.parametrize(("squared", "expected"), [(30.0, None), (44.0, 64)])
+def test_sudden_change_at_its_limit(squared, expected):
+    values = torch.cat([samples(64), samples(32, seed=1) + (squared / 16) ** 0.5])
+    assert sudden_change(values, 32) == expected
+
+
+def test_no_sudden_change_in_independent_samples_nor_in_a_mixture_of_two_domains():
+    for seed in range(20):
+        values = samples(256, seed=seed)
+        assert sudden_change(values, 16) is None
+        chosen = torch.rand(256, generator=torch.Generator().manual_seed(seed)) < 0.5
+        assert sudden_change(values + 5.0 * chosen[:, None], 16) is None
+
+
+@pytest.mark.parametrize("size", [8, 24, 64])
+def test_a_sudden_change_within_a_batch_is_found(size):
+    values = torch.cat([samples(200), samples(160, seed=1) + 8])
+    found = wide_rulings(values, size=size)
+    assert found[-1] is None  # all samples before the change are forgotten
+
+
+def test_resumed_guards_have_the_same_verdicts():
+    generator = torch.Generator().manual_seed(0)
+    values = torch.randn(1600, 1, generator=generator)
+    values[1:] = values[1:] + values[:-1]
+    values[800:] += 30
+    batches = [torch.nn.functional.pad(x.double(), (0, 2)) for x in values.split(32)]
+    for guard in (LabelShiftGuard(), StationarityGuard()):
+        state = guard.start(guard_context())
+        rulings = [state.before_step(incoming_batch(batch)) for batch in batches[:30]]
+        resumed = guard.start(guard_context())
+        resumed.validate_state(state.state_dict(), "state")
+        resumed.load_state_dict(state.state_dict())
+        for batch in batches[30:]:
+            rulings.append(state.before_step(incoming_batch(batch)))
+            assert rulings[-1] == resumed.before_step(incoming_batch(batch))
+        assert len(set(rulings)) > 1
+
+
+def test_states_of_earlier_versions_have_no_autocorrelation():
+    state = LabelShiftGuard().start(guard_context())
+    state.before_step(incoming_batch(torch.ones(8, 3).double()))
+    earlier = {key: value for key, value in state.state_dict().items() if key != "autocorrelation"}
+    state.validate_state(earlier, "state")
+    state.load_state_dict(earlier)
+    assert state.autocorrelation.count == 0
+    assert state.recent.count == 8

@@ -8,6 +8,7 @@ import regtta
 from helpers import regressor, small_models
 from helpers.states import assert_same
 from regtta.guards import (
+    ALIGNED_WITH_SOURCE,
     DEFAULT,
     SAFE,
     FiniteInputs,
@@ -327,3 +328,30 @@ def test_the_windows_of_a_sum_fill_together():
     adapter = adapter_of(method, ())
     learned = [step.diagnostics.verdict.learned for step in adapter.run(stream(10, 4))]
     assert learned.index(True) == 3  # half a window of 16 samples
+
+
+def test_safe_learns_from_the_second_batch_of_a_huge_shift_and_returns_to_the_source_model():
+    """On the way: no learning on clean batches, and after the shift exactly the source model's predictions."""
+    adapter, model = adapter_of(), regressor.model_and_statistics()[0]
+    clean, shifted = stream(10, 64, shift=0.0), stream(8, 64, seed=2, shift=20.0)
+    back = stream(10, 64, seed=3, shift=0.0)
+    learned = [adapter.adapt(x).diagnostics.verdict.learned for x in (*clean, *shifted)]
+    assert not any(learned[:10])
+    assert learned[10:12] == [False, True]
+    steps = [adapter.adapt(x) for x in back]
+    assert steps[0].diagnostics.verdict.returned == "source"
+    for step, x in zip(steps, back, strict=True):
+        assert not step.adapted
+        with torch.no_grad():
+            assert torch.equal(step.predictions, model(x))
+
+
+def test_safe_learns_again_when_domains_alternate():
+    adapter = adapter_of()
+    reasons = [
+        [adapter.adapt(x).reason for x in stream(10, 64, seed=number, shift=20.0 * (number % 2))] for number in range(4)
+    ]
+    assert "" not in reasons[0] + reasons[2]
+    for number in (1, 3):  # learned from within two batches, and then aligned
+        assert "" in reasons[number][:2]
+        assert set(reasons[number][2:]) <= {"", ALIGNED_WITH_SOURCE}

@@ -48,6 +48,7 @@ GUARD_NAMES = {
     "NonConstantInputs": "VariedInputs",
     "OutlierRows": "OutlierRows",
     "OutputRange": "OutputRange",
+    "RepairableShift": "RepairableShift",
     "StationarityGuard": "SteadyStream",
     "SubspaceEnergy": "SubspaceEnergy",
 }

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers import small_models
-from regtta.statistics.moments import EwmaMoments
+from regtta.statistics.moments import EwmaCovariance, EwmaMoments
 
 
 def filled(batches, memory):
@@ -129,3 +129,19 @@ def test_no_autograd_graph_is_kept():
     recent = filled([values * 2], 10)
     assert not recent.mean.requires_grad
     assert recent.mean.dtype == torch.float64
+
+
+def test_covariance_of_weighted_samples():
+    generator = torch.Generator().manual_seed(3)
+    batches = [torch.randn(size, 3, generator=generator).double() for size in (5, 40, 20)]
+    recent = EwmaCovariance(30)
+    for batch in batches:
+        recent.update(batch)
+    sizes = [len(batch) for batch in batches]
+    weights = np.concatenate([np.full(size, math.exp(-sum(sizes[i + 1 :]) / 30)) for i, size in enumerate(sizes)])
+    values = small_models.numpy64(torch.cat(batches))
+    np.testing.assert_allclose(recent.covariance, np.cov(values.T, aweights=weights, ddof=0), rtol=1e-9)
+    restored = EwmaCovariance(30)
+    restored.validate_state(recent.state_dict(), "state", 3)
+    restored.load_state_dict(recent.state_dict())
+    assert torch.equal(restored.covariance, recent.covariance)

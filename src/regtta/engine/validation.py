@@ -144,16 +144,25 @@ def with_required_guards(method: Method, guards: tuple[Guard, ...]) -> tuple[Gua
     return (*guards, RepairableShift())
 
 
+# Guards that were added to the presets, by what a state may lack: the latest of them, or all of them (version 0.1.0).
+_LATER_GUARDS: tuple[tuple[type[Guard], ...], ...] = ((RepairableShift,), (RepairableShift, OutlierRows))
+
+
 def with_later_guards(state: Mapping[str, Any], guards: Sequence[Guard]) -> Mapping[str, Any]:
-    """Return a state of version 0.1.0 with empty states added for the guards that later versions added to the presets.
+    """Return an earlier state with empty states added for the guards that later versions added to the presets.
 
     Any other state is returned unchanged; :func:`check_state` rejects it if its guards differ from ``guards``.
     """
     found, watches = state.get("guards"), state.get("watches")
-    earlier = [number for number, guard in enumerate(guards) if not isinstance(guard, OutlierRows)]
-    if not isinstance(found, list) or not isinstance(watches, Mapping) or len(earlier) == len(guards):
+    if not isinstance(found, list) or not isinstance(watches, Mapping) or len(found) == len(guards):
         return state
-    if len(found) != len(earlier) or set(watches) != {str(number) for number in range(len(found))}:
+    if set(watches) != {str(number) for number in range(len(found))}:
+        return state
+    for later in _LATER_GUARDS:
+        earlier = [number for number, guard in enumerate(guards) if not isinstance(guard, later)]
+        if len(earlier) == len(found):
+            break
+    else:
         return state
     descriptions = [to_dict(guard) for guard in guards]
     states: list[object] = [{} for _ in guards]

@@ -29,6 +29,7 @@ SAFE: tuple[Guard, ...] = (
     MinBatchSize(16),
     NonConstantInputs(),
     Gate(),
+    RepairableShift(),
     LabelShiftGuard(),
     StationarityGuard(),
     FiniteStep(),
@@ -39,8 +40,9 @@ SAFE: tuple[Guard, ...] = (
     HealthCheck(),
 )
 
-"""Guards for production: learn only from a significant shift that is not a label shift, in a stationary stream; roll
-back to the last good model on divergence, and to the source model when the shift is over."""
+"""Guards for production: learn only from a significant shift that is not a label shift and that adaptation repairs,
+in a stationary stream; roll back to the last good model on divergence, and to the source model when the shift is
+over."""
 
 __all__ = [
     "ALIGNED_WITH_SOURCE",

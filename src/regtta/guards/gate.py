@@ -4,11 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from torch import Tensor
+
 from regtta.guards.base import Guard, GuardContext, GuardState, Rollback
 from regtta.guards.chain import IncomingBatch
 from regtta.options import check_fraction, check_non_negative, check_positive_int
 from regtta.persistence import require_mapping
-from regtta.statistics import EwmaMoments, Whitening, shift_test
+from regtta.statistics import AUTOCORRELATION, EwmaAutocorrelation, EwmaMoments, Whitening, shift_test
 
 NO_SHIFT = "no shift"
 ALIGNED_WITH_SOURCE = "aligned with the source"
@@ -20,7 +22,8 @@ class Gate(Guard):
 
     If the features of the source model show no shift, batches are rejected and the model is rolled back to the source.
     If they do, but the features of the adapted model are aligned, batches are rejected without a rollback. See
-    :func:`regtta.statistics.shift_tests.shift_test` for the test.
+    :func:`regtta.statistics.shift_tests.shift_test` for the test. Samples that are correlated with the ones before
+    them, such as hourly measurements, count as fewer (:class:`regtta.statistics.EwmaAutocorrelation`).
 
     Args:
         level: significance level per batch.
@@ -56,17 +59,21 @@ class _GateState(GuardState):
         self.source_count = source_count
         self.at_source = EwmaMoments(gate.memory)
         self.at_current = EwmaMoments(gate.memory)
+        self.autocorrelation = EwmaAutocorrelation(whitening.dimensions)
 
     def before_step(self, batch: IncomingBatch) -> str | Rollback | None:
         """Test the features of the source model and, if the model has been adapted, those of the current model."""
-        self.at_source.update(batch.coordinates_float64(self.whitening, batch.source))
+        coordinates = batch.coordinates_float64(self.whitening, batch.source)
+        self.at_source.update(coordinates)
+        self.autocorrelation.update(coordinates)
         if self.at_source.count < self.gate.least:
             return f"fewer than {self.gate.least} samples to tell a shift by"
-        if not self._shifted(self.at_source):
+        if not self._shifted(self.at_source, self.autocorrelation.time()):
             return Rollback(NO_SHIFT, "source") if batch.moved else NO_SHIFT
         if not batch.moved:
             return None
         self.at_current.update(batch.coordinates_float64(self.whitening, batch.current))
+        # Without the correction: after a change of the stream it would find the features aligned too early.
         return None if self._shifted(self.at_current) else ALIGNED_WITH_SOURCE
 
     def on_rollback(self) -> None:
@@ -74,20 +81,30 @@ class _GateState(GuardState):
         self.at_current.reset()
 
     def state_dict(self) -> dict[str, Any]:
-        return {"source": self.at_source.state_dict(), "current": self.at_current.state_dict()}
+        return {
+            "source": self.at_source.state_dict(),
+            "current": self.at_current.state_dict(),
+            AUTOCORRELATION: self.autocorrelation.state_dict(),
+        }
 
     def validate_state(self, state: object, path: str) -> None:
-        found = require_mapping(path, state, ("source", "current"))
+        found = self.autocorrelation.validate_part_of(require_mapping(path, state), path)
+        require_mapping(path, found, ("source", "current"))
         self.at_source.validate_state(found["source"], f"{path}/source", self.whitening.dimensions)
         self.at_current.validate_state(found["current"], f"{path}/current", self.whitening.dimensions)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.at_source.load_state_dict(state["source"])
         self.at_current.load_state_dict(state["current"])
+        self.autocorrelation.load_part_of(state)
 
-    def _shifted(self, recent: EwmaMoments) -> bool:
+    def _shifted(self, recent: EwmaMoments, inflation: Tensor | None = None) -> bool:
         if recent.count < self.gate.least:
             return True
         return shift_test(
-            recent, source_count=self.source_count, level=self.gate.level, tolerance=self.gate.tolerance
+            recent,
+            source_count=self.source_count,
+            level=self.gate.level,
+            tolerance=self.gate.tolerance,
+            inflation=inflation,
         ).shifted

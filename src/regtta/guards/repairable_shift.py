@@ -13,11 +13,19 @@ from regtta.guards.chain import IncomingBatch
 from regtta.guards.gate import NO_SHIFT
 from regtta.options import check_fraction, check_non_negative, check_positive, check_positive_int
 from regtta.persistence import require_bool, require_count, require_mapping
-from regtta.statistics import EwmaCovariance, EwmaMoments, fit_sensor_faults, shift_test
+from regtta.statistics import (
+    AUTOCORRELATION,
+    EwmaAutocorrelation,
+    EwmaCovariance,
+    EwmaMoments,
+    fit_sensor_faults,
+    shift_test,
+)
 
 RETEST = (
     0.1  # share of new samples after which the test of the sensors is repeated, which costs as much as a small model
 )
+OVER = 0.5  # test statistic of the features, relative to its critical value, below which a shift is over
 OTHER_POPULATION = "the columns depend on each other in another way than on the source: another population"
 
 logger = logging.getLogger(__name__)
@@ -38,14 +46,16 @@ class RepairableShift(Guard):
        there is little to lose.
 
     Otherwise batches are rejected, and the model is rolled back to the source. Inputs that are not a table, such as
-    images, pass with the first question. No test of inputs and features can see labels that change by themselves.
+    images, pass with the first question. Samples that are correlated with the ones before them, such as hourly
+    measurements, count as fewer. No test of inputs and features can see labels that change by themselves.
 
     Args:
         level: significance level of the test for a shift of the features, per batch.
         tolerance: largest shift to ignore, in source standard deviations.
         unexplained: largest root mean square of the correlations between columns that gains leave unexplained.
         broken: shift of the mean output, in standard deviations on the source, beyond which predictions are useless.
-        memory: time constant of the moments, in samples.
+        memory: time constant of the moments of features and outputs, in samples.
+        input_memory: time constant of the covariance of the inputs; it starts anew when the features show no shift.
         least: number of samples required before learning may begin.
     """
 
@@ -53,7 +63,8 @@ class RepairableShift(Guard):
     tolerance: float = 0.1
     unexplained: float = 0.03
     broken: float = 1.0
-    memory: int = 2048
+    memory: int = 256
+    input_memory: int = 2048
     least: int = 32
 
     needs_source: ClassVar[bool] = True
@@ -65,6 +76,7 @@ class RepairableShift(Guard):
         check_non_negative("unexplained", self.unexplained)
         check_positive("broken", self.broken)
         check_positive_int("memory", self.memory)
+        check_positive_int("input_memory", self.input_memory)
         check_positive_int("least", self.least)
 
     def start(self, context: GuardContext) -> GuardState:
@@ -81,7 +93,8 @@ class _RepairableShiftState(GuardState):
         self.spread = self.source.output_moments(self.weight)[1].clamp_min(torch.finfo(torch.float64).tiny).sqrt()
         self.features = EwmaMoments(guard.memory)
         self.outputs = EwmaMoments(guard.memory, products=False)
-        self.inputs = EwmaCovariance(guard.memory)
+        self.inputs = EwmaCovariance(guard.input_memory)
+        self.autocorrelation = EwmaAutocorrelation(self.whitening.dimensions)
         self.pending = 0  # samples since the sensors were last tested
         self.explained: bool | None = None
         self._told = False
@@ -92,15 +105,25 @@ class _RepairableShiftState(GuardState):
         guard = self.guard
         if self.features.count < guard.least:
             return f"fewer than {guard.least} samples to tell a shift by"
-        found = shift_test(self.features, source_count=self.source.count, level=guard.level, tolerance=guard.tolerance)
-        if not found.shifted:
+        found = shift_test(
+            self.features,
+            source_count=self.source.count,
+            level=guard.level,
+            tolerance=guard.tolerance,
+            inflation=self.autocorrelation.time(),
+        )
+        # A model that has been adapted returns to the source only when the shift is clearly over.
+        if max(found.mean, found.spread) <= (OVER if batch.moved else 1):
+            self._forget_inputs()
             return Rollback(NO_SHIFT, "source") if batch.moved else NO_SHIFT
         if not _is_table(batch) or self._sensors_explain() or self._is_broken():
             return None
         return Rollback(OTHER_POPULATION, "source") if batch.moved else OTHER_POPULATION
 
     def _update(self, batch: IncomingBatch) -> None:
-        self.features.update(batch.coordinates_float64(self.whitening, batch.source))
+        coordinates = batch.coordinates_float64(self.whitening, batch.source)
+        self.features.update(coordinates)
+        self.autocorrelation.update(coordinates)
         features = batch.source.features if batch.source.features.ndim == 2 else batch.source.flat_features
         gap = features.detach().double().cpu() - self.source.mean
         self.outputs.update(gap @ self.weight.T / self.spread)
@@ -108,6 +131,10 @@ class _RepairableShiftState(GuardState):
             rows = batch.processes.gather(batch.tensors[0].detach(), batch.counts).double().cpu()
             self.inputs.update((rows - self.source.input_mean) / self._scale())
             self.pending += len(rows)
+
+    def _forget_inputs(self) -> None:
+        self.inputs.reset()
+        self.pending, self.explained = 0, None
 
     def _scale(self) -> Tensor:
         """Return the standard deviation of each column on the source, 1 for a column that is constant there."""
@@ -132,7 +159,7 @@ class _RepairableShiftState(GuardState):
                 self.source.input_covariance / torch.outer(scale, scale),
                 self.inputs.covariance,
                 source_count=self.source.input_count,
-                target_count=self.inputs.count,
+                target_count=max(2.0, self.inputs.count / float(self.autocorrelation.time().mean())),
             )
             self.explained, self.pending = found.explain(self.guard.unexplained), 0
         return self.explained
@@ -142,10 +169,14 @@ class _RepairableShiftState(GuardState):
 
     def state_dict(self) -> dict[str, Any]:
         moments = {name: getattr(self, name).state_dict() for name in ("features", "outputs", "inputs")}
-        return {**moments, "pending": self.pending, "explained": self.explained}
+        autocorrelation = {AUTOCORRELATION: self.autocorrelation.state_dict()}
+        return {**moments, **autocorrelation, "pending": self.pending, "explained": self.explained}
 
     def validate_state(self, state: object, path: str) -> None:
-        found = require_mapping(path, state, ("features", "outputs", "inputs", "pending", "explained"))
+        if isinstance(state, Mapping) and not state:  # of a stream that was started without this guard
+            return
+        rest = self.autocorrelation.validate_part_of(require_mapping(path, state), path)
+        found = require_mapping(path, rest, ("features", "outputs", "inputs", "pending", "explained"))
         require_count(f"{path}/pending", found["pending"])
         if found["explained"] is not None:
             require_bool(f"{path}/explained", found["explained"])
@@ -154,9 +185,11 @@ class _RepairableShiftState(GuardState):
         self.inputs.validate_state(found["inputs"], f"{path}/inputs", len(self.source.input_covariance))
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.autocorrelation.load_part_of(state)
         for name in ("features", "outputs", "inputs"):
-            getattr(self, name).load_state_dict(state[name])
-        self.pending, self.explained = state["pending"], state["explained"]
+            moments = getattr(self, name)
+            moments.load_state_dict(state[name]) if state else moments.reset()
+        self.pending, self.explained = state.get("pending", 0), state.get("explained")
 
 
 def _is_table(batch: IncomingBatch) -> bool:

@@ -67,7 +67,9 @@ class ShiftTest:
         return max(self.mean, self.spread) > 1
 
 
-def shift_test(recent: EwmaMoments, *, source_count: int, level: float, tolerance: float) -> ShiftTest:
+def shift_test(
+    recent: EwmaMoments, *, source_count: int, level: float, tolerance: float, inflation: Tensor | None = None
+) -> ShiftTest:
     """Test whether whitened means and second moments (K,) deviate from 0 and 1 by more than ``tolerance``.
 
     Under the null hypothesis the means are within ``tolerance`` source standard deviations (root mean square over the
@@ -75,17 +77,27 @@ def shift_test(recent: EwmaMoments, *, source_count: int, level: float, toleranc
     ``1/n = 1/n_recent + 1/n_source``. The second moments are correlated (a brighter image has larger features
     everywhere), so their statistic is compared with a scaled χ² with matched first two moments (Satterthwaite).
 
+    Autocorrelated samples are worth fewer: the variances of the moments of direction d are multiplied by its
+    integrated autocorrelation time ``τ_d``, and T is compared with a scaled χ² as well. For the second moments this is
+    an upper bound, since squares of a Gaussian series are less correlated than its values.
+
     Args:
         recent: moments of whitened features.
         source_count: number of samples of the source statistics.
         level: probability of a false alarm, over both tests.
         tolerance: shift, in source standard deviations, that is too small to matter.
+        inflation: autocorrelation times (K,) of the directions, from 1; by default, samples are independent.
     """
     mean, square = recent.mean, recent.square
     dimensions = len(mean)
     count = 1 / (1 / recent.count + 1 / source_count)
-    by_mean = chi2_critical_value(dimensions, count * dimensions * tolerance**2, level / 2) / count
+    times = None if inflation is None or not bool((inflation > 1).any()) else inflation.to(mean)
+    factor, freedom = _scaled_chi2(dimensions, times)
+    far = count * dimensions * tolerance**2 / factor
+    by_mean = factor * chi2_critical_value(freedom, far, level / 2) / count
     covariance = recent.covariance_of_squares
+    if times is not None:
+        covariance *= times.outer(times).sqrt()
     # At least a Gaussian's variance: a few samples of a heavy-tailed distribution underestimate theirs.
     covariance.diagonal().clamp_min_(2.0)
     entries, gap = covariance.flatten(), square - 1
@@ -100,13 +112,26 @@ def shift_test(recent: EwmaMoments, *, source_count: int, level: float, toleranc
     return ShiftTest(of_mean / by_mean, of_square / by_square)
 
 
-def min_reweighting_divergence(recent: EwmaMoments) -> float:
+def _scaled_chi2(dimensions: int, times: Tensor | None) -> tuple[float, float]:
+    """Return scale and degrees of freedom of the χ² that matches ``Σ_d τ_d χ²_1`` in mean and variance."""
+    if times is None:
+        return 1.0, float(dimensions)
+    total, squared = torch.stack([times.sum(), times.dot(times)]).tolist()
+    return squared / total, total**2 / squared
+
+
+def min_reweighting_divergence(recent: EwmaMoments, inflation: Tensor | None = None) -> float:
     """Return the smallest χ² divergence of a reweighting of the source that explains the shift of whitened means.
 
     ``‖E[y]‖²``, minus its bias due to sampling noise (Bessel's inequality). A stream with
     one tenth of the source's labels needs at most 9, one with half of them at most 1.
+
+    Args:
+        recent: moments of whitened features.
+        inflation: autocorrelation times (K,) of the directions, from 1; by default, samples are independent.
     """
-    return max(0.0, float((recent.mean**2).sum() - recent.variance.sum() / recent.count))
+    variance = recent.variance if inflation is None else recent.variance * inflation.to(recent.variance)
+    return max(0.0, float((recent.mean**2).sum() - variance.sum() / recent.count))
 
 
 def stationarity_statistic(values: Tensor, block: int, level: float, tolerance: float = 0.0) -> float:
