@@ -132,8 +132,8 @@ class SourceStatistics:
     ) -> "SourceStatistics":
         """Compute the spectrum of the covariance of ``moments`` on the CPU.
 
-        On a GPU the eigenvectors of covariances of low rank deviate from orthonormality by up to 5e-4 (2,048 features of
-        rank 16, cuSOLVER, float64), so that the statistics could not be read again.
+        On a GPU the eigenvectors of covariances of low rank deviate from orthonormality by up to 5e-4 (2,048 features
+        of rank 16, cuSOLVER, float64), so that the statistics could not be read again.
         """
         covariance = moments.covariance().cpu()
         variances, basis = stable_eigh(covariance)
