@@ -162,3 +162,16 @@ def test_a_rejection_rolls_back_only_an_adapted_model():
             x, lambda *_: pytest.fail("not where there is no shift"), lambda *_: forward(x), moved=True
         )
         assert state.before_step(moved) == Rollback("no shift", "source")
+
+
+def test_states_of_earlier_versions_have_no_autocorrelation():
+    model, source = regressor.model_and_statistics()
+    state = Gate().start(GuardContext(2, source, model[6]))
+    forward, x = FeatureModel(model, "6"), stream(1)[0]
+    with torch.no_grad():
+        state.before_step(IncomingBatch(x, lambda *_: forward(x)))
+    earlier = {key: value for key, value in state.state_dict().items() if key != "autocorrelation"}
+    state.validate_state(earlier, "state")
+    state.load_state_dict(earlier)
+    assert state.autocorrelation.count == 0
+    assert state.at_source.count == 32

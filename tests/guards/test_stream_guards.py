@@ -6,7 +6,7 @@ from torch import nn
 
 from helpers.guard_inputs import guard_context, incoming_batch
 from regtta.errors import OptionError
-from regtta.guards import GuardContext, LabelShiftGuard, Rollback, StationarityGuard
+from regtta.guards import Gate, GuardContext, LabelShiftGuard, Rollback, StationarityGuard
 from regtta.guards.stream_guards import sudden_change
 from regtta.statistics.moments import Moments
 from regtta.statistics.source import SourceStatistics
@@ -63,12 +63,17 @@ def test_stationarity_guard_rejects_options_without_two_blocks(memory, block):
 
 
 def wide_rulings(values, size=32, *, moved=False, **options):
-    """Return the rulings on samples (N, K) of a source with K uncorrelated features of mean 0 and variance 1."""
+    """Return the rulings on samples (N, K) of a source with K uncorrelated features of mean 0 and variance 1.
+
+    The output is the first of them.
+    """
     width = values.shape[1]
     rows = torch.randn(5000, width, generator=torch.Generator().manual_seed(9), dtype=torch.float64)
     rows = (rows - rows.mean(0)) @ torch.linalg.inv(torch.linalg.cholesky(rows.T.cov())).T
     source = SourceStatistics.from_moments(Moments.from_features(rows), head="", fingerprint="")
     head = nn.Linear(width, 1).double()
+    with torch.no_grad():
+        head.weight.copy_(torch.eye(width)[:1])
     state = StationarityGuard(**options).start(GuardContext(2, source, head))
     return [state.before_step(incoming_batch(batch.double(), moved=moved)) for batch in values.split(size)]
 
@@ -95,7 +100,7 @@ def test_patience_is_the_longest_wait_and_doubts_forbid_a_shorter_one():
     assert wide_rulings(samples(128) + 10, patience=40)[1] is None
     trend = samples(320) + 10
     assert wide_rulings(trend)[-1] is None
-    trend += torch.linspace(-0.35, 0.35, 320)[:, None]
+    trend[:, 1:] += torch.linspace(-0.35, 0.35, 320)[:, None]
     assert wide_rulings(trend)[-1] == "steady for fewer than 512 samples"  # not unsteady at the level of a rollback
 
 
@@ -106,7 +111,7 @@ def test_a_sudden_change_starts_a_new_stream_at_its_sample():
     assert found[8] is None
     assert found[9].startswith("steady for fewer than 128")  # 40 of 64 samples are new
     assert found[10].startswith("steady for fewer than 128")
-    assert found[11:] == [None] * 5
+    assert found[11] is found[12] is found[-1] is None
     assert wide_rulings(values, size=64, moved=True)[9] == Rollback("the stream changed suddenly", "source")
 
 
@@ -126,9 +131,9 @@ def test_no_sudden_change_in_independent_samples_nor_in_a_mixture_of_two_domains
 
 @pytest.mark.parametrize("size", [8, 24, 64])
 def test_a_sudden_change_within_a_batch_is_found(size):
-    values = torch.cat([samples(200), samples(160, seed=1) + 8])
+    values = torch.cat([samples(200), samples(280, seed=1) + 8])
     found = wide_rulings(values, size=size)
-    assert found[-1] is None  # all samples before the change are forgotten
+    assert None in found  # the samples before the change are forgotten: there are fewer than 512
 
 
 def test_resumed_guards_have_the_same_verdicts():
@@ -137,7 +142,7 @@ def test_resumed_guards_have_the_same_verdicts():
     values[1:] = values[1:] + values[:-1]
     values[800:] += 30
     batches = [torch.nn.functional.pad(x.double(), (0, 2)) for x in values.split(32)]
-    for guard in (LabelShiftGuard(), StationarityGuard()):
+    for guard in (Gate(), LabelShiftGuard(), StationarityGuard()):
         state = guard.start(guard_context())
         rulings = [state.before_step(incoming_batch(batch)) for batch in batches[:30]]
         resumed = guard.start(guard_context())
@@ -147,13 +152,3 @@ def test_resumed_guards_have_the_same_verdicts():
             rulings.append(state.before_step(incoming_batch(batch)))
             assert rulings[-1] == resumed.before_step(incoming_batch(batch))
         assert len(set(rulings)) > 1
-
-
-def test_states_of_earlier_versions_have_no_autocorrelation():
-    state = LabelShiftGuard().start(guard_context())
-    state.before_step(incoming_batch(torch.ones(8, 3).double()))
-    earlier = {key: value for key, value in state.state_dict().items() if key != "autocorrelation"}
-    state.validate_state(earlier, "state")
-    state.load_state_dict(earlier)
-    assert state.autocorrelation.count == 0
-    assert state.recent.count == 8

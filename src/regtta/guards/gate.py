@@ -10,7 +10,7 @@ from regtta.guards.base import Guard, GuardContext, GuardState, Rollback
 from regtta.guards.chain import IncomingBatch
 from regtta.options import check_fraction, check_non_negative, check_positive_int
 from regtta.persistence import require_mapping
-from regtta.statistics import AUTOCORRELATION, EwmaAutocorrelation, EwmaMoments, Whitening, shift_test
+from regtta.statistics import EwmaAutocorrelation, EwmaMoments, Whitening, shift_test
 
 NO_SHIFT = "no shift"
 ALIGNED_WITH_SOURCE = "aligned with the source"
@@ -65,16 +65,20 @@ class _GateState(GuardState):
         """Test the features of the source model and, if the model has been adapted, those of the current model."""
         coordinates = batch.coordinates_float64(self.whitening, batch.source)
         self.at_source.update(coordinates)
-        self.autocorrelation.update(coordinates)
+        self.autocorrelation.update(coordinates)  # its time is computed only if the test without it finds a shift
         if self.at_source.count < self.gate.least:
             return f"fewer than {self.gate.least} samples to tell a shift by"
-        if not self._shifted(self.at_source, self.autocorrelation.time()):
+        if not self._shifted(self.at_source) or not self._shifted_despite_autocorrelation():
             return Rollback(NO_SHIFT, "source") if batch.moved else NO_SHIFT
         if not batch.moved:
             return None
         self.at_current.update(batch.coordinates_float64(self.whitening, batch.current))
         # Without the correction: after a change of the stream it would find the features aligned too early.
         return None if self._shifted(self.at_current) else ALIGNED_WITH_SOURCE
+
+    def _shifted_despite_autocorrelation(self) -> bool:
+        times = self.autocorrelation.time()
+        return bool((times == 1).all()) or self._shifted(self.at_source, times)
 
     def on_rollback(self) -> None:
         """Discard the moments of the adapted model."""
@@ -84,11 +88,13 @@ class _GateState(GuardState):
         return {
             "source": self.at_source.state_dict(),
             "current": self.at_current.state_dict(),
-            AUTOCORRELATION: self.autocorrelation.state_dict(),
+            "autocorrelation": self.autocorrelation.state_dict(),
         }
 
     def validate_state(self, state: object, path: str) -> None:
-        found = self.autocorrelation.validate_part_of(require_mapping(path, state), path)
+        found = dict(require_mapping(path, state))
+        if "autocorrelation" in found:  # earlier versions wrote none
+            self.autocorrelation.validate_state(found.pop("autocorrelation"), f"{path}/autocorrelation")
         require_mapping(path, found, ("source", "current"))
         self.at_source.validate_state(found["source"], f"{path}/source", self.whitening.dimensions)
         self.at_current.validate_state(found["current"], f"{path}/current", self.whitening.dimensions)
@@ -96,7 +102,9 @@ class _GateState(GuardState):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.at_source.load_state_dict(state["source"])
         self.at_current.load_state_dict(state["current"])
-        self.autocorrelation.load_part_of(state)
+        self.autocorrelation.reset()
+        if "autocorrelation" in state:
+            self.autocorrelation.load_state_dict(state["autocorrelation"])
 
     def _shifted(self, recent: EwmaMoments, inflation: Tensor | None = None) -> bool:
         if recent.count < self.gate.least:

@@ -14,7 +14,6 @@ from regtta.guards.gate import NO_SHIFT
 from regtta.options import check_fraction, check_non_negative, check_positive, check_positive_int
 from regtta.persistence import require_bool, require_count, require_mapping
 from regtta.statistics import (
-    AUTOCORRELATION,
     EwmaAutocorrelation,
     EwmaCovariance,
     EwmaMoments,
@@ -25,6 +24,7 @@ from regtta.statistics import (
 RETEST = (
     0.1  # share of new samples after which the test of the sensors is repeated, which costs as much as a small model
 )
+_MOMENTS = ("features", "outputs", "inputs", "autocorrelation")
 OVER = 0.5  # test statistic of the features, relative to its critical value, below which a shift is over
 OTHER_POPULATION = "the columns depend on each other in another way than on the source: another population"
 
@@ -105,20 +105,26 @@ class _RepairableShiftState(GuardState):
         guard = self.guard
         if self.features.count < guard.least:
             return f"fewer than {guard.least} samples to tell a shift by"
-        found = shift_test(
-            self.features,
-            source_count=self.source.count,
-            level=guard.level,
-            tolerance=guard.tolerance,
-            inflation=self.autocorrelation.time(),
-        )
         # A model that has been adapted returns to the source only when the shift is clearly over.
-        if max(found.mean, found.spread) <= (OVER if batch.moved else 1):
+        limit = OVER if batch.moved else 1.0
+        if self._statistic() <= limit or self._statistic(self.autocorrelation.time()) <= limit:
             self._forget_inputs()
             return Rollback(NO_SHIFT, "source") if batch.moved else NO_SHIFT
         if not _is_table(batch) or self._sensors_explain() or self._is_broken():
             return None
         return Rollback(OTHER_POPULATION, "source") if batch.moved else OTHER_POPULATION
+
+    def _statistic(self, times: Tensor | None = None) -> float:
+        """Return the statistic of the shift of the features, relative to its critical value.
+
+        Args:
+            times: autocorrelation times of the features; computed only where the test without them finds a shift.
+        """
+        guard, count = self.guard, self.source.count
+        found = shift_test(
+            self.features, source_count=count, level=guard.level, tolerance=guard.tolerance, inflation=times
+        )
+        return max(found.mean, found.spread)
 
     def _update(self, batch: IncomingBatch) -> None:
         coordinates = batch.coordinates_float64(self.whitening, batch.source)
@@ -168,15 +174,14 @@ class _RepairableShiftState(GuardState):
         return float(self.outputs.mean.abs().max()) > self.guard.broken
 
     def state_dict(self) -> dict[str, Any]:
-        moments = {name: getattr(self, name).state_dict() for name in ("features", "outputs", "inputs")}
-        autocorrelation = {AUTOCORRELATION: self.autocorrelation.state_dict()}
-        return {**moments, **autocorrelation, "pending": self.pending, "explained": self.explained}
+        moments = {name: getattr(self, name).state_dict() for name in _MOMENTS}
+        return {**moments, "pending": self.pending, "explained": self.explained}
 
     def validate_state(self, state: object, path: str) -> None:
         if isinstance(state, Mapping) and not state:  # of a stream that was started without this guard
             return
-        rest = self.autocorrelation.validate_part_of(require_mapping(path, state), path)
-        found = require_mapping(path, rest, ("features", "outputs", "inputs", "pending", "explained"))
+        found = require_mapping(path, state, (*_MOMENTS, "pending", "explained"))
+        self.autocorrelation.validate_state(found["autocorrelation"], f"{path}/autocorrelation")
         require_count(f"{path}/pending", found["pending"])
         if found["explained"] is not None:
             require_bool(f"{path}/explained", found["explained"])
@@ -185,8 +190,7 @@ class _RepairableShiftState(GuardState):
         self.inputs.validate_state(found["inputs"], f"{path}/inputs", len(self.source.input_covariance))
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.autocorrelation.load_part_of(state)
-        for name in ("features", "outputs", "inputs"):
+        for name in _MOMENTS:
             moments = getattr(self, name)
             moments.load_state_dict(state[name]) if state else moments.reset()
         self.pending, self.explained = state.get("pending", 0), state.get("explained")

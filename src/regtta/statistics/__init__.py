@@ -1,6 +1,6 @@
 """Statistics of the source features: collecting, saving and merging them, and tests of shifts against them."""
 
-from regtta.statistics.autocorrelation import AUTOCORRELATION, EwmaAutocorrelation
+from regtta.statistics.autocorrelation import EwmaAutocorrelation
 from regtta.statistics.collection import collect
 from regtta.statistics.collectors import ConstantStatistics, StatisticsCollector
 from regtta.statistics.feature_checks import check_first_batch, describe_few_samples, describe_small_variation
@@ -20,7 +20,6 @@ from regtta.statistics.source import EXPLAINED_VARIANCE, VALID_TOLERANCE, Clip, 
 from regtta.statistics.whitening import Whitening
 
 __all__ = [
-    "AUTOCORRELATION",
     "EXPLAINED_VARIANCE",
     "MIN_ROWS",
     "VALID_TOLERANCE",

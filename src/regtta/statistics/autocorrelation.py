@@ -14,7 +14,7 @@ from torch import Tensor
 
 from regtta.persistence import require_count, require_mapping, require_number, require_tensor
 
-AUTOCORRELATION = "autocorrelation"  # key in the state of a guard
+CHUNK = 256  # samples that are added at once
 LAGS = (1, 2, 4, 8, 16, 32, 64)
 MAX_TIME = 256.0  # bound of the estimate, a few times the longest lag
 STANDARD_ERRORS = 3.0  # smaller autocorrelations count as 0, so that independent samples have a time of 1
@@ -48,31 +48,40 @@ class EwmaAutocorrelation:
     def reset(self) -> None:
         """Reset to the initial state without samples."""
         self.samples = 0  # of the last max(LAGS), how many have been seen
+        self._pending: list[Tensor] = []
+        self._time: Tensor | None = None
         self._tail = torch.zeros(LAGS[-1], self.width, dtype=torch.float64)
         self._sums = torch.zeros(2 + len(LAGS), self.width, dtype=torch.float64)
         self._weights = torch.zeros(1 + len(LAGS), dtype=torch.float64)
         self._squared_weight = 0.0
 
     def update(self, values: Tensor) -> None:
-        """Update with a batch (B, K) in its order; samples that are not finite are ignored."""
-        values = values.detach().double()
+        """Update with a batch (B, K) in its order; samples that are not finite are ignored.
+
+        Batches are collected until they have 256 samples, since sums of few samples cost as much as of many.
+        """
+        self._pending.append(values.detach().double())
+        if sum(map(len, self._pending)) >= CHUNK:
+            self._add_pending()
+
+    def _add_pending(self) -> None:
+        values = torch.cat(self._pending) if self._pending else self._tail[:0]
+        self._pending = []
         squares = values * values
         if not math.isfinite(float(squares.sum())):
             finite = squares.isfinite().all(dim=1)
             values, squares = values[finite], squares[finite]
-        count = len(values)
+        count, longest = len(values), LAGS[-1]
         if count == 0:
             return
-        if self._tail.device != values.device:
-            self._tail, self._sums = self._tail.to(values.device), self._sums.to(values.device)
-        rows = torch.cat([self._tail, values])
-        longest = LAGS[-1]
+        rows = torch.cat([self._tail.to(values.device), values])
         # Rows before the first sample are zeros and add nothing.
         lagged = torch.stack([(values * rows[longest - lag : longest - lag + count]).sum(dim=0) for lag in LAGS])
         sums = torch.cat([values.sum(dim=0, keepdim=True), squares.sum(dim=0, keepdim=True), lagged])
         pairs = [max(0, count - max(0, lag - self.samples)) for lag in LAGS]
         decay = math.exp(-count / self.memory)
-        self._sums = sums.add_(self._sums, alpha=decay)
+        self._time = None
+        self._sums = sums.add_(self._sums.to(sums.device), alpha=decay)
         self._weights = self._weights * decay + torch.tensor([count, *pairs], dtype=torch.float64)
         self._squared_weight = self._squared_weight * decay**2 + count
         self._tail = rows[-longest:].clone()
@@ -80,12 +89,19 @@ class EwmaAutocorrelation:
 
     @property
     def count(self) -> float:
-        """Number of samples that equal weights would have, ``(Σw)² / Σw²``."""
+        """Effective number of the samples that have been added, ``(Σw)² / Σw²``."""
         weight = float(self._weights[0])
         return weight**2 / self._squared_weight if self._squared_weight else 0.0
 
     def autocorrelations(self) -> Tensor:
-        """Return the autocorrelations (7, K) at the lags 1, 2, 4, ..., 64; 0 where there are too few samples."""
+        """Return the autocorrelations (7, K) at the lags 1, 2, 4, ..., 64; 0 where there are too few samples.
+
+        Samples that are still collected are added first.
+        """
+        self._add_pending()
+        return self._autocorrelations()
+
+    def _autocorrelations(self) -> Tensor:
         weights = self._weights.to(self._sums.device)
         mean, square = self._sums[:2] / weights[0].clamp_min(1)
         variance = (square - mean**2).clamp_min(1e-300)
@@ -96,26 +112,21 @@ class EwmaAutocorrelation:
         """Return the integrated autocorrelation time τ (K,), from 1 to 256.
 
         Autocorrelations between the lags are interpolated geometrically, which is exact for a first-order
-        autoregressive series. Those below three standard errors, and all at longer lags, are taken as 0.
+        autoregressive series. Those below three standard errors, and all at longer lags, are taken as 0. The latest
+        samples, fewer than 256, may not be included yet.
         """
-        found = self.autocorrelations().clamp_max(1.0)
-        pairs = self.count * self._weights[1:] / self._weights[0].clamp_min(1)
-        threshold = (STANDARD_ERRORS / pairs.clamp_min(1).sqrt()).to(found.device)
-        significant = (found > threshold[:, None]).cumprod(dim=0).bool()
-        total = found.new_zeros(self.width)
-        for number, lag in enumerate(LAGS if bool(significant.any()) else ()):
-            here, last = found[number].clamp_min(_TINY), lag == LAGS[-1]
-            ratio = here.pow(1 / lag)  # decay per sample from lag 0 to here, unless the next lag is known
-            if not last:
-                to_next = (found[number + 1] / here).clamp(_TINY, 1).pow(1 / lag)
-                ratio = torch.where(significant[number + 1], to_next, ratio)
-            terms = MAX_TIME if last else lag
-            total += torch.where(significant[number], here * _geometric_sum(ratio, terms), 0.0)
-        return (1 + 2 * total).clamp(1.0, MAX_TIME)
+        if not self._squared_weight:
+            self._add_pending()
+        if self._time is None:
+            pairs = self.count * self._weights[1:] / self._weights[0].clamp_min(1)
+            self._time = integrated_time(self._autocorrelations(), pairs)
+        return self._time
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state, to be restored by :meth:`load_state_dict`."""
+        pending = torch.cat(self._pending) if self._pending else self._tail[:0]
         return {
+            "pending": pending.clone(),
             "samples": self.samples,
             "tail": self._tail.clone(),
             "sums": self._sums.clone(),
@@ -125,7 +136,8 @@ class EwmaAutocorrelation:
 
     def validate_state(self, state: object, path: str) -> None:
         """Raise a StateError unless ``state`` has the form that :meth:`state_dict` returns."""
-        found = require_mapping(path, state, ("samples", "tail", "sums", "weights", "squared_weight"))
+        found = require_mapping(path, state, ("pending", "samples", "tail", "sums", "weights", "squared_weight"))
+        require_tensor(f"{path}/pending", found["pending"], (None, self.width), torch.float64)
         require_count(f"{path}/samples", found["samples"], maximum=LAGS[-1])
         require_tensor(f"{path}/tail", found["tail"], (LAGS[-1], self.width), torch.float64)
         require_tensor(f"{path}/sums", found["sums"], (2 + len(LAGS), self.width), torch.float64)
@@ -135,20 +147,32 @@ class EwmaAutocorrelation:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore from :meth:`state_dict`."""
         self.samples, self._squared_weight = state["samples"], state["squared_weight"]
+        self._time = None
+        self._pending = [state["pending"].clone()] if len(state["pending"]) else []
         self._tail, self._sums = state["tail"].clone(), state["sums"].clone()
         self._weights = state["weights"].clone().cpu()
 
-    def validate_part_of(self, state: Mapping[str, Any], path: str) -> dict[str, Any]:
-        """Validate the part of a guard's state, if it has one, and return the rest; earlier versions wrote none."""
-        if AUTOCORRELATION in state:
-            self.validate_state(state[AUTOCORRELATION], f"{path}/{AUTOCORRELATION}")
-        return {key: value for key, value in state.items() if key != AUTOCORRELATION}
 
-    def load_part_of(self, state: Mapping[str, Any]) -> None:
-        """Restore from the part of a guard's state, or reset if it has none."""
-        self.reset()
-        if AUTOCORRELATION in state:
-            self.load_state_dict(state[AUTOCORRELATION])
+def integrated_time(autocorrelations: Tensor, pairs: Tensor) -> Tensor:
+    """Return the integrated autocorrelation time (K,) from autocorrelations (7, K) at the lags 1, 2, 4, ..., 64.
+
+    Args:
+        autocorrelations: autocorrelations at the lags.
+        pairs: number of pairs of samples (7,) behind those of each lag.
+    """
+    found = autocorrelations.clamp_max(1.0)
+    threshold = (STANDARD_ERRORS / pairs.clamp_min(1).sqrt()).to(found.device)
+    significant = (found > threshold[:, None]).cumprod(dim=0).bool()
+    total = torch.zeros_like(found[0])
+    for number, lag in enumerate(LAGS if bool(significant.any()) else ()):
+        here, last = found[number].clamp_min(_TINY), lag == LAGS[-1]
+        ratio = here.pow(1 / lag)  # decay per sample from lag 0 to here, unless the next lag is known
+        if not last:
+            to_next = (found[number + 1] / here).clamp(_TINY, 1).pow(1 / lag)
+            ratio = torch.where(significant[number + 1], to_next, ratio)
+        terms = MAX_TIME if last else lag
+        total += torch.where(significant[number], here * _geometric_sum(ratio, terms), 0.0)
+    return (1 + 2 * total).clamp(1.0, MAX_TIME)
 
 
 def _geometric_sum(ratio: Tensor, terms: float) -> Tensor:
