@@ -90,3 +90,13 @@ def test_few_columns_explain_anything_and_constant_ones_do_not_count():
     assert found.columns == 3
     assert found.explain(tolerance=0.0)
     assert found.gains[3:].tolist() == [0.0, 0.0]
+
+
+def test_a_region_that_narrows_several_columns_is_another_population():
+    source, target = rows(20_000, 1), rows(2000, 2)
+    narrow = target * np.array([1, 0.1, 1, 1, 1, 1, 1, 1])
+    assert fit(source, narrow).shrunk == 1
+    assert fit(source, narrow).explain(tolerance=0.0)  # one column may be of rare events
+    narrow[:, 5] *= 0.1
+    assert fit(source, narrow).shrunk == 2
+    assert not fit(source, narrow).explain(tolerance=1.0)

@@ -15,6 +15,9 @@ from torch import Tensor
 MIN_COLUMNS = 4  # with fewer, gains explain any covariance
 _ITERATIONS, _CONVERGED = 200, 1e-4  # most fits converge within thirty
 _DEAD = 1e-6  # variance, relative to the source, below which a column is constant
+# Standard deviation, relative to the source, below which a column has shrunk. No sensor does that without becoming
+# constant, but a region does it to its coordinates. One such column may be of rare events, such as rain.
+_SHRUNK, _MAX_SHRUNK = 0.2, 1
 
 
 @dataclass(frozen=True)
@@ -27,15 +30,19 @@ class SensorFaults:
             less its expectation due to sampling noise.
         limit: largest residual that sampling noise gives with few exceptions, for a tolerance of 0.
         columns: number of columns that vary both on the source and in the stream.
+        shrunk: number of these whose standard deviation is below a fifth of that on the source.
     """
 
     gains: Tensor
     residual: float
     limit: float
     columns: int
+    shrunk: int = 0
 
     def explain(self, tolerance: float) -> bool:
         """Return True if faults of single sensors explain the covariance, up to ``tolerance`` and sampling noise."""
+        if self.shrunk > _MAX_SHRUNK:
+            return False
         return self.columns < MIN_COLUMNS or self.residual <= math.hypot(tolerance, self.limit)
 
 
@@ -78,7 +85,8 @@ def fit_sensor_faults(source: Tensor, target: Tensor, *, source_count: float, ta
     unexplained = off * (now - torch.outer(found, found) * before) / torch.outer(sizes, sizes)
     pairs = columns * (columns - 1)  # each of them twice
     residual = math.sqrt(max(0.0, float(unexplained.square().sum()) / pairs - noise))
-    return SensorFaults(gains, residual, math.sqrt(3 * noise * math.sqrt(4 / pairs)), columns)
+    shrunk = int((now.diagonal() < _SHRUNK**2).sum())
+    return SensorFaults(gains, residual, math.sqrt(3 * noise * math.sqrt(4 / pairs)), columns, shrunk)
 
 
 def _fit_gains(before: Tensor, now: Tensor, *, ridge: float) -> Tensor:
