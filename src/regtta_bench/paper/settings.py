@@ -98,7 +98,7 @@ _ALL = (
         "resnet26",
         SVHN_SUBSET,
         _single("mnist"),
-        source_seeds=5,
+        source_seeds=3,
     ),
     Setting("svhn-vit", "SVHN to MNIST with ViT-B/16", "svhn", "vit_b16", VIT, _single("mnist")),
     Setting(
