@@ -31,15 +31,26 @@ mine = "my_package.methods:Mine"  # a subclass of regtta.Method; every option ha
 Built-in names cannot be overridden.
 
 **Passes over the source.** `regtta.collect(model, loader)` computes the moments in one pass, which is sufficient for `ssa`,
-`feature_alignment` and `rsd` (RSD's bases follow from mean and covariance). The histograms of `feature_restoration` require
+`feature_alignment`, `rsd`, `cwsa`, `psc`, `dare_gram`, `recentre`, `recolour` and `consistency` (bases and Gram matrices follow
+from mean and covariance). The histograms of `feature_restoration` require
 the range of every dimension first, so `collect(model, loader, methods=[regtta.FeatureRestoration()])` takes two passes.
+`actmad` needs the moments of activations, collected in the same pass: `collect(model, loader, methods=[regtta.ActMAD()])`.
 `TTT(branch=layer)` requires no pass: the branch was trained with the model and is only stored. All statistics are in one file.
 
 **Several outputs.** `ssa` and `feature_alignment` weight a dimension by the norm of its effect on all outputs,
 `α_d = 1 + ‖W v_d‖₂`, which for one output is the paper's weight. `prototype` has one prototype and does not support several
 outputs; `tent` needs several logits.
 
-**Other normalisation layers.** All methods except `bn_adapt` support models with LayerNorm, GroupNorm or InstanceNorm instead of BatchNorm.
+**Averaging towards the source.** `restore=0.01`, an option of every method that minimises a loss, replaces the trained
+parameters after every step by `θ ← (1 − ρ) θ + ρ θ₀` with ρ = 0.01: a stream that is long or that returns to the source does
+not accumulate displacement.
+
+**Terms.** `consistency` is meant as a term of a sum: `regtta.create_method("ssa+7*consistency")`.
+
+**Methods without gradients.** `recentre` and `recolour` compute a new head in closed form, `recalibrate_once` and `bn_adapt`
+update BatchNorm's statistics alone: a step takes one forward pass.
+
+**Other normalisation layers.** All methods except `bn_adapt` and `recalibrate_once` support models with LayerNorm, GroupNorm or InstanceNorm instead of BatchNorm.
 In a model without normalisation layers they update the biases: see [Adapting](adapting.md#models-without-normalisation-layers).
 
 **Classifiers.** `ssa` aligns the features of a classifier too, alone or with Tent; the paper sets α = 1 there:

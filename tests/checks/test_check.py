@@ -69,9 +69,12 @@ def test_statistics_may_be_a_file(model, source, tmp_path):
     assert f"There is no file {tmp_path / 'absent.safetensors'}" in error
 
 
-@pytest.mark.parametrize("name", [n for n in regtta.METHODS if n not in ("ttt", "variance_minimization", "tent")])
+@pytest.mark.parametrize(
+    "name", [n for n in regtta.METHODS if n not in ("ttt", "variance_minimization", "tent", "consistency")]
+)
 def test_every_method_can_be_checked(model, name):
-    source = regtta.collect(model, small_models.table(400).split(50), methods=[regtta.FeatureRestoration()])
+    methods = [regtta.FeatureRestoration(), regtta.ActMAD()]
+    source = regtta.collect(model, small_models.table(400).split(50), methods=methods)
     result = regtta.check(model, SHIFTED, source, method=name)
     assert result.ok, str(result)
     assert result.warnings == ()

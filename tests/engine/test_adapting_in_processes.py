@@ -27,6 +27,12 @@ METHODS = {
     # Biases before BatchNorm have gradients of rounding error only, which Adam would scale up like any other.
     "extractor": regtta.SSA(k=3, lr=1e-3, trainable="extractor", optimizer="sgd"),
     "oracle": regtta.Oracle(lr=1e-2),
+    "cwsa": regtta.CWSA(k=3, lr=1e-2),
+    "psc": regtta.PSC(k=3, lr=1e-2),
+    "dare_gram": regtta.DareGram(lr=1e-2),
+    "recentre": regtta.Recentre(),
+    "recolour": regtta.Recolour(),
+    "recalibrate_once": regtta.RecalibrateOnce(samples=40),
 }
 
 

@@ -57,7 +57,7 @@ OPTIMIZERS = {
     "nadam": torch.optim.NAdam,
     "odd": Odd,
 }
-MODELS = {"bn_adapt": "cnn", "ttt": "cnn", "variance_minimization": "cnn"}
+MODELS = {"bn_adapt": "cnn", "ttt": "cnn", "variance_minimization": "cnn", "consistency": "cnn"}
 
 
 def learner_of(adapter):
@@ -101,7 +101,7 @@ def test_rejected_steps_change_nothing_for_every_optimizer(optimizer, vetoed):
     check_vetoes("ssa", vetoed, optimizer=OPTIMIZERS[optimizer], lr=0.01)
 
 
-@pytest.mark.parametrize("mode", ["batch", "debiased", "blended", "source"])
+@pytest.mark.parametrize("mode", ["batch", "debiased", "blended", "cumulative", "source"])
 @pytest.mark.parametrize("trainable", ["affine", "bias", "extractor", "all"])
 def test_rejected_steps_change_nothing_for_every_batch_norm_mode_and_trainable_set(mode, trainable):
     for name in ("ssa", "oracle"):

@@ -14,7 +14,8 @@ from regtta.errors import BatchError, RegttaError
 from regtta.guards import DEFAULT, SAFE
 from regtta.report.recorder import RunRecorder
 
-NEEDS_ONE_TENSOR = ("variance_minimization", "ttt")
+NEEDS_ONE_TENSOR = ("variance_minimization", "ttt", "consistency")
+NEEDS_BATCH_NORM = ("bn_adapt", "recalibrate_once")
 NEEDS_SEVERAL_OUTPUTS = ("tent",)
 OPTIONS = {"ssa": {"k": 4}, "rsd": {"k": 3}, "variance_minimization": {"views": 4}}
 
@@ -111,7 +112,7 @@ def test_every_method_adapts_dict_batches_or_says_what_it_needs(name):
     assert changed == (name != "source")
 
 
-@pytest.mark.parametrize("name", [name for name in regtta.METHODS if name != "bn_adapt"])
+@pytest.mark.parametrize("name", [name for name in regtta.METHODS if name not in NEEDS_BATCH_NORM])
 def test_every_method_adapts_a_sequence_to_sequence_model_or_says_what_it_needs(name):
     torch.manual_seed(0)
     model = EveryStep(outputs=3 if name in NEEDS_SEVERAL_OUTPUTS else 1).eval()

@@ -48,6 +48,14 @@ def test_debiased_mode_without_momentum_is_the_mean():
     torch.testing.assert_close(got, torch.stack(batches).mean((0, 1)))
 
 
+@pytest.mark.parametrize("momentum", [0.1, None])
+def test_cumulative_mode_weights_all_samples_alike(momentum):
+    batches = torch.randn(30, 2).split([2, 17, 11])
+    got, updates = running_after("cumulative", batches, momentum)
+    torch.testing.assert_close(got, torch.cat(batches).mean(0))
+    assert updates == 3
+
+
 def test_source_mode_changes_nothing():
     got, updates = running_after("source", torch.randn(3, 8, 2).unbind(), 0.1)
     assert (got == 100).all()

@@ -15,13 +15,21 @@ from regtta.persistence import serialized_name, to_dict, to_dict_v0_1_0
 
 # Written into checkpoints, run stores and reports. Never change a value; a renamed class changes its key alone.
 METHOD_NAMES = {
+    "ActMAD": "ActMAD",
     "BNAdapt": "BNAdapt",
+    "CWSA": "CWSA",
+    "Consistency": "Consistency",
+    "DareGram": "DareGram",
     "FeatureAlignment": "FeatureAlignment",
     "FeatureRestoration": "FeatureRestoration",
     "NoAdaptation": "Source",
     "Oracle": "Oracle",
+    "PSC": "PSC",
     "Prototype": "Prototype",
     "RSD": "RSD",
+    "RecalibrateOnce": "RecalibrateOnce",
+    "Recentre": "Recentre",
+    "Recolour": "Recolour",
     "SSA": "SSA",
     "Sum": "Sum",
     "TTT": "TTT",

@@ -7,7 +7,7 @@ import torch
 import regtta
 from helpers import small_models
 from regtta.errors import StatisticsError
-from regtta.statistics.linalg import stable_eigh, stable_svd
+from regtta.statistics.linalg import stable_eigh, stable_svd, truncated_inverse
 
 
 def random_matrix(*shape, seed=0):
@@ -60,6 +60,42 @@ def test_gradients_are_finite_for_any_matrix(matrix):
     x = matrix.double().requires_grad_()
     u, s, v = stable_svd(x)
     (gradient,) = torch.autograd.grad(u.abs().sum() + s.sum() + v.abs().sum(), x)
+    assert gradient.isfinite().all()
+
+
+# --- inverses of Gram matrices -----------------------------------------------------------------------
+
+
+def inverse_of(features, count):
+    vectors, singular, _ = stable_svd(features.T)
+    return truncated_inverse(features, vectors, singular.square() / len(features), count)
+
+
+@pytest.mark.parametrize("shape", [(9, 4), (3, 6)])
+def test_the_truncated_inverse_is_that_of_numpy(shape):
+    z = random_matrix(*shape)
+    gram = (z.T @ z / len(z)).numpy()
+    rank = min(shape)
+    np.testing.assert_allclose(inverse_of(z, rank), np.linalg.pinv(gram, rcond=1e-10), rtol=1e-7, atol=1e-12)
+    values, vectors = np.linalg.eigh(gram)
+    leading = np.outer(vectors[:, -1], vectors[:, -1]) / values[-1]
+    np.testing.assert_allclose(inverse_of(z, 1), leading, rtol=1e-8, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("values", "count"),
+    [([3.0, 2.0, 1.0, 0.5], 2), ([3.0, 3.0, 1.0, 0.5], 2), ([3.0, 3.0, 2.0, 2.0], 4), ([2.0, 2.0, 2.0, 0.0], 3)],
+)
+@pytest.mark.parametrize("shape", [(8, 4), (4, 7)])
+def test_gradients_of_the_truncated_inverse_match_finite_differences(values, count, shape):
+    weight = random_matrix(shape[1], shape[1], seed=5)
+    z = with_values(values, shape).requires_grad_()
+    assert torch.autograd.gradcheck(lambda z: (weight * inverse_of(z, count)).sum(), z)
+
+
+def test_gradients_are_finite_where_the_truncation_divides_equal_eigenvalues():
+    z = with_values([2.0, 2.0, 2.0], (5, 3)).requires_grad_()
+    (gradient,) = torch.autograd.grad(inverse_of(z, 2).sum(), z)
     assert gradient.isfinite().all()
 
 

@@ -101,7 +101,7 @@ class Learner:
         self._stateless = self.rule.capturable
         self._initial_rule = copy.deepcopy(self.rule.state_dict())
         self._training: AbstractContextManager[object] = recurrent_training(context.model)
-        if self.rule.recordings:
+        if self.rule.recordings:  # compiled code calls no recorder
             self._forward = ForwardFunctions(forward.uncompiled, forward.uncompiled)
             self._training = _Together((self._training, *self.rule.recordings))
         self._gradients = FlatGradients(state.trainable_flats)

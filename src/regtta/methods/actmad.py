@@ -144,8 +144,8 @@ class _ActivationMoments(StatisticsCollector):
     def update(self, forward: Forward, pass_index: int) -> None:  # noqa: ARG002 - there is one pass
         """Add the recorded outputs by the update of Chan, Golub and LeVeque."""
         for name, values in self.outputs.values.items():
-            rows = by_sample(name, values, len(forward.outputs)) if self.per_location else values
-            rows = rows if self.per_location else by_channel(self.layers[name], rows)
+            samples = len(forward.outputs)
+            rows = by_sample(name, values, samples) if self.per_location else by_channel(self.layers[name], values)
             rows = rows.to(moments_device(rows.device), torch.float64)
             mean = rows.mean(dim=0)
             scatter = (rows - mean).square().sum(dim=0)

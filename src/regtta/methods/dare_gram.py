@@ -20,7 +20,7 @@ from regtta.methods.base import GradientMethod, MethodContext
 from regtta.methods.losses import column_cosines
 from regtta.methods.rules import Batch, Rule, Skip
 from regtta.options import check_fraction, check_non_negative, check_positive
-from regtta.statistics import LinAlgError, stable_svd
+from regtta.statistics import LinAlgError, stable_svd, truncated_inverse
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,10 +101,9 @@ class _InverseGram(Rule):
         count = min(max(self.least, leading_count(known, self.method.explained)), self.rank, numerical_rank(known))
         if not count:
             return Skip("all features of the batch are 0")
-        inverse, inverse0 = (
-            (basis[:, :count] / spectrum[:count]) @ basis[:, :count].T
-            for basis, spectrum in ((vectors, values), (self.vectors, self.values))
-        )
+        inverse = truncated_inverse(features, vectors, values, count)
+        kept = self.vectors[:, :count]
+        inverse0 = (kept / self.values[:count]) @ kept.T
         angle = (1 - column_cosines(inverse, inverse0)).mean()
         scale: Tensor = torch.linalg.vector_norm(values[:count] - self.values[:count]) / count
         return self.method.angle * angle + self.method.scale * scale

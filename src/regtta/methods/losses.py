@@ -155,8 +155,8 @@ def pair_means(mean: Tensor) -> Tensor:
 
     Example:
         >>> pair_means(torch.tensor([3.0, 1.0])) * 2**0.5
-        tensor([[4.2426, 4.0000],
-                [-2.0000, 1.4142]])
+        tensor([[ 4.2426,  4.0000],
+                [-2.0000,  1.4142]])
     """
     signs = _pair_signs(mean)
     sums: Tensor = mean.unsqueeze(-1) + signs * mean.unsqueeze(-2)

@@ -1,12 +1,11 @@
 """Outputs of inner layers of a model, recorded during its forward passes."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
-
-from regtta.models.features import override_forward
+from torch.utils.hooks import RemovableHandle
 
 
 class LayerOutputs:
@@ -32,22 +31,20 @@ class LayerOutputs:
 
     def __init__(self, layers: Mapping[str, nn.Module]) -> None:
         self._layers = layers
-        self._endings: list[Callable[[], None]] = []
+        self._hooks: list[RemovableHandle] = []
         self.values: dict[str, Tensor] = {}
 
     def __enter__(self) -> dict[str, Tensor]:
         self.values = {}
-        for name, layer in self._layers.items():
-            self._endings.append(override_forward(layer, partial(self._record, name, layer.forward)))
+        # Hooks, since torch's transformer layers bypass their normalisation layers in eval mode unless these have any.
+        self._hooks = [layer.register_forward_hook(partial(self._record, name)) for name, layer in self._layers.items()]
         return self.values
 
     def __exit__(self, *_: object) -> None:
-        for end in reversed(self._endings):
-            end()
-        self._endings = []
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks = []
 
-    def _record(self, name: str, run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        outputs = run(*args, **kwargs)
+    def _record(self, name: str, _: nn.Module, __: tuple[Any, ...], outputs: object) -> None:
         if isinstance(outputs, Tensor):
             self.values.setdefault(name, outputs)
-        return outputs

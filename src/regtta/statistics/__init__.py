@@ -4,7 +4,7 @@ from regtta.statistics.collection import collect
 from regtta.statistics.collectors import ConstantStatistics, StatisticsCollector
 from regtta.statistics.feature_checks import check_first_batch, describe_few_samples, describe_small_variation
 from regtta.statistics.label_shift import LabelShiftEvidence, evidence_from_coordinates, label_shift_evidence
-from regtta.statistics.linalg import LinAlgError, stable_eigh, stable_svd
+from regtta.statistics.linalg import LinAlgError, stable_eigh, stable_svd, truncated_inverse
 from regtta.statistics.moments import EwmaMoments, Moments, RunningMoments, moments_device
 from regtta.statistics.outliers import MIN_ROWS, ColumnArray, column_values, deviations, is_table, to_column_array
 from regtta.statistics.preprocessing import describe_preprocessing
@@ -51,4 +51,5 @@ __all__ = [
     "stable_svd",
     "stationarity_statistic",
     "to_column_array",
+    "truncated_inverse",
 ]

@@ -93,5 +93,58 @@ class _SingularVectors(torch.autograd.Function):
         return gradient
 
 
+def truncated_inverse(features: Tensor, vectors: Tensor, values: Tensor, count: int) -> Tensor:
+    """Return the pseudo-inverse (D, D) of rank ``count`` of the Gram matrix ``ZᵀZ/B`` of features (B, D).
+
+    Its gradient with respect to the features is exact also where eigenvalues are equal: between two directions that are
+    kept it is ``−1/(λ_i λ_j)``, without their difference. (A gradient through the eigenvectors divides by it.) It is
+    omitted only between a kept and a dropped direction of equal eigenvalues, where the truncation is not defined.
+
+    Args:
+        features: (B, D).
+        vectors: (D, m), the eigenvectors of the Gram matrix as columns, leading first, all but those of the value 0.
+        values: (m,), their eigenvalues.
+        count: number of leading directions to keep.
+
+    Example:
+        >>> z = torch.tensor([[2.0, 0.0], [0.0, 1.0]])
+        >>> truncated_inverse(z, torch.eye(2), torch.tensor([2.0, 0.5]), 1)
+        tensor([[0.5000, 0.0000],
+                [0.0000, 0.0000]])
+    """
+    inverse: Tensor = _TruncatedInverse.apply(features, vectors.detach(), values.detach(), count)
+    return inverse
+
+
+class _TruncatedInverse(torch.autograd.Function):
+    """Pseudo-inverse of a Gram matrix, with the gradient of Daleckii and Krein for functions of symmetric matrices."""
+
+    @staticmethod
+    def forward(ctx: Any, features: Tensor, vectors: Tensor, values: Tensor, count: int) -> Tensor:
+        ctx.save_for_backward(features, vectors, values)
+        ctx.count = count
+        kept = vectors[:, :count]
+        return (kept / values[:count]) @ kept.T
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, by_inverse: Tensor) -> tuple[Tensor, None, None, None]:
+        features, vectors, values = ctx.saved_tensors
+        count, kept, inverse = ctx.count, vectors[:, : ctx.count], values[: ctx.count].reciprocal()
+        symmetric = (by_inverse + by_inverse.T) / 2
+        within = vectors.T @ symmetric @ vectors
+        # Divided differences (f(λ_i) − f(λ_j)) / (λ_i − λ_j) of f = 1/λ on the kept values and 0 on the others.
+        slopes = torch.zeros_like(within)
+        slopes[:count, :count] = -torch.outer(inverse, inverse)
+        gaps = values[:count].unsqueeze(1) - values[count:]
+        rounding = 8 * torch.finfo(values.dtype).eps * values.max()
+        slopes[:count, count:] = inverse.unsqueeze(1) * _inverse_or_zero(gaps, gaps > rounding)
+        slopes[count:, :count] = slopes[:count, count:].T
+        outside = symmetric @ kept - vectors @ within[:, :count]  # towards directions of the value 0
+        across = (outside * inverse.square()) @ kept.T
+        by_gram = vectors @ (slopes * within) @ vectors.T + across + across.T
+        return features @ by_gram * (2 / len(features)), None, None, None
+
+
 def _inverse_or_zero(values: Tensor, where: Tensor) -> Tensor:
     return torch.where(where, torch.where(where, values, 1).reciprocal(), 0)

@@ -126,6 +126,7 @@ METHOD_CHANGES = {
     "prior": 7,
     "window": 7,
     "free_output": True,
+    "restore": 0.7,
 }
 
 
