@@ -59,7 +59,7 @@ def test_committed_tables_of_the_shifts_match_the_committed_runs(tmp_path):
         assert (tmp_path / name).read_text() == (SHIFTS / name).read_text()
 
 
-# Rows of the two main tables of SVHN's subset. Its other tables repeat some of these cells; the rest of them was not run.
+# Rows of the two main tables of SVHN's subset. Its other tables repeat some of their cells; all others were not run.
 SVHN_ROWS = {
     "source", "bn_adapt", "prototype", "feature_restoration", "variance_minimization", "rsd", "ssa", "oracle",
 }  # fmt: skip
@@ -132,6 +132,59 @@ def test_the_readme_matches_the_committed_tables():
     for title, cells in rows.items():
         expected = [shown(column[names[title]]) if names[title] in column else "" for column in columns]
         assert cells == expected, title
+
+
+def summary_rows():
+    """Return the rows of the summary of the held-out shifts by name."""
+    with (SHIFTS / "shifts-summary.csv").open() as file:
+        return {row["row"]: row for row in csv.DictReader(file) if row["half"] == "held-out"}
+
+
+def with_interval(row, key):
+    text = f"{float(row[key]):+.3f} [{float(row[f'{key}_low']):.3f}, {float(row[f'{key}_high']):.3f}]"
+    return text.replace("-", "−")
+
+
+def cells_after(path, header):
+    """Return the cells of the table that begins with ``header``, by the name in the first column."""
+    (table,) = re.findall(rf"^{re.escape(header)}.*?\n\n", path.read_text(), re.DOTALL | re.MULTILINE)
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.strip().splitlines()[2:]]
+    return {name: cells for name, *cells in lines}
+
+
+def test_the_readme_matches_the_summary_of_the_shifts():
+    names = {
+        "Source": "source",
+        "BN-adapt": "bn_adapt",
+        "SSA as in the paper": "ssa, paper",
+        "SSA": "ssa",
+        "**Auto**": "auto",
+        "Auto under `SAFE`": "auto, SAFE",
+    }
+    found, rows = cells_after(ROOT / "README.md", "| | mean gain over the source model |"), summary_rows()
+    assert found.keys() == names.keys()
+    for title, cells in found.items():
+        row = rows[names[title]]
+        gain = "0.000" if title == "Source" else with_interval(row, "gain")
+        assert cells == [gain, f"{row['harmed']} of {row['shifts']}", f"{float(row['on_par']):.0%}".replace("%", " %")]
+
+
+def test_the_page_of_shifts_matches_their_summary():
+    found, rows = cells_after(ROOT / "docs" / "shifts.md", "| | R² ≥ −1 |"), summary_rows()
+    assert {"source", "bn_adapt", "ssa, paper", "ssa", "auto", "auto, SAFE"} < found.keys()
+    for title, cells in found.items():
+        name = title.removesuffix(" (labels)")
+        row = rows[name]
+        reference, unadapted = name == "ssa, paper", name == "source"
+        worst = "" if unadapted else f"{float(row['worst_gain']):+.3f}".replace("-", "−") + f" {row['worst_shift']}"
+        assert cells == [
+            f"{float(row['clipped_mean']):.3f}",
+            "" if unadapted else with_interval(row, "gain"),
+            "" if reference else with_interval(row, "less_ssa"),
+            "" if unadapted else row["harmed"],
+            f"{float(row['on_par']):.0%}".replace("%", " %"),
+            worst,
+        ]
 
 
 # --- speed -----------------------------------------------------------------------------------------------------------
