@@ -14,7 +14,7 @@ INTRODUCTION = """\
 
 Generated from the registry of methods by `make docs`; `regtta methods` prints the same. A method is passed to the adapter
 by its name, `regtta.Adapter(model, "ssa", source, k=25)`, or as an object, `regtta.SSA(k=25)` or
-`regtta.create_method("ssa", k=25)`; on the command line, `--method ssa --set k=25`.
+`regtta.create_method("ssa", k=25)`; on the command line, `--method ssa --set k=25`. [Auto](auto.md) is the method to begin with.
 
 **Sums.** `regtta.create_method("tent+ssa", k=25)` minimises the sum of both losses, `"tent+0.5*ssa"` a weighted sum.
 Trainable parameters, optimizer and BatchNorm mode are those of the sum, by default those of its first term; any other
@@ -30,7 +30,7 @@ mine = "my_package.methods:Mine"  # a subclass of regtta.Method; every option ha
 
 Built-in names cannot be overridden.
 
-**Passes over the source.** `regtta.collect(model, loader)` computes the moments in one pass, which is sufficient for `ssa`,
+**Passes over the source.** `regtta.collect(model, loader)` computes the moments in one pass, which is sufficient for `ssa`, `auto`,
 `feature_alignment`, `rsd`, `cwsa`, `psc`, `dare_gram`, `recentre`, `recolour` and `consistency` (bases and Gram matrices follow
 from mean and covariance). The histograms of `feature_restoration` require
 the range of every dimension first, so `collect(model, loader, methods=[regtta.FeatureRestoration()])` takes two passes.
@@ -79,7 +79,12 @@ def section(report: MethodReport) -> str:
             f"| `{o.name}` | {_cell(o.type)} | `{o.default}` | {_cell(o.meaning)} |" for o in report.options
         )
         parts.append(f"| option | type | default | meaning |\n|---|---|---|---|\n{rows}")
-    return "\n\n".join(parts) + "\n"
+    return _plain_references("\n\n".join(parts)) + "\n"
+
+
+def _plain_references(text: str) -> str:
+    """Replace cross-references of docstrings, such as :class:`regtta.SSA`, by the names alone."""
+    return re.sub(r":(?:class|func|meth|mod):`([^`]+)`", r"`\1`", text)
 
 
 def _needs(report: MethodReport) -> str:

@@ -30,7 +30,8 @@ def files(tmp_path_factory):
     result = run_demo(out=folder, console=Console(file=io.StringIO()), sources=2, recipe=TOY)
     made = folder / "reproduction.html"
     made.write_text(
-        render_html(build_page([RESULTS / "svhn-subset"], "regtta report results/svhn-subset")), encoding="utf-8"
+        render_html(build_page([RESULTS / "california", RESULTS / "svhn-subset"], "regtta report results")),
+        encoding="utf-8",
     )
     return {"demo": result.report_path, "reproduction": made}
 

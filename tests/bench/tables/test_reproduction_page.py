@@ -66,16 +66,16 @@ def line_of(name, row, column="R² (↑)"):
 
 
 @pytest.mark.parametrize(
-    ("name", "tone", "words"),
-    [("california", "worse", "is behind"), ("svhn-subset", "undecided", "cannot be told from")],
+    ("name", "tone", "words", "models"),
+    [("california", "worse", "is behind", 5), ("svhn-subset", "better", "is ahead of", 3)],
 )
-def test_the_headline_is_ssa_against_the_source_model(pages, name, tone, words):
+def test_the_headline_is_ssa_against_the_source_model(pages, name, tone, words, models):
     page, line = pages[name], line_of(name, "ssa")
     assert page.tone == tone
     gap = shown(line["less_source"], signed=True)
     assert page.headline == f"SSA {words} the source model on {name}: {gap} in R²."
     low, high = (shown(line[f"less_source_{end}"], signed=True) for end in ("low", "high"))
-    assert page.summary == (f"Paired over 5 source models. The 95 % interval is {low} to {high}.",)
+    assert page.summary == (f"Paired over {models} source models. The 95 % interval is {low} to {high}.",)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -159,11 +159,11 @@ def test_a_table_with_few_rows_is_drawn_along_its_columns(pages):
 def test_commands_and_environment_come_from_the_markdown(pages):
     both = reproduction_page([committed(name) for name in NAMES], "regtta report results")
     assert both.command.splitlines() == [
-        "regtta reproduce california", "regtta reproduce svhn-subset", "regtta report results",
+        "regtta reproduce california", "regtta reproduce svhn-subset --seeds 1", "regtta report results",
     ]  # fmt: skip
     facts = dict(both.facts)
     assert facts["california"].startswith("760 runs on cpu (regtta 0.1.0, torch ")
-    assert facts["svhn-subset"].startswith("730 runs on NVIDIA H200 (")
+    assert facts["svhn-subset"].startswith("24 runs on NVIDIA H200 (")
     assert all(text.endswith(")") for text in facts.values())
     assert both.title == "Reproduction: california, svhn-subset"
     assert both.headline == pages["california"].headline
