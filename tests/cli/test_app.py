@@ -115,7 +115,7 @@ def test_warnings_of_the_library_reach_the_user(workspace: Path, regtta):
         result = regtta("adapt", *common, "--stats", "n.safetensors", "--set", "k=5", "--predictions",
                         "p.csv", "--force")  # fmt: skip
         assert result.exit_code == 0, result.stderr
-        assert result.stderr == "warning: k=5 is beyond the rank 2 of the source features: using 2.\n"
+        assert result.stderr == "warning: k=5 is beyond the numerical rank 2 of the source features: using 2.\n"
 
 
 def test_the_progress_bar_is_drawn_on_a_terminal_only(workspace: Path, regtta, monkeypatch):

@@ -56,13 +56,15 @@ def test_columns_and_moments_of_the_inputs(workspace: Path, statistics: Path, re
     assert shown["columns"] == "3: a, b, c"
     assert shown["inputs"] == "mean and variance of 3 columns"
     source = SourceStatistics.load(statistics)
-    unknown = replace(source, columns=(), input_mean=torch.empty(0), input_variance=torch.empty(0), input_count=0)
+    nothing = {"input_mean": torch.empty(0), "input_variance": torch.empty(0), "input_covariance": torch.empty(0, 0)}
+    unknown = replace(source, columns=(), input_count=0, **nothing)
     unknown.save("unknown.safetensors")
     shown = dict(
         line.split(maxsplit=1) for line in regtta("inspect", "unknown.safetensors").stdout.splitlines() if line
     )
     assert (shown["columns"], shown["inputs"]) == ("not known", "no moments")
     one = {name: torch.ones(1).double() for name in ("input_mean", "input_variance", "input_ranges")}
+    one["input_covariance"] = torch.empty(0, 0)
     replace(source, columns=tuple(f"gene{i}" for i in range(300)), **one).save("wide.safetensors")
     assert "300: gene0, gene1" in regtta("inspect", "wide.safetensors").stdout
     assert "gene11 and 288 more\n" in regtta("inspect", "wide.safetensors").stdout

@@ -53,7 +53,7 @@ def test_the_table_and_the_next_command(workspace: Path, statistics: Path, regtt
     use_labels_of_clean_sensors(workspace)
     result = regtta(
         "select", *MODEL, *STREAM, *LABELLED, "--stats", statistics.name, "--candidate", "bn_adapt:batch_norm=debiased",
-        "--candidate", "ssa:k=2",
+        "--candidate", "ssa:k=2,batch_norm=source",
     )  # fmt: skip
     assert result.exit_code == 0, result.stderr
     lines = [line.split() for line in result.stdout.splitlines()]
@@ -61,9 +61,10 @@ def test_the_table_and_the_next_command(workspace: Path, statistics: Path, regtt
     assert ["adapted", "to", "400", "samples"] in lines
     assert ["recommended", "bn_adapt:batch_norm=debiased"] in lines
     assert lines[-1] == ["next", *["regtta", "adapt", "--method", "bn_adapt", "--set", "batch_norm=debiased", "..."]]
-    rows = {words[0]: words for words in lines if words and words[0] in ("source", "ssa:k=2")}
+    other = "ssa:k=2,batch_norm=source"
+    rows = {words[0]: words for words in lines if words and words[0] in ("source", other)}
     assert len(rows["source"]) == 4  # no comparison with itself
-    assert rows["ssa:k=2"][-1] in ("help", "helps", "harms")
+    assert rows[other][-1] in ("help", "helps", "harms")
 
 
 def test_nothing_is_recommended_that_is_not_shown_to_help(workspace: Path, statistics: Path, regtta):

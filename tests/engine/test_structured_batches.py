@@ -11,7 +11,7 @@ from helpers import small_models
 from helpers.process_groups import run_in_processes
 from helpers.states import assert_same
 from regtta.errors import BatchError, RegttaError
-from regtta.guards import DEFAULT, SAFE
+from regtta.guards import DEFAULT, SAFE, RepairableShift
 from regtta.report.recorder import RunRecorder
 
 NEEDS_ONE_TENSOR = ("variance_minimization", "ttt", "consistency")
@@ -97,7 +97,8 @@ def test_every_method_adapts_dict_batches_or_says_what_it_needs(name):
     model = make_model(outputs=3 if name in NEEDS_SEVERAL_OUTPUTS else 1)
     before = small_models.model_snapshot(model)
     method, source = method_and_statistics(name, model)
-    adapter = regtta.Adapter(model, method, source)
+    accepting = (RepairableShift(level=0.9, tolerance=0.0, least=2),) if method.selective else ()
+    adapter = regtta.Adapter(model, method, source, guards=(*DEFAULT, *accepting))
     batches = [draw(24, shift=1.0, seed=seed) for seed in range(4)]
     targets = [batch["labels"] if method.takes_targets else None for batch in batches]
     if name in NEEDS_ONE_TENSOR:

@@ -26,7 +26,15 @@ MODELS = {
     "vit": (small_models.vit, small_models.images),
 }
 # Sizes for models as small as these.
-OPTIONS = {"ssa": {"k": 4}, "rsd": {"k": 3}, "variance_minimization": {"views": 4}, "cwsa": {"k": 4}, "psc": {"k": 4}}
+ACCEPTING = guards.RepairableShift(level=0.9, tolerance=0.0, unexplained=1e3, least=2)
+OPTIONS = {
+    "ssa": {"k": 4},
+    "auto": {"k": 4},
+    "rsd": {"k": 3},
+    "variance_minimization": {"views": 4},
+    "cwsa": {"k": 4},
+    "psc": {"k": 4},
+}
 DOES_NOT_FIT = {
     "bn_adapt": lambda kind, outputs: kind == "vit",
     "prototype": lambda kind, outputs: outputs > 1,
@@ -64,6 +72,8 @@ class Case:
         return nn.Linear(width, 4).to(self.dtype)
 
     def adapter(self, **options):
+        if self.method.selective:  # with a guard that accepts the small batches of these tests
+            options["guards"] = (*options.get("guards", guards.DEFAULT), ACCEPTING)
         return regtta.Adapter(self.model, self.method, self.source, **options)
 
     def stream(self, batches=5, size=12, seed=3):
@@ -143,6 +153,7 @@ MOVES = {  # what of the small CNN each method moves, by the kind of tensor
     "bn_adapt": {"running"},
     "feature_alignment": {"affine", "running"},
     "ssa": {"affine", "running"},
+    "auto": {"affine", "running"},
     "feature_restoration": {"affine", "running"},
     "prototype": {"head"},
     "variance_minimization": {"affine", "weights", "running"},

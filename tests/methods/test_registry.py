@@ -14,6 +14,7 @@ from regtta.methods import GradientMethod, Method, create_method, method_options
 
 BUILT_IN = [
     "source",
+    "auto",
     "bn_adapt",
     "feature_alignment",
     "ssa",

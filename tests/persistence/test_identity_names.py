@@ -16,6 +16,7 @@ from regtta.persistence import serialized_name, to_dict, to_dict_v0_1_0
 # Written into checkpoints, run stores and reports. Never change a value; a renamed class changes its key alone.
 METHOD_NAMES = {
     "ActMAD": "ActMAD",
+    "Auto": "Auto",
     "BNAdapt": "BNAdapt",
     "CWSA": "CWSA",
     "Consistency": "Consistency",

@@ -193,13 +193,13 @@ HOSTILE_FIELDS: list[tuple[str, str, object]] = [
     ("ssa, safe", "good/optimizer/state/1.weight/exp_avg", torch.ones(1)),
     ("ssa, safe", "watches/4/source/sums", torch.ones(2, 2, dtype=torch.float64)),
     ("ssa, safe", "watches/4/source/weight", 0.0),
-    ("ssa, safe", "watches/6/seen", torch.ones(64, 1)),
-    ("ssa, safe", "watches/6/steady_for", -5),
-    ("ssa, safe", "watches/8/losses", [1.0] * 33),
-    ("ssa, safe", "watches/8/losses", [float("nan")]),
-    ("ssa, safe", "watches/10/began", torch.ones(1, dtype=torch.float64)),
-    ("ssa, safe", "watches/11/steps", 5),
-    ("ssa, safe", "watches/12/failures", 0.5),
+    ("ssa, safe", "watches/7/seen", torch.ones(64, 1)),
+    ("ssa, safe", "watches/7/steady_for", -5),
+    ("ssa, safe", "watches/9/losses", [1.0] * 33),
+    ("ssa, safe", "watches/9/losses", [float("nan")]),
+    ("ssa, safe", "watches/11/began", torch.ones(1, dtype=torch.float64)),
+    ("ssa, safe", "watches/12/steps", 5),
+    ("ssa, safe", "watches/13/failures", 0.5),
 ]
 
 

@@ -46,7 +46,12 @@ class Auto(AlignmentMethod):
     :class:`regtta.guards.RepairableShift` accepts; the adapter adds the guard.
 
     Args:
-        k: largest number of leading directions; those that are numerically null are left out.
+        k: largest number of leading directions; ``"auto"`` uses the rank of the source features.
+        clip: directions that are left out: numerically null ones (``"null"``), all beyond the rank (True), or none.
+        weighting: ``α_d = 1 + ‖W v_d‖₂``, else 1.
+        metric: ``"kl"`` (both directions), ``"w2"`` or ``"l1"``.
+        unbiased: divide the batch's variance by B−1 instead of B.
+        window: number of most recent samples to estimate the moments from; 0 uses the batch alone.
         patience: number of batches without a decrease of the loss after which gradient steps stop.
 
     Example:

@@ -171,6 +171,8 @@ def _fields(options: object, plain: Callable[[object], object]) -> dict[str, obj
 
 def _plain(value: object) -> object:
     """Return an option in plain values, without memory addresses or anything else specific to a process."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return int(value)  # a subclass, such as that of defaults, could not be read from a file of tensors
     if isinstance(value, _PLAIN):
         return value
     return describe_value(value, to_dict)

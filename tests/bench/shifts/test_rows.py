@@ -5,7 +5,7 @@ from regtta.methods import METHODS, SSA
 from regtta_bench.paper import SETTINGS, make_method_config
 from regtta_bench.shifts import SHIFTS, SOURCES, select_shifts
 from regtta_bench.shifts.rows import OMITTED, SSA_PAPER, make_table, parse_row, suite_rows
-from regtta_bench.sweep.run_specs import SweepPlan
+from regtta_bench.sweep.run_specs import SweepPlan, reference_cells
 from regtta_bench.sweep.store import compute_key
 
 TABLE, IMAGES = SOURCES["bike-2011"], SOURCES["svhn"]
@@ -26,9 +26,10 @@ def test_the_first_row_is_the_source_model_and_the_last_the_oracle():
     assert SSA_PAPER in names
 
 
-def test_the_papers_ssa_has_all_features_of_a_table_and_no_limit():
-    method = config(SSA_PAPER).method
-    assert (method.k, method.clip, method.batch_norm, method.lr) == (100, False, "batch", 1e-3)
+@pytest.mark.parametrize(("source", "clip"), [("wine-white", True), ("svhn", False)])
+def test_the_papers_ssa_is_limited_to_the_rank_on_tables_only(source, clip):
+    method = suite_rows()[SSA_PAPER](SOURCES[source], "regression").method
+    assert (method.k, method.clip, method.batch_norm, method.bn_momentum, method.lr) == (100, clip, "batch", None, 1e-3)
 
 
 def test_ssa_is_the_default_and_its_variants_differ_as_named():
@@ -64,7 +65,9 @@ def test_the_papers_rows_on_the_subset_of_svhn_are_the_runs_of_its_experiment():
 def test_a_plan_has_each_run_of_the_suite_once():
     table = make_table(SHIFTS, suite_rows())
     runs = SweepPlan(seeds=1).all_runs([table])
-    expected = sum(cell.setting.source_seeds for cell in table.cells())
+    cells = list(table.cells())
+    cells += [reference for cell in cells for reference in reference_cells(cell)]
+    expected = sum(cell.setting.source_seeds for cell in dict.fromkeys(cells))
     assert len(runs) == len({compute_key(run.to_dict()) for run in runs}) == expected
 
 

@@ -406,7 +406,7 @@ def test_unknown_guards_are_an_error():
 
 
 def test_a_range_of_seeds_is_limited_to_the_source_models_of_the_setting():
-    five, one = SETTINGS["svhn-subset"], SETTINGS["utkface"]
+    five, one = SETTINGS["california"], SETTINGS["utkface"]
     plan = SweepPlan(source_seeds=range(1, 9))
     assert plan.source_seed_range(five) == range(1, 5)
     assert len(plan.source_seed_range(one)) == 0
