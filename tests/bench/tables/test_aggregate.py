@@ -528,6 +528,6 @@ def test_the_reference_ssa_is_described_with_its_options():
     def named(label):
         return fill_table(make_table_spec(label), SweepPlan(1, 1), []).comparison_tables[0].ssa
 
-    assert named("tab:svhn") == "SSA(k=100, clip=False)"
-    assert named("tab:california") == "SSA(k=10, batch_norm='source', clip=False)"
-    assert named("atab:classification_accuracy_mnist") == "SSA(k=100, weighting=False, clip=False)"
+    assert named("tab:svhn") == "SSA.from_paper(k=100)"
+    assert named("tab:california") == "SSA.from_paper(k=10, batch_norm='source')"
+    assert named("atab:classification_accuracy_mnist") == "SSA.from_paper(k=100, weighting=False)"
