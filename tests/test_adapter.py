@@ -37,7 +37,7 @@ def test_adapting_matches_a_plain_torch_implementation():
     """Compares with the algorithm of the paper, written in plain torch."""
     model = small_models.mlp()
     source = regtta.collect(model, small_models.table(400).split(50))
-    adapter = regtta.Adapter(model, regtta.SSA(k=4), source)
+    adapter = regtta.Adapter(model, regtta.SSA.from_paper(k=4), source)
 
     plain = copy.deepcopy(model).eval()
     norms = [plain[1], plain[4]]
@@ -146,7 +146,7 @@ def test_source_batch_norm_predicts_like_the_model():
 
 def test_debiased_batch_norm_counts_only_updates_of_the_stream():
     model = small_models.mlp()
-    adapter = make(model=model, batch_norm="debiased", lr=1e-12)
+    adapter = make(model=model, batch_norm="debiased", bn_momentum=0.1, lr=1e-12)
     x, y = make_stream(2)
     adapter.adapt(x)
     adapter.adapt(x[:1])  # rejected: must not count as an update

@@ -159,7 +159,8 @@ def test_statistics_of_another_model_or_head(model, source):
 def test_k_beyond_the_rank_is_a_warning_only_if_it_was_asked_for(model, source):
     assert regtta.check(model, SHIFTED, source).warnings == ()
     (warning,) = regtta.check(model, SHIFTED, source, k=100).warnings
-    assert warning == f"k=100 is beyond the rank {source.rank} of the source features: using {source.rank}."
+    rank = source.numerical_rank
+    assert warning == f"k=100 is beyond the numerical rank {rank} of the source features: using {rank}."
 
 
 def test_too_few_source_samples_are_a_warning(model):

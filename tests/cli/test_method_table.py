@@ -34,8 +34,8 @@ def test_description_of_ssa():
     k = next(option for option in report.options if option.name == "k")
     assert (k.type, k.default) == ('int | "auto"', 100)
     assert k.meaning == (
-        'number of leading directions; "auto" uses the rank of the source features, and the default of 100 at most the '
-        "rank."
+        'number of leading directions; "auto" uses the rank of the source features, and the default of 100 at most as '
+        "many as clip admits."
     )
 
 
@@ -70,7 +70,7 @@ def test_json(regtta):
     one = json.loads(regtta("methods", "ssa", "--json").stdout)
     assert one == every[list(METHODS).index("ssa")]
     clip = next(option for option in one["options"] if option["name"] == "clip")
-    assert (clip["type"], clip["default"]) == ("bool", True)
+    assert (clip["type"], clip["default"]) == ('bool | "null"', "null")
 
 
 def test_descriptions_over_two_lines_are_joined():

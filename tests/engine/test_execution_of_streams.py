@@ -9,6 +9,8 @@ from torch import nn
 
 import regtta
 from helpers import small_models
+from helpers.states import assert_same
+from regtta.engine.forward import Shard
 from regtta.execution.modes import FAST, Execution
 from regtta.guards import DEFAULT, SAFE, Gate, Guard, Rollback
 from regtta.models import batch_norm_layers
@@ -72,15 +74,15 @@ METHODS = {
     "feature_alignment": regtta.FeatureAlignment(k=3, lr=1e-2),
     "feature_restoration": regtta.FeatureRestoration(lr=1e-3),
     "bn_adapt": regtta.BNAdapt(),
-    "ssa_restore": regtta.SSA(k=3, lr=1e-2, restore=0.1),
-    "cwsa": regtta.CWSA(k=3, lr=1e-2),
-    "psc": regtta.PSC(k=3, lr=1e-2),
-    "actmad": regtta.ActMAD(lr=1e-2),
     "ssa_paper": regtta.SSA.from_paper(k=3, lr=1e-2),
     "ssa_debiased": regtta.SSA(k=3, lr=1e-2, bn_momentum=None),
     "ssa_batch_momentum": regtta.SSA(k=3, lr=1e-2, batch_norm="batch", bn_momentum=0.3),
     "ssa_cumulative": regtta.SSA(k=3, lr=1e-2, batch_norm="cumulative"),
     "bn_adapt_debiased": regtta.BNAdapt(batch_norm="debiased"),
+    "ssa_restore": regtta.SSA(k=3, lr=1e-2, restore=0.1),
+    "cwsa": regtta.CWSA(k=3, lr=1e-2),
+    "psc": regtta.PSC(k=3, lr=1e-2),
+    "actmad": regtta.ActMAD(lr=1e-2),
 }
 
 
@@ -296,6 +298,100 @@ def test_batches_with_excluded_samples_are_not_compiled(monkeypatch):
         torch.testing.assert_close(predictions, wanted, equal_nan=True)
         assert numbers == others
     assert set(shapes) == {24}  # other sizes would be compiled again, at a minute each
+
+
+def compile_nothing(monkeypatch):
+    """Let torch.compile return the function itself, so that steps run as for a compiled model, but fast."""
+    monkeypatch.setattr(torch, "compile", lambda function, **_: function)
+
+
+WEIGHTED = {
+    "default": {},
+    "momentum of the layers": {"bn_momentum": None},
+    "cumulative": {"batch_norm": "cumulative"},
+    "several steps": {"steps": 2},
+}
+
+
+def different_momenta(model):
+    for layer, momentum in zip(batch_norm_layers(model), (0.1, 0.4), strict=True):
+        layer.momentum = momentum
+    return model
+
+
+@pytest.mark.parametrize("options", WEIGHTED.values(), ids=WEIGHTED)
+def test_statistics_averaged_after_the_backward_pass_match_those_of_the_layers(options, monkeypatch):
+    compile_nothing(monkeypatch)
+    model, source, stream = make_stream(model=different_momenta(small_models.mlp()))
+    method = regtta.SSA(k=3, lr=1e-2, **options)
+    plain, averaged = (
+        regtta.Adapter(model, method, source, guards=(*DEFAULT, Pattern()), execution=execution)
+        for execution in (Execution(), Execution(compile=True))
+    )
+    assert_same_stream(run_stream(averaged, stream), run_stream(plain, stream), 1e-5)
+    assert averaged._session.stream.learner.batch_norm.statistics is not None
+    for key, value in plain.export().state_dict().items():
+        torch.testing.assert_close(averaged.export().state_dict()[key], value, rtol=1e-5, atol=1e-6)
+
+
+def test_a_state_of_either_way_to_update_statistics_is_resumed_by_the_other(monkeypatch):
+    compile_nothing(monkeypatch)
+    model, source, stream = make_stream()
+    plain, averaged = (
+        regtta.Adapter(model, regtta.SSA(k=3, lr=1e-2), source, execution=execution)
+        for execution in (Execution(), Execution(compile=True))
+    )
+    for adapter in (plain, averaged):
+        run_stream(adapter, stream[:5])
+    states = plain.state_dict(), averaged.state_dict()
+    assert states[0]["learner"]["batch_norm"] == states[1]["learner"]["batch_norm"] == {"updates": 5, "samples": 0}
+    after = run_stream(plain, stream[5:])
+    new = regtta.Adapter(model, regtta.SSA(k=3, lr=1e-2), source, execution=Execution(compile=True))
+    for adapter, state in [(averaged, states[0]), (plain, states[1]), (new, states[0])]:
+        adapter.load_state_dict(state)
+        assert_same_stream(run_stream(adapter, stream[5:]), after, 1e-5)
+
+
+def test_a_rejected_step_restores_averaged_statistics_exactly(monkeypatch):
+    compile_nothing(monkeypatch)
+    model, source, stream = make_stream()
+    adapter = regtta.Adapter(model, regtta.SSA(k=3), source, execution=Execution(compile=True))
+    run_stream(adapter, stream[:4])
+    learner, before = adapter._session.stream.learner, adapter.state_dict()
+    learner.step(Shard(stream[4], None, (24,)))
+    assert not torch.equal(learner.state.tensors()["1.running_mean"], before["learner"]["tensors"]["1.running_mean"])
+    learner.rollback()
+    assert_same(adapter.state_dict(), before)
+
+
+class CallsOneLayerTwice(nn.Module):
+    """Normalises two layers by the same BatchNorm layer, which is updated twice in a pass."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.second = nn.Linear(5, 8), nn.Linear(8, 8)
+        self.norm, self.head = nn.BatchNorm1d(8), nn.Linear(8, 1)
+
+    def forward(self, x):
+        return self.head(self.norm(self.second(self.norm(self.first(x)).relu())).relu())
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=gpu)])
+def test_models_that_call_a_layer_twice_are_neither_compiled_nor_captured(device, monkeypatch, caplog):
+    calls = []
+
+    def compiled(function, **_):
+        return lambda args, kwargs: calls.append(1) or function(args, kwargs)
+
+    monkeypatch.setattr(torch, "compile", compiled)
+    model, source, stream = make_stream(device, CallsOneLayerTwice().eval())
+    execution = Execution(compile=True, capture=device == "cuda")
+    with caplog.at_level(logging.WARNING, "regtta"):
+        found = run_stream(regtta.Adapter(model, regtta.SSA(k=3), source, execution=execution), stream)
+    assert caplog.text.count("the model calls a BatchNorm layer several times") == 1
+    assert_same_stream(found, run_stream(regtta.Adapter(model, regtta.SSA(k=3), source), stream), 1e-5)
+    assert not calls
 
 
 @gpu

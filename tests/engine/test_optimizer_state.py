@@ -115,7 +115,7 @@ def test_moments_are_stored_in_the_order_of_their_parameter():
 def test_the_optimizer_state_of_the_good_model_is_stored_per_parameter(tmp_path):
     guards = (regtta.guards.HealthCheck(every=1),)
     model, source = cnn()
-    method = regtta.SSA(k=4, trainable="extractor", lr=1e-3)
+    method = regtta.SSA.from_paper(k=4, trainable="extractor")
     interrupted = regtta.Adapter(model, method, source, guards=guards, execution=CHANNELS_LAST)
     for x in STREAM:
         interrupted.adapt(x)

@@ -155,8 +155,8 @@ def test_the_number_of_stored_reasons_is_bounded():
 def test_warnings_at_creation_are_kept_and_still_logged(caplog):
     with caplog.at_level(logging.WARNING, "regtta"):
         adapter = make(regtta.SSA(k=100))
-    rank = adapter.source.rank
-    expected = f"k=100 is beyond the rank {rank} of the source features: using {rank}."
+    rank = adapter.source.numerical_rank
+    expected = f"k=100 is beyond the numerical rank {rank} of the source features: using {rank}."
     assert values(adapter, "warning") == [expected]
     assert expected in caplog.messages
     list(adapter.run(BATCHES))

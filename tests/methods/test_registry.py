@@ -23,6 +23,14 @@ BUILT_IN = [
     "rsd",
     "ttt",
     "tent",
+    "cwsa",
+    "psc",
+    "dare_gram",
+    "actmad",
+    "consistency",
+    "recentre",
+    "recolour",
+    "recalibrate_once",
     "oracle",
 ]
 

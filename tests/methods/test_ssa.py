@@ -13,6 +13,8 @@ from regtta.errors import OptionError
 from regtta.methods import Batch, MethodContext
 from regtta.methods.alignment import significance
 from regtta.models.features import FeatureModel
+from regtta.persistence import to_dict
+from regtta.statistics import SourceStatistics
 
 
 def start(method, outputs=1, dtype=torch.float32):
@@ -196,3 +198,81 @@ def test_free_output_does_not_penalise_a_shift_of_the_output():
 def test_free_output_requires_another_direction():
     with pytest.raises(OptionError, match="Pass a larger k"):
         start(regtta.SSA(k=1, free_output=True))
+
+
+# --- defaults, and directions that are admitted ---------------------------------------------------
+
+
+def source_with(variances, mean=0.0):
+    """Create statistics with the given spectrum along the axes."""
+    variances = torch.tensor(variances, dtype=torch.float64)
+    count = len(variances)
+    return SourceStatistics(
+        mean=torch.full((count,), mean, dtype=torch.float64),
+        variances=variances,
+        basis=torch.eye(count, dtype=torch.float64),
+        feature_variances=variances,
+        count=1000,
+        head="head",
+        fingerprint="",
+    )
+
+
+def test_defaults_and_the_settings_of_the_paper():
+    ssa, paper = regtta.SSA(), regtta.SSA.from_paper()
+    assert (ssa.k, ssa.clip, ssa.batch_norm, ssa.bn_momentum, ssa.lr) == (100, "null", "debiased", 0.02, 1e-3)
+    assert (paper.k, paper.clip, paper.batch_norm, paper.bn_momentum, paper.lr) == (100, False, "batch", None, 1e-3)
+    assert regtta.SSA.from_paper(k=3, clip=True, lr=0.1) == regtta.SSA(
+        k=3, clip=True, lr=0.1, batch_norm="batch", bn_momentum=None
+    )
+
+
+def test_descriptions_leave_the_momentum_out_where_it_is_that_of_the_layers():
+    assert "bn_momentum" not in to_dict(regtta.SSA.from_paper())
+    assert to_dict(regtta.SSA())["bn_momentum"] == 0.02
+    assert "bn_momentum" not in to_dict(regtta.FeatureAlignment())
+    assert to_dict(regtta.FeatureAlignment(bn_momentum=0.02))["bn_momentum"] == 0.02
+
+
+@pytest.mark.parametrize("momentum", [0.0, -0.1, 1.1, float("nan"), "0.1", True])
+@pytest.mark.parametrize("method", [regtta.SSA, regtta.BNAdapt])
+def test_momenta_outside_of_0_to_1_are_errors(method, momentum):
+    with pytest.raises(OptionError, match="bn_momentum to be None or a number above 0 and at most 1"):
+        method(bn_momentum=momentum)
+    assert method(bn_momentum=1).schedule.bn_momentum == 1
+
+
+@pytest.mark.parametrize(("text", "value"), [("null", "null"), ("true", True), ("false", False)])
+def test_clip_on_the_command_line(text, value):
+    assert regtta.methods.method_options("ssa", [f"clip={text}", "bn_momentum=none"]) == {
+        "clip": value,
+        "bn_momentum": None,
+    }
+
+
+@pytest.mark.parametrize("clip", ["rank", None, 1])
+def test_other_values_of_clip_are_errors(clip):
+    with pytest.raises(OptionError, match="clip"):
+        regtta.SSA(clip=clip)
+    with pytest.raises(OptionError, match="clip to be True or False"):
+        regtta.FeatureAlignment(clip="null")
+
+
+def test_only_null_directions_are_excluded_by_default(caplog):
+    epsilon = np.finfo(np.float32).eps
+    source = source_with([1.0, 1e-6, 5.1 * epsilon**2, 4.9 * epsilon**2, 0.0])  # the threshold is 5 ε²
+    assert (source.rank, source.numerical_rank) == (2, 3)
+    with caplog.at_level(logging.WARNING, "regtta"):
+        sizes = {clip: len(regtta.SSA(clip=clip).subspace(source).variances) for clip in ("null", True, False)}
+    assert sizes == {"null": 3, True: 2, False: 5}
+    assert not caplog.messages  # the default number of directions is reduced without a warning
+    assert len(regtta.SSA(k=4).subspace(source).variances) == 3
+    assert caplog.messages == ["k=4 is beyond the numerical rank 3 of the source features: using 3."]
+    assert len(regtta.SSA(k="auto").subspace(source).variances) == 2
+
+
+def test_a_large_mean_hides_small_variances():
+    assert source_with([1.0, 1e-9, 1e-11]).numerical_rank == 3
+    assert source_with([1.0, 1e-9, 1e-11], mean=30.0).numerical_rank == 2
+    assert source_with([1.0, 1e-9, 1e-11], mean=1e12).numerical_rank == 1
+    assert source_with([0.0, 0.0]).numerical_rank == 0

@@ -52,7 +52,7 @@ def make_demo_page(folder: Path, command: str) -> Page:
         title="The demo: digits read as numbers while the scanner degrades",
         headline=_headline(len(scenes), before, after),
         tone="worse" if math.isnan(after) and not math.isnan(before) else _tone(gain),
-        summary=(_sentence("the model as trained", gain), _sentence(labels[_BASELINE], over_rival)),
+        summary=(_sentence("the model as trained", gain), _sentence("BN-adapt debiased", over_rival)),
         facts=_facts(results),
         warnings=tuple(_warnings(results, detail)),
         sections=_sections(results, detail, scores),

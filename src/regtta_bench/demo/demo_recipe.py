@@ -37,7 +37,7 @@ DEMO_METHODS: tuple[DemoMethod, ...] = (
     DemoMethod(SOURCE, "Source", NoAdaptation()),
     DemoMethod("bn_adapt", "BN-adapt", BNAdapt(), SOURCE),
     DemoMethod("feature_alignment", "Alignment", FeatureAlignment(), "bn_adapt"),
-    DemoMethod("ssa_paper", "SSA, paper", SSA.from_paper(), "bn_adapt"),
+    DemoMethod("ssa_paper", "SSA, paper", SSA.from_paper(clip=True), "bn_adapt"),
     DemoMethod("bn_adapt_debiased", "BN-adapt debiased", BNAdapt(**_DEBIASED), "bn_adapt"),
     DemoMethod("feature_alignment_debiased", "Alignment debiased", FeatureAlignment(**_DEBIASED), "bn_adapt_debiased"),
     DemoMethod("ssa", "SSA", SSA(), "bn_adapt_debiased"),

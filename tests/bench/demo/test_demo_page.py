@@ -93,16 +93,17 @@ def test_the_verdict_is_that_of_the_runs(folder):
     content = results()
     page = page_of(folder(content))
     scenes = SCENES[1:]
-    source, baseline, ssa = (offline(content, name, scenes) for name in ("source", "bn_adapt", "ssa"))
+    source, baseline, ssa = (offline(content, name, scenes) for name in ("source", "bn_adapt_debiased", "ssa"))
     assert page.headline == (f"SSA takes the mean R² over 2 degradations from {written(source)} to {written(ssa)}.")
     assert page.tone == "better"
     for sentence, other, mean in zip(
-        page.summary, ("the model as trained", "BN-adapt"), (source, baseline), strict=True
+        page.summary, ("the model as trained", "BN-adapt debiased"), (source, baseline), strict=True
     ):
         assert sentence.startswith(f"Over {other} that is {written(ssa - mean, plus=True)}, 95 % interval ")
         assert sentence.endswith(", over 3 source models.")
     gaps = [
-        offline(content, "ssa", scenes, seed) - offline(content, "bn_adapt", scenes, seed) for seed in content["seeds"]
+        offline(content, "ssa", scenes, seed) - offline(content, "bn_adapt_debiased", scenes, seed)
+        for seed in content["seeds"]
     ]
     # Of three source models the bootstrap draws each extreme thrice once in 27 times, more often than 2.5 %.
     assert f"{written(min(gaps), plus=True)} to {written(max(gaps), plus=True)}" in page.summary[1]

@@ -12,6 +12,7 @@ def test_methods_run_with_their_defaults():
         "source": NoAdaptation(),
         "bn_adapt": BNAdapt(),
         "feature_alignment": FeatureAlignment(),
+        "ssa_paper": SSA.from_paper(clip=True),
         "ssa": SSA(),
     }
 

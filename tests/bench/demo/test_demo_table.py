@@ -48,19 +48,19 @@ def test_differences_are_paired(study_of):
 
 
 def test_conclusions_follow_the_scores(study_of):
-    ahead = study_of({("noisy", "ssa"): (0.6, 0.6, 0.6), ("contrast", "ssa"): (0.4, 0.45, 0.35)})
-    assert comparison(ahead, "SSA") == (
-        "SSA beats BN-adapt on 1 of 2 degradations (noisy +0.100); loses on 1 (contrast −0.100)."
+    ahead = study_of({("noisy", "ssa_paper"): (0.6, 0.6, 0.6), ("contrast", "ssa_paper"): (0.4, 0.45, 0.35)})
+    assert comparison(ahead, "SSA, paper") == (
+        "SSA, paper beats BN-adapt on 1 of 2 degradations (noisy +0.100); loses on 1 (contrast −0.100)."
     )
-    mixed = study_of({("noisy", "ssa"): (0.6, 0.6, 0.4), ("contrast", "ssa"): (0.6, 0.7, 0.6)})
-    assert comparison(mixed, "SSA") == (
-        "SSA beats BN-adapt on 1 of 2 degradations (contrast +0.133); is undecided on 1 (noisy +0.033)."
+    mixed = study_of({("noisy", "ssa_paper"): (0.6, 0.6, 0.4), ("contrast", "ssa_paper"): (0.6, 0.7, 0.6)})
+    assert comparison(mixed, "SSA, paper") == (
+        "SSA, paper beats BN-adapt on 1 of 2 degradations (contrast +0.133); is undecided on 1 (noisy +0.033)."
     )
 
 
 def test_conclusions_compare_debiased_with_debiased(study_of):
-    numbers = {("noisy", "ssa_debiased"): (0.7,) * 3, ("noisy", "bn_adapt_debiased"): (0.8,) * 3}
-    assert "loses on 1 (noisy −0.100)" in comparison(study_of(numbers), "SSA debiased")
+    numbers = {("noisy", "ssa"): (0.7,) * 3, ("noisy", "bn_adapt_debiased"): (0.8,) * 3}
+    assert "loses on 1 (noisy −0.100)" in comparison(study_of(numbers), "SSA")
 
 
 def test_conclusions_name_diverged_runs(study_of):

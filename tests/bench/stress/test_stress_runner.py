@@ -45,7 +45,8 @@ def testbed(worker):
 def test_scores_agree_with_the_library_used_by_hand(worker, testbed, kind):
     one = spec(kind=kind)
     stream = draw_run_stream(one, testbed)
-    adapter = regtta.Adapter(testbed.model, regtta.SSA(), testbed.statistics(regtta.SSA()), guards=DEFAULT)
+    method = regtta.SSA.from_paper(clip=True)
+    adapter = regtta.Adapter(testbed.model, method, testbed.statistics(method), guards=DEFAULT)
     inputs = torch.cat(list(stream.batches(1000)))
     steps = [adapter.adapt(inputs[begin : begin + 64]) for begin in range(0, 150, 64)]
     predictions = torch.cat([step.predictions for step in steps])[:, 0]

@@ -128,6 +128,7 @@ METHOD_CHANGES = {
     "window": 7,
     "free_output": True,
     "restore": 0.7,
+    "bn_momentum": 0.7,
 }
 
 
@@ -292,7 +293,7 @@ def test_reference_runs_are_planned_even_without_a_cell():
 def test_reference_cells_are_the_papers_ssa_and_the_source_model():
     cell = paper_cell("atab:bs_variation_svhn", "R2", "batch_size=8")
     ssa, source = reference_cells(cell)
-    assert ssa == dataclasses.replace(cell, method_config=MethodConfig(SSA(k=100, clip=False)), paper=None)
+    assert ssa == dataclasses.replace(cell, method_config=MethodConfig(SSA.from_paper(k=100)), paper=None)
     assert source == dataclasses.replace(cell, method_config=MethodConfig(NoAdaptation()), paper=None)
     assert {reference.group for reference in (ssa, source)} == {cell.group}
     classifiers = reference_cells(paper_cell("atab:classification_accuracy_mnist", "tent", "accuracy"))
