@@ -26,9 +26,10 @@ def test_the_first_row_is_the_source_model_and_the_last_the_oracle():
     assert SSA_PAPER in names
 
 
-def test_the_papers_ssa_has_all_features_of_a_table_and_no_limit():
-    method = config(SSA_PAPER).method
-    assert (method.k, method.clip, method.batch_norm, method.lr) == (100, False, "batch", 1e-3)
+@pytest.mark.parametrize(("setting", "clip"), [(TABLE, True), (IMAGES, False)], ids=["table", "images"])
+def test_the_papers_ssa_is_limited_to_the_rank_on_tables_only(setting, clip):
+    method = config(SSA_PAPER, setting).method
+    assert (method.k, method.clip, method.batch_norm, method.lr) == (100, clip, "batch", 1e-3)
 
 
 def test_ssa_is_the_default_and_its_variants_differ_as_named():
