@@ -26,7 +26,7 @@ class Counting(nn.Module):
     [
         (guards.DEFAULT, False, "source changes nothing"),
         ((), False, "source changes nothing"),
-        (regtta.SAFE, False, "steady for fewer than 512 samples"),
+        (regtta.SAFE, False, "steady for fewer than 128 samples"),
         (guards.DEFAULT, True, "source changes nothing"),
     ],
     ids=["default", "no guards", "safe", "watched"],

@@ -156,7 +156,8 @@ class _RepairableShiftState(GuardState):
                 self._told = True
                 logger.warning(
                     "The source statistics have no covariance of the inputs, by which sensor faults are told from "
-                    "another population. Until they are collected again, a model adapts only if its outputs moved far."
+                    "another population: they are of an earlier version, or of more than 256 columns. The model adapts "
+                    "only if its outputs move far. Collect them again, or remove the guard."
                 )
             return False
         if self.explained is None or self.pending >= RETEST * self.inputs.count:

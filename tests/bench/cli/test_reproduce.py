@@ -369,9 +369,10 @@ def method_of(text, setting="svhn", task="regression"):
 
 
 def test_named_methods_have_the_papers_options(here):
-    assert method_of("ssa") == SSA.from_paper()
-    assert method_of("ssa", "california") == SSA.from_paper(k=10, batch_norm="source")
-    assert method_of("ssa:k=25,metric=w2,clip=true") == SSA.from_paper(k=25, metric="w2", clip=True)
+    paper = {"clip": False, "batch_norm": "batch", "bn_momentum": None, "lr": 1e-3}
+    assert method_of("ssa") == SSA(k=100, **paper)
+    assert method_of("ssa", "california") == SSA(k=10, **paper | {"batch_norm": "source"})
+    assert method_of("ssa:k=25,metric=w2,clip=true") == SSA(k=25, metric="w2", **paper | {"clip": True})
     total = method_of("tent+0.5*ssa:k=3", task="classification")
     assert isinstance(total, Sum)
     assert (total.weights, total.terms[1].k) == ((1.0, 0.5), 3)
