@@ -23,8 +23,8 @@ from regtta_bench.sweep.store import RunStore
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results"
 SHIFTS = RESULTS / "shifts"
-# Folders of the paper's experiments; the tests of benchmarks/no_normalisation check the results of that study.
-NAMES = sorted({path.parent.name for path in RESULTS.glob("*/runs.jsonl")} - {"no_normalisation", SHIFTS.name})
+# Folders of the paper's experiments; the tests of the benchmarks check the results of their studies.
+NAMES = sorted({path.parent.name for path in RESULTS.glob("*/runs.jsonl")} - {"no_normalisation", "select", SHIFTS.name})
 SEEDS = {"california": 3, "svhn-subset": 1}  # adaptation seeds of the committed runs
 SEEDS_OPTION = {"california": None, "svhn-subset": 1}  # --seeds
 SOURCE_MODELS = {"california": 5, "svhn-subset": 3}

@@ -132,3 +132,13 @@ def test_the_page_gives_means_over_source_models_and_shifts():
 def test_missing_data_is_an_error(tmp_path: Path, capsys):
     assert study.main(["--data", str(tmp_path), "--out", str(tmp_path / "out"), "--only", "wine-white-to-red"]) == 1
     assert "error: " in capsys.readouterr().err
+
+
+RESULTS = Path(__file__).parents[2] / "results" / "select"
+
+
+def test_the_committed_page_is_made_of_the_committed_runs(tmp_path: Path):
+    lines = (RESULTS / "runs.jsonl").read_text(encoding="utf-8")
+    (tmp_path / "runs.jsonl").write_text(lines, encoding="utf-8")
+    study.main(["--out", str(tmp_path), "--tables-only"])
+    assert (tmp_path / "select.md").read_text(encoding="utf-8") == (RESULTS / "select.md").read_text(encoding="utf-8")
