@@ -78,7 +78,7 @@ class _SumRule(Rule):
 
     @property
     def recordings(self) -> tuple[AbstractContextManager[object], ...]:
-        """Those of all terms."""
+        """Recordings that the rules of all terms ask for."""
         return tuple(recording for rule in self.rules for recording in rule.recordings)
 
     def update(self, batch: Batch) -> Update:
