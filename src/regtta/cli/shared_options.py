@@ -103,7 +103,11 @@ StatsOption = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Source statistics, for methods that need them.")
 ]
 MethodOption = Annotated[
-    str, typer.Option(metavar="NAME", help="See regtta methods; sums such as tent+ssa, weighted as tent+0.5*ssa.")
+    str,
+    typer.Option(
+        metavar="NAME",
+        help="auto is recommended: it decides whether to adapt. See regtta methods; sums as tent+0.5*ssa.",
+    ),
 ]
 SettingsOption = Annotated[
     tuple[str, ...],
