@@ -24,7 +24,8 @@ ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results"
 SHIFTS = RESULTS / "shifts"
 # Folders of the paper's experiments; the tests of the benchmarks check the results of their studies.
-NAMES = sorted({path.parent.name for path in RESULTS.glob("*/runs.jsonl")} - {"no_normalisation", "select", SHIFTS.name})
+STUDIES = {"no_normalisation", "select", SHIFTS.name}
+NAMES = sorted({path.parent.name for path in RESULTS.glob("*/runs.jsonl")} - STUDIES)
 SEEDS = {"california": 3, "svhn-subset": 1}  # adaptation seeds of the committed runs
 SEEDS_OPTION = {"california": None, "svhn-subset": 1}  # --seeds
 SOURCE_MODELS = {"california": 5, "svhn-subset": 3}
