@@ -18,6 +18,7 @@ from regtta.statistics import (
     EwmaCovariance,
     EwmaMoments,
     fit_sensor_faults,
+    moments_device,
     shift_test,
 )
 
@@ -89,7 +90,11 @@ class _RepairableShiftState(GuardState):
         self.guard = guard
         self.source, head = context.require("RepairableShift")
         self.whitening = context.whitening("RepairableShift")
-        self.weight = head.weight.detach().double().cpu()
+        self.weight = head.weight.detach().to(moments_device(head.weight.device), torch.float64)
+        self.mean = self.source.mean.to(self.weight)
+        # Columns that are constant on the source keep their unit.
+        self.scale = self.source.input_variance.sqrt()
+        self.scale = torch.where(self.scale > 0, self.scale, torch.ones_like(self.scale))
         self.spread = self.source.output_moments(self.weight)[1].clamp_min(torch.finfo(torch.float64).tiny).sqrt()
         self.features = EwmaMoments(guard.memory)
         self.outputs = EwmaMoments(guard.memory, products=False)
@@ -107,19 +112,25 @@ class _RepairableShiftState(GuardState):
             return f"fewer than {guard.least} samples to tell a shift by"
         # A model that has been adapted returns to the source only when the shift is clearly over.
         limit = OVER if batch.moved else 1.0
-        if self._statistic() <= limit or self._statistic(self.autocorrelation.time()) <= limit:
+        if not self._exceeds(limit):
             self._forget_inputs()
             return Rollback(NO_SHIFT, "source") if batch.moved else NO_SHIFT
         if not _is_table(batch) or self._sensors_explain() or self._is_broken():
             return None
         return Rollback(OTHER_POPULATION, "source") if batch.moved else OTHER_POPULATION
 
-    def _statistic(self, times: Tensor | None = None) -> float:
-        """Return the statistic of the shift of the features, relative to its critical value.
+    def _exceeds(self, limit: float) -> bool:
+        """Return True if the features have shifted, by a statistic above ``limit`` times its critical value.
 
-        Args:
-            times: autocorrelation times of the features; computed only where the test without them finds a shift.
+        Where the samples are correlated, it must exceed the limit with the correction for that as well.
         """
+        if self._statistic() <= limit:
+            return False
+        times = self.autocorrelation.time()
+        return bool((times == 1).all()) or self._statistic(times) > limit
+
+    def _statistic(self, times: Tensor | None = None) -> float:
+        """Return the statistic of the shift relative to its critical value, given autocorrelation times (K,)."""
         guard, count = self.guard, self.source.count
         found = shift_test(
             self.features, source_count=count, level=guard.level, tolerance=guard.tolerance, inflation=times
@@ -130,22 +141,16 @@ class _RepairableShiftState(GuardState):
         coordinates = batch.coordinates_float64(self.whitening, batch.source)
         self.features.update(coordinates)
         self.autocorrelation.update(coordinates)
-        features = batch.source.features if batch.source.features.ndim == 2 else batch.source.flat_features
-        gap = features.detach().double().cpu() - self.source.mean
-        self.outputs.update(gap @ self.weight.T / self.spread)
+        gap = batch.source.flat_features.detach().to(self.mean) - self.mean
+        self.outputs.update((gap @ self.weight.T).cpu() / self.spread)
         if self._has_covariance(batch):
             rows = batch.processes.gather(batch.tensors[0].detach(), batch.counts).double().cpu()
-            self.inputs.update((rows - self.source.input_mean) / self._scale())
+            self.inputs.update((rows - self.source.input_mean) / self.scale)
             self.pending += len(rows)
 
     def _forget_inputs(self) -> None:
         self.inputs.reset()
         self.pending, self.explained = 0, None
-
-    def _scale(self) -> Tensor:
-        """Return the standard deviation of each column on the source, 1 for a column that is constant there."""
-        deviation = self.source.input_variance.sqrt()
-        return torch.where(deviation > 0, deviation, torch.ones_like(deviation))
 
     def _has_covariance(self, batch: IncomingBatch) -> bool:
         return _is_table(batch) and len(self.source.input_covariance) == batch.tensors[0].shape[1]
@@ -161,9 +166,8 @@ class _RepairableShiftState(GuardState):
                 )
             return False
         if self.explained is None or self.pending >= RETEST * self.inputs.count:
-            scale = self._scale()
             found = fit_sensor_faults(
-                self.source.input_covariance / torch.outer(scale, scale),
+                self.source.input_covariance / torch.outer(self.scale, self.scale),
                 self.inputs.covariance,
                 source_count=self.source.input_count,
                 target_count=max(2.0, self.inputs.count / float(self.autocorrelation.time().mean())),

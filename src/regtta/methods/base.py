@@ -15,9 +15,9 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from regtta.errors import HeadError, StatisticsError
+from regtta.errors import HeadError, ModelError, StatisticsError
 from regtta.methods.rules import Rule
-from regtta.models import BATCH_NORM_MODES, TRAINABLE, BatchNormMode, Trainable
+from regtta.models import BATCH_NORM_MODES, TRAINABLE, BatchNormMode, Trainable, check_assignable
 from regtta.options import (
     added_later,
     check_choice,
@@ -68,6 +68,16 @@ class MethodContext:
         if self.head is None:
             raise HeadError("This method needs the model's head. Pass head=<name>.")
         return self.head
+
+    def require_bias(self, method: str) -> None:
+        """Raise ModelError unless the head has a bias that can be set; ``method`` is named in the message."""
+        head = self.require_head()
+        if head.bias is None:
+            raise ModelError(
+                f"Expected a head with a bias, which {method} moves; that of {type(self.model).__name__} has none. "
+                "Create the layer with bias=True and a bias of 0, or use another method, such as ssa."
+            )
+        check_assignable(head, "bias")
 
     def extra(self, method: str, key: str) -> Tensor:
         """Return the tensor ``key`` that ``collect(..., methods=[...])`` stored for ``method``."""

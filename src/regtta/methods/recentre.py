@@ -13,10 +13,8 @@ from typing import Any, ClassVar
 
 import torch
 
-from regtta.errors import ModelError
 from regtta.methods.base import Method, MethodContext, Schedule
 from regtta.methods.rules import Batch, NewHead, Rule
-from regtta.models import check_assignable
 from regtta.persistence import require_count, require_mapping, require_tensor
 from regtta.statistics import moments_device
 
@@ -48,13 +46,7 @@ class Recentre(Method):
 
     def start(self, context: MethodContext) -> Rule:
         """Return the rule of a new stream, or raise ModelError if the head has no bias that can be set."""
-        head = context.require_head()
-        if head.bias is None:
-            raise ModelError(
-                f"Expected a head with a bias, which recentre moves; that of {type(context.model).__name__} has none. "
-                "Create the layer with bias=True and a bias of 0, or use another method, such as ssa."
-            )
-        check_assignable(head, "bias")
+        context.require_bias(self.name)
         return _RunningMean(context)
 
 

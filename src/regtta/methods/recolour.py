@@ -17,7 +17,6 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from regtta.errors import ModelError
 from regtta.methods.base import Method, MethodContext, Schedule
 from regtta.methods.rules import Batch, NewHead, Rule
 from regtta.models import check_assignable
@@ -64,14 +63,8 @@ class Recolour(Method):
 
     def start(self, context: MethodContext) -> Rule:
         """Return the rule of a new stream, or raise ModelError if the head cannot be replaced or has no bias."""
-        head = context.require_head()
-        if head.bias is None:
-            raise ModelError(
-                f"Expected a head with a bias, which recolour moves; that of {type(context.model).__name__} has none. "
-                "Create the layer with bias=True and a bias of 0, or use another method, such as ssa."
-            )
-        check_assignable(head, "weight")
-        check_assignable(head, "bias")
+        context.require_bias(self.name)
+        check_assignable(context.require_head(), "weight")
         return _LinearMap(self, context)
 
 
