@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 MIN_COLUMNS = 4  # with fewer, gains explain any covariance
-_ITERATIONS, _CONVERGED = 200, 1e-4  # most fits converge within thirty
+_ITERATIONS, _CONVERGED = 2000, 1e-7  # most fits converge within a hundred
 _DEAD = 1e-6  # variance, relative to the source, below which a column is constant
 # Standard deviation, relative to the source, below which a column has shrunk. No sensor does that without becoming
 # constant, but a region does it to its coordinates. One such column may be of rare events, such as rain.
